@@ -173,29 +173,35 @@ struct MemoryGrant {
 impl MemoryGrant {
     fn change(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
         let changing = self.changing.lock();
-        self.grow(wanted)?;
         let mut freed = Vec::new();
-        let changed = wanted.iter().try_for_each(|(number, units)| {
-            let level = &self.levels[*number];
-            let before = level.set_weight(units.weight)?;
-            let wakes = level
-                .entry
-                .semaphore
-                .free(before.saturating_sub(units.weight));
-            freed.extend(wakes.then_some(level));
-            Ok(())
+        let mut free = |entry: &Arc<Entry>, units| {
+            let wakes = entry.semaphore.free(units);
+            freed.push((Arc::clone(entry), wakes));
+        };
+        let grown = self.grow(wanted, &mut free);
+        let changed = grown.and_then(|()| {
+            wanted.iter().try_for_each(|(number, units)| {
+                let level = &self.levels[*number];
+                let before = level.set_weight(units.weight)?;
+                free(&level.entry, before.saturating_sub(units.weight));
+                Ok(())
+            })
         });
         drop(changing);
         // Only now, because a waker may change the permit.
-        for level in freed {
-            level.entry.semaphore.grant_waiters();
+        for (entry, wakes) in freed {
+            entry.freed(wakes);
         }
         changed
     }
 
     /// Adds units to the levels that are too light: to all or to none. The units of one that is released
-    /// meanwhile are released too.
-    fn grow(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
+    /// meanwhile are freed too.
+    fn grow(
+        &self,
+        wanted: &[(usize, Units)],
+        mut free: impl FnMut(&Arc<Entry>, u32),
+    ) -> Result<(), AcquireError> {
         let (mut lighter, mut more) = (Vec::new(), Vec::new());
         for (number, Units { limit, weight }) in wanted {
             let level = &self.levels[*number];
@@ -218,6 +224,9 @@ impl MemoryGrant {
         if more.is_empty() {
             return Ok(());
         }
+        if self.loss().is_set() {
+            return Err(lost());
+        }
         acquire_all(&more).map_err(|(at, refusal)| {
             let Wanted { entry, units } = &more[at];
             AcquireError::Full {
@@ -228,7 +237,7 @@ impl MemoryGrant {
         })?;
         let grown = lighter.iter().zip(&more).map(|((level, weight), more)| {
             let grown = level.set_weight(*weight).map(drop);
-            grown.inspect_err(|_| more.entry.release(more.units.weight))
+            grown.inspect_err(|_| free(&more.entry, more.units.weight))
         });
         // Each, whatever becomes of the one before.
         grown.fold(Ok(()), Result::and)

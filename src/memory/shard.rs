@@ -193,6 +193,14 @@ impl Entry {
         self.evict_if_idle();
     }
 
+    /// Units were freed, and waiters may fit now or not.
+    pub(super) fn freed(&self, wakes: bool) {
+        if wakes {
+            self.semaphore.grant_waiters();
+        }
+        self.evict_if_idle();
+    }
+
     /// Removes a waiter. `false`: it is not in the queue.
     pub(super) fn cancel(&self, serial: u64) -> bool {
         let was_waiting = self.semaphore.cancel(serial);

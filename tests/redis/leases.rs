@@ -237,3 +237,25 @@ fn a_runtime_that_connected_and_is_not_driven_holds_up_claims_of_another_for_no_
         serves(&store, &mut raw).await;
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_future_is_not_polled_is_sent_with_all_that_was_dropped_before() {
+    let server = RedisServer::start();
+    let patient = || {
+        RedisSemaphore::builder()
+            .lease(BOUND * 6)
+            .timeout(BOUND * 2)
+    };
+    let ours = patient().connect(server.url()).await.expect("it connects");
+    let other = patient().connect(server.url()).await.expect("it connects");
+    let (dropped, released) = (permit(&ours, 2).await, permit(&ours, 2).await);
+    drop(dropped);
+    let release = released.release();
+    // Long before a call that was made and never sent would be given up.
+    let both = || async { (other.acquire(claim(2)).await, other.acquire(claim(2)).await) };
+    eventually("both are free", BOUND, async || {
+        matches!(both().await, (Ok(_), Ok(_)))
+    })
+    .await;
+    assert!(release.await, "it was held");
+}

@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::Runtime;
-use tower_semaphore::{Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore};
+use tower_semaphore::{
+    Acquire, AcquireError, Claim, MemorySemaphore, Operate, Permit, Policy, Semaphore,
+};
 
 const THREADS: u64 = 8;
 
@@ -264,4 +266,27 @@ fn clones_that_change_their_weight_on_two_threads_agree_with_the_store() {
         let held = LIMIT - rest.remaining() - 1;
         assert_eq!(permit.weight(), held, "round {round}");
     }
+}
+
+#[tokio::test]
+async fn a_permit_that_is_lost_at_one_limit_grows_at_no_other() {
+    let store = MemorySemaphore::builder().holders(true).build();
+    let [narrow, wide] = ["narrow", "wide"].map(Policy::from);
+    let claims = [&narrow, &wide].map(|policy| {
+        let claim = Claim::new("a").with_policy(policy.clone());
+        claim.with_limit(5)
+    });
+    let permit = store
+        .acquire_all(claims.into())
+        .await
+        .expect("there is room");
+    let usage = store
+        .usage(&narrow, &"a".into())
+        .await
+        .expect("it is listed");
+    let revoked = store.revoke(&narrow, &"a".into(), &usage.held[0].id).await;
+    assert!(revoked.expect("it is there") && permit.is_lost());
+    assert!(permit.resize_at(&wide, 5).await.is_err());
+    let usage = store.usage(&wide, &"a".into()).await.expect("it is listed");
+    assert_eq!(usage.units, 1);
 }

@@ -606,11 +606,12 @@ impl Core {
         }
     }
 
-    /// Whether a claim is known to wait for what a release frees.
+    /// Whether a claim is known to wait for what a release frees, or a caller for the release of what the thread sends.
     fn is_urgent(&self, At(id, lease): At) -> bool {
         let permit = &self.permits[id.slot];
         let mut levels = permit.levels_of(lease).iter();
-        permit.tells_release || levels.any(|level| self.keys[level.key].is_contended)
+        let is_of_thread = permit.tells_release && permit.from == THREAD;
+        is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
     }
 
     /// The lease at which a claim has arrived is to be acquired.

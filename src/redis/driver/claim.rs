@@ -379,20 +379,25 @@ impl<T: Transport> Held<T> {
         })
     }
 
-    /// Releases it. The future says whether it was held until then; of a second call, that it was not. Where no other call is
-    /// in flight the task that polls it carries the release.
+    /// Releases it. The future says whether it was held until then; of a second call, that it was not. The task that polls it
+    /// carries the release if no call of its runtime is in flight, and else the thread.
     ///
     /// # Cancel safety
     ///
-    /// It is released even if the future is dropped.
+    /// It is released even if the future is never polled.
     pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
-        let asked = self.cell.leave().then(|| self.asks_for_release()).flatten();
-        let cell = Arc::clone(&self.cell);
+        let is_asked = self.cell.leave() && self.asks_for_release();
+        let (shared, cell, id) = (
+            Arc::clone(&self.driver.0.0),
+            Arc::clone(&self.cell),
+            self.id,
+        );
         async move {
-            let Some(own) = asked else {
+            if !is_asked {
                 return false;
-            };
-            let mut own = Own::new(own);
+            }
+            // Only now, because a call that is made leaves at once.
+            let mut own = Own::new(release_alone(&shared, id));
             poll_fn(|cx| {
                 own.poll(&cell, cx);
                 cell.poll_was_held(cx)
@@ -401,20 +406,29 @@ impl<T: Transport> Held<T> {
         }
     }
 
-    /// The call that the task which waits for the release carries, if any. `None`: nothing is told of the release.
-    fn asks_for_release(&self) -> Option<Option<Carrier<T>>> {
-        let shared = &self.driver.0.0;
-        let asked = shared.enter(|core, rest, now| {
+    /// Whether the core tells when it is released.
+    fn asks_for_release(&self) -> bool {
+        let asked = self.driver.0.0.enter(|core, rest, now| {
             rest.keeper.is_busy = true;
-            rest.cells.get(self.id)?;
-            core.release(now, self.id, true);
-            let from = rest.runtimes.enter(here());
-            let call = core.release_alone(now, from, self.id);
-            Some(call.and_then(|call| rest.load(core, now, (from, call))))
+            let is_known = rest.cells.get(self.id).is_some();
+            if is_known {
+                core.release(now, self.id, true);
+            }
+            is_known
         });
-        let carrier = |load| Carrier::new(shared, load);
-        asked.flatten().map(|load| load.map(carrier))
+        asked == Some(true)
     }
+}
+
+/// The call of a release that waits to be sent, for the task that waits for it.
+fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<Carrier<T>> {
+    let load = shared.enter(|core, rest, now| {
+        let from = rest.runtimes.enter(here());
+        let call = core.release_alone(now, from, id)?;
+        rest.load(core, now, (from, call))
+    });
+    let load = load.flatten()?;
+    Some(Carrier::new(shared, load))
 }
 
 /// What its holder reads.
