@@ -483,25 +483,35 @@ impl Permit {
         if weight == 0 || weight > MAX_WEIGHT {
             return Err(ClaimError::Weight { weight }.into());
         }
-        let mut changes = Vec::new();
+        let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
         for one in self.grants() {
-            let levels = one.levels(weight, &is_meant)?;
-            changes.extend((!levels.is_empty()).then_some((one, levels)));
+            let grows = |(number, units): &(usize, Units)| {
+                let own = one.grant.weight(*number);
+                own.is_none_or(|own| own < units.weight)
+            };
+            let levels = one.levels(weight, &is_meant)?.into_iter();
+            let (more, less): (Vec<_>, Vec<_>) = levels.partition(grows);
+            growing.extend((!more.is_empty()).then_some((one, more)));
+            shrinking.extend((!less.is_empty()).then_some((one, less)));
         }
-        if changes.is_empty() {
+        if growing.is_empty() && shrinking.is_empty() {
             return Err(ClaimError::NoLevel.into());
         }
-        let mut before: Vec<(&Granted, _)> = Vec::new();
-        for (one, levels) in changes {
+        // First: only what grows can be refused, and what was added can always be given back.
+        let mut grown: Vec<(&Granted, _)> = Vec::new();
+        for (one, levels) in growing {
             let was = one.weights(&levels);
             if let Err(error) = one.grant.resize(levels).await {
-                for (one, was) in before {
-                    // It is no heavier than it was, or it is released.
+                for (one, was) in grown {
+                    // What is released has no units to give back.
                     let _ = one.grant.resize(was).await;
                 }
                 return Err(error);
             }
-            before.push((one, was));
+            grown.push((one, was));
+        }
+        for (one, levels) in shrinking {
+            one.grant.resize(levels).await?;
         }
         Ok(())
     }

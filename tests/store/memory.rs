@@ -290,3 +290,23 @@ async fn a_permit_that_is_lost_at_one_limit_grows_at_no_other() {
     let usage = store.usage(&wide, &"a".into()).await.expect("it is listed");
     assert_eq!(usage.units, 1);
 }
+
+#[tokio::test]
+async fn a_change_that_an_outer_limit_refuses_lets_no_waiter_in() {
+    let store = MemorySemaphore::new();
+    let fleet = |weight| Claim::new("fleet").with_limit(3).with_weight(weight);
+    let own = |weight| Claim::new("a").with_limit(5).with_weight(weight);
+    let _others = try_acquire(&store, fleet(2)).expect("there is room");
+    let outer = try_acquire(&store, fleet(1)).expect("there is room");
+    let permit = try_acquire(&store, own(5)).expect("there is room");
+    let permit = permit.with_outer(&outer);
+    let mut waiter = store.acquire(own(2).with_wait(BOUND));
+    assert!((&mut waiter).now_or_never().is_none());
+    let refused = permit.resize(3).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Full { .. })),
+        "{refused:?}"
+    );
+    assert_eq!((permit.weight(), outer.weight()), (5, 1));
+    assert!((&mut waiter).now_or_never().is_none());
+}
