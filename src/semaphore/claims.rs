@@ -142,9 +142,9 @@ impl<T> Few<T> {
 
     /// Makes something of each.
     #[inline]
-    pub(crate) fn map<R>(self, change: impl FnMut(T) -> R) -> Few<R> {
+    pub(crate) fn map<R>(self, mut change: impl FnMut(T) -> R) -> Few<R> {
         match self {
-            Self::One(one) => Few::One(one.map(change)),
+            Self::One([one]) => Few::One([change(one)]),
             Self::Several(several) => Few::Several(several.into_iter().map(change).collect()),
         }
     }
