@@ -120,12 +120,10 @@ impl MemorySemaphore {
     #[inline(always)]
     fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
         let loss = self.0.has_holders.then(Arc::default);
-        let mut granted = claims.iter().zip(acquired);
-        let levels = wanted.map(|wanted| {
-            let (claim, acquired) = granted.next().expect("there is one for each");
-            let listed = |loss| self.0.listed(claim, &wanted.entry, loss);
+        let levels = wanted.map(|at, wanted| {
+            let listed = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
             let details = loss.as_ref().and_then(listed);
-            Level::new(wanted, *acquired, details)
+            Level::new(wanted, acquired[at], details)
         });
         permit(claims, levels)
     }

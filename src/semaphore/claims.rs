@@ -66,8 +66,8 @@ impl Claims {
     }
 
     /// Changes each claim.
-    pub(crate) fn map(self, change: impl FnMut(Claim) -> Claim) -> Self {
-        Self(self.0.map(change))
+    pub(crate) fn map(self, mut change: impl FnMut(Claim) -> Claim) -> Self {
+        Self(self.0.map(|_, claim| change(claim)))
     }
 
     /// Checks the claims as [`Claim::units`] does each.
@@ -140,12 +140,15 @@ impl<T> Few<T> {
         }
     }
 
-    /// Makes something of each.
+    /// Makes something of each, and of its number.
     #[inline]
-    pub(crate) fn map<R>(self, mut change: impl FnMut(T) -> R) -> Few<R> {
+    pub(crate) fn map<R>(self, mut change: impl FnMut(usize, T) -> R) -> Few<R> {
         match self {
-            Self::One([one]) => Few::One([change(one)]),
-            Self::Several(several) => Few::Several(several.into_iter().map(change).collect()),
+            Self::One([one]) => Few::One([change(0, one)]),
+            Self::Several(several) => {
+                let several = several.into_iter().enumerate();
+                Few::Several(several.map(|(at, each)| change(at, each)).collect())
+            }
         }
     }
 }

@@ -133,8 +133,7 @@ fn try_all(claims: &[Claim], entry: impl Fn(&Claim) -> Arc<Entry>) -> Option<Per
         let wanted: Few<_> = wanted.collect();
         match acquire_all(&wanted) {
             Ok(acquired) => {
-                let mut acquired = acquired.iter();
-                let level = |wanted| Level::new(wanted, *acquired.next().expect("each"), None);
+                let level = |at: usize, wanted| Level::new(wanted, acquired[at], None);
                 return Some(permit(claims, wanted.map(level)));
             }
             Err((_, Refusal::Retired)) => {}
