@@ -187,6 +187,7 @@ impl Storage {
                 after,
                 clock,
                 lease: self.lease,
+                brings_back: self.brings_back(server),
             };
             script.check_units()?;
             script.check_queue()?;
