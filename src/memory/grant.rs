@@ -81,19 +81,16 @@ pub(super) struct Level {
     /// How many units are held; 0 after the release. Of one that is listed its details have the number.
     weight: AtomicU64,
     token: u64,
-    /// How many units of the key were held when they were granted.
-    held: u32,
     details: Option<Arc<Details>>,
 }
 
 impl Level {
     #[inline]
-    pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
+    pub(super) fn new(wanted: Wanted, token: u64, details: Option<Arc<Details>>) -> Self {
         Self {
             entry: wanted.entry,
             weight: AtomicU64::new(wanted.units.weight.into()),
-            token: acquired.token,
-            held: acquired.held,
+            token,
             details,
         }
     }
@@ -141,23 +138,22 @@ impl Drop for Level {
     }
 }
 
-/// A permit of these levels, for these claims.
+/// A permit of these levels, for these claims. `held` is how many units of each key were held when it was granted.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
-    let held = Few::from_fn(levels.len(), |at| levels[at].held);
-    let listed = Few::from_fn(levels.len(), |at| levels[at].details.clone());
+pub(super) fn permit(claims: &[Claim], levels: Few<Level>, held: impl Fn(usize) -> u32) -> Permit {
+    let listed = levels.iter().filter_map(|level| level.details.clone());
+    let listed: Vec<_> = listed.collect();
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),
         changing: Mutex::default(),
     };
-    let permit = Permit::granted(grant, Store::Memory, claims, |at| held[at]);
+    let permit = Permit::granted(grant, Store::Memory, claims, held);
+    // All levels of a store are listed, or none is.
     for (number, details) in listed.iter().enumerate() {
-        if let Some(details) = details {
-            details.belongs_to(&permit, number);
-        }
+        details.belongs_to(&permit, number);
     }
     permit
 }

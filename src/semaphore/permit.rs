@@ -189,7 +189,7 @@ impl Permit {
     }
 
     /// The same of a store of this crate. It is counted from now on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn granted(
         grant: impl Grant,
         store: Store,
@@ -211,7 +211,7 @@ impl Permit {
         Self::with(grant, terms.collect(), is_shadow)
     }
 
-    #[inline]
+    #[inline(always)]
     fn with(grant: impl Grant, terms: Few<Terms>, is_shadow: bool) -> Self {
         assert!(!terms.is_empty(), "a permit has a level");
         Self {
