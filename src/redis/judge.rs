@@ -45,8 +45,9 @@ impl Judge<'_> {
             Meaning::Credentials(reason) => self.credentials(reason, error),
             Meaning::Keys => ConnectError::Keys { pattern },
             Meaning::Channels => ConnectError::Channels { pattern },
-            Meaning::Command => ConnectError::Command {
-                name: name(command, &error),
+            Meaning::Command => match name(command, &error) {
+                name if name.is_empty() => ConnectError::Refused { source },
+                name => ConnectError::Command { name },
             },
             Meaning::Replica => self.replica(),
             Meaning::Mistake => ConnectError::Refused { source },

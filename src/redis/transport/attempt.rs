@@ -231,23 +231,32 @@ pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError
         return error;
     };
     let password = client.get_connection_info().redis_settings().password();
-    let told = told((code, said), password.unwrap_or_default());
-    make_extension_error(code.to_owned(), Some(told.to_owned()))
+    let (code, said) = told((code, said), password.unwrap_or_default());
+    make_extension_error(code.to_owned(), Some(said.to_owned()))
 }
 
-fn told<'a>((code, said): (&str, &'a str), secret: &str) -> &'a str {
+fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
+    let has_it = |text: &str| !secret.is_empty() && text.contains(secret);
     let own = said.split(", with args beginning with").next();
-    match own.unwrap_or_default() {
-        // The same whatever the password is: a gap in a text that is known would show it.
-        _ if code == "NOAUTH" => "Authentication required.",
-        _ if code == "WRONGPASS" => "invalid username-password pair or user is disabled.",
-        own if own.contains(NEEDLESS) => NEEDLESS,
-        own if own.contains(secret) && !secret.is_empty() => "",
-        own => own,
-    }
+    let own = own.unwrap_or_default();
+    // The same whatever the password is: a gap in what is known would show it.
+    let said = match KNOWN.into_iter().find(|known| own.contains(known)) {
+        _ if code == "NOAUTH" => return (code, "Authentication required."),
+        _ if code == "WRONGPASS" => return (code, WRONG),
+        Some(known) => known,
+        None if has_it(own) => "",
+        None => own,
+    };
+    (if has_it(code) { "ERR" } else { code }, said)
 }
 
-const NEEDLESS: &str = "called without any password configured";
+const WRONG: &str = "invalid username-password pair or user is disabled.";
+
+/// What servers say, whatever the password is, of settings that are to be mended.
+const KNOWN: [&str; 2] = [
+    "called without any password configured",
+    "DB index is out of range",
+];
 
 #[cfg(test)]
 mod tests {
@@ -255,17 +264,22 @@ mod tests {
 
     #[test]
     fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_all() {
-        let wrong = "invalid username-password pair or user is disabled.";
-        for secret in ["password", "user", "horse"] {
-            assert_eq!(told(("WRONGPASS", wrong), secret), wrong);
+        let wrong = ("WRONGPASS", WRONG);
+        for secret in ["password", "user", "horse", "WRONGPASS"] {
+            assert_eq!(told(wrong, secret), wrong);
         }
         let needless =
             "AUTH <password> called without any password configured for the default user.";
         for secret in ["password", "user", "horse"] {
-            assert_eq!(told(("ERR", needless), secret), NEEDLESS);
+            assert_eq!(told(("ERR", needless), secret), ("ERR", KNOWN[0]));
         }
+        let database = ("ERR", "DB index is out of range");
+        assert_eq!(told(database, "range"), database);
         let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
-        assert_eq!(told(("ERR", unknown), "horse"), "unknown command `AUTH`");
+        assert_eq!(
+            told(("ERR", unknown), "horse"),
+            ("ERR", "unknown command `AUTH`")
+        );
         for (said, secret) in [
             ("unknown command 'x'", "x"),
             ("bad 'my horse' or 'my horse'", "my horse"),
@@ -273,8 +287,9 @@ mod tests {
             ("sent: käse", "ä"),
             ("sent: ''", "'"),
         ] {
-            assert_eq!(told(("ERR", said), secret), "");
+            assert_eq!(told(("ERR", said), secret), ("ERR", ""));
         }
-        assert_eq!(told(("ERR", "nothing"), ""), "nothing");
+        assert_eq!(told(("ERR", "nothing"), ""), ("ERR", "nothing"));
+        assert_eq!(told(("horse", "is it"), "horse"), ("ERR", "is it"));
     }
 }
