@@ -1,5 +1,5 @@
 use super::{Inspected, Risk};
-use crate::redis::{connect_error::ConnectError, judge::Judge, transport::Place};
+use crate::redis::{connect_error::ConnectError, error::Error, judge::Judge, transport::Place};
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     let inspected = Inspected {
@@ -42,5 +42,27 @@ fn an_eviction_policy_is_a_risk_only_where_memory_is_bounded() {
             policy: policy.to_owned(),
         });
         assert_eq!(risks(&info).unwrap(), Vec::from_iter(expected), "{info}");
+    }
+}
+
+#[test]
+fn a_command_that_the_server_does_not_name_is_a_refusal() {
+    let judge = Judge {
+        place: Place::Url,
+        prefix: "p:",
+    };
+    for (command, said, is_named) in [
+        ("", "unknown command ''", false),
+        ("", "unknown: ''", false),
+        ("SELECT 1", "unknown command", true),
+    ] {
+        let error = redis::make_extension_error("ERR".to_owned(), Some(said.to_owned()));
+        let found = judge.judge(command, Error::Redis(error));
+        let is_right = match &found {
+            ConnectError::Command { name } => is_named && name == "SELECT",
+            ConnectError::Refused { .. } => !is_named,
+            _ => false,
+        };
+        assert!(is_right, "{said}: {found:?}");
     }
 }
