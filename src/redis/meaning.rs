@@ -105,9 +105,16 @@ impl Meaning {
         }
     }
 
+    /// What is known of an answer: words that anybody may see, which mean the same.
+    pub(super) fn known<'a>(code: &'a str, said: &str) -> (&'a str, &'static str) {
+        let means_more = Self::of_answer(code, "") != Self::of_answer("ERR", "");
+        let known = of_phrase(&said.to_lowercase());
+        let phrase = known.map_or("", |(phrase, _)| phrase);
+        (if means_more { code } else { "ERR" }, phrase)
+    }
+
     fn of_text(code: &str, said: &str) -> Self {
-        let mut known = PHRASES.iter().filter(|(phrase, _)| said.contains(phrase));
-        match (known.next(), code) {
+        match (of_phrase(said), code) {
             (Some((_, meaning)), _) => *meaning,
             (None, "CROSSSLOT" | "DENIED" | "EXECABORT" | "NOPERM" | "NOSCRIPT") => Self::Mistake,
             (None, _) => Self::Passing,
@@ -126,6 +133,11 @@ impl Meaning {
             Self::Elsewhere | Self::Passing | Self::Keys | Self::Type | Self::Mistake
         )
     }
+}
+
+/// The first phrase of a text in lower case.
+fn of_phrase(said: &str) -> Option<&'static (&'static str, Meaning)> {
+    PHRASES.iter().find(|(phrase, _)| said.contains(phrase))
 }
 
 /// The code of an error in a script, which comes before Redis 7 as text: `-CODE` behind the place in the script.

@@ -7,6 +7,10 @@ use testing::{
     resp::Raw,
     wait::eventually,
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 const RIGHT: &str = "correct-horse";
@@ -199,4 +203,48 @@ async fn no_password_appears_where_the_primary_of_a_sentinel_dies() {
     all += &said(&store.check().await);
     assert_silent(&all);
     assert_silent(&text());
+}
+
+/// What answers at a port may be any program, and may send back what it was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_the_code_of_an_answer_has_it() {
+    listen();
+    let mut all = String::new();
+    for (answer, password) in [
+        (format!("-{RIGHT}\r\n"), RIGHT),
+        (format!("-{RIGHT} is wrong\r\n"), RIGHT),
+        (format!("-{}\r\n", ENCODED[1]), ENCODED[0]),
+        (format!("-{} is wrong\r\n", ENCODED[1]), ENCODED[0]),
+        (format!("-ERR sent: {}\r\n", ENCODED[1]), ENCODED[0]),
+    ] {
+        let url = url(password, says(answer).await);
+        let outcome = patient().connect(url.as_str()).await;
+        assert!(outcome.is_err());
+        all += &said(&outcome);
+        all += &said(&patient().connect_cluster([url.as_str()]).await);
+        all += &said(&patient().connect_sentinel([url.as_str()], "primary").await);
+    }
+    let parted: Vec<_> = ENCODED[1].split(' ').collect();
+    assert!(!parted.iter().any(|part| all.contains(part)), "{all}");
+    assert_silent(&all);
+    assert_silent(&text());
+}
+
+/// The port of a server that answers whatever it is sent in this way.
+async fn says(answer: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let answer = answer.repeat(8);
+            tokio::spawn(async move {
+                let mut sent = [0; 4096];
+                while socket.read(&mut sent).await.is_ok_and(|read| read > 0) {
+                    let _ = socket.write_all(answer.as_bytes()).await;
+                }
+            });
+        }
+    });
+    port
 }

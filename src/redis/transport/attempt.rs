@@ -7,7 +7,10 @@
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
 use super::{address::Address, connection::Connection};
-use crate::redis::error::{Error, after, by};
+use crate::redis::{
+    error::{Error, after, by},
+    meaning::Meaning,
+};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
@@ -225,38 +228,35 @@ async fn socket(client: &Client) -> io::Result<TcpStream> {
     TcpStream::connect((host, port)).await
 }
 
-/// The same error without what the server repeats, and without a text that has the password.
+/// The same error without what the server repeats. If it has the password, only what is known is left of it, which means
+/// the same.
 pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
-    let (Some(code), Some(said)) = (error.code(), error.detail()) else {
+    let Some(code) = error.code() else {
         return error;
     };
     let password = client.get_connection_info().redis_settings().password();
-    let (code, said) = told((code, said), password.unwrap_or_default());
+    let said = (code, error.detail().unwrap_or_default());
+    let (code, said) = told(said, password.unwrap_or_default());
     make_extension_error(code.to_owned(), Some(said.to_owned()))
 }
 
 fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
-    let has_it = |text: &str| !secret.is_empty() && text.contains(secret);
     let own = said.split(", with args beginning with").next();
     let own = own.unwrap_or_default();
-    // The same whatever the password is: a gap in what is known would show it.
-    let said = match KNOWN.into_iter().find(|known| own.contains(known)) {
-        _ if code == "NOAUTH" => return (code, "Authentication required."),
-        _ if code == "WRONGPASS" => return (code, WRONG),
-        Some(known) => known,
-        None if has_it(own) => "",
-        None => own,
-    };
-    (if has_it(code) { "ERR" } else { code }, said)
+    // The server may have divided at any space what has the password.
+    let has_it = || format!("{code} {own}").contains(secret);
+    match code {
+        // The same whatever the password is: a gap in a text that is known would show it.
+        "NOAUTH" => (code, "Authentication required."),
+        "WRONGPASS" => (code, WRONG),
+        _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),
+        _ if !secret.is_empty() && has_it() => Meaning::known(code, own),
+        _ => (code, own),
+    }
 }
 
 const WRONG: &str = "invalid username-password pair or user is disabled.";
-
-/// What servers say, whatever the password is, of settings that are to be mended.
-const KNOWN: [&str; 2] = [
-    "called without any password configured",
-    "DB index is out of range",
-];
+const NEEDLESS: &str = "called without any password configured";
 
 #[cfg(test)]
 mod tests {
@@ -271,17 +271,14 @@ mod tests {
         let needless =
             "AUTH <password> called without any password configured for the default user.";
         for secret in ["password", "user", "horse"] {
-            assert_eq!(told(("ERR", needless), secret), ("ERR", KNOWN[0]));
+            assert_eq!(told(("ERR", needless), secret), ("ERR", NEEDLESS));
         }
-        let database = ("ERR", "DB index is out of range");
-        assert_eq!(told(database, "range"), database);
         let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
         assert_eq!(
             told(("ERR", unknown), "horse"),
             ("ERR", "unknown command `AUTH`")
         );
         for (said, secret) in [
-            ("unknown command 'x'", "x"),
             ("bad 'my horse' or 'my horse'", "my horse"),
             ("sent: password1", "password"),
             ("sent: käse", "ä"),
@@ -289,7 +286,47 @@ mod tests {
         ] {
             assert_eq!(told(("ERR", said), secret), ("ERR", ""));
         }
+        assert_eq!(
+            told(("ERR", "unknown command 'x'"), "x"),
+            ("ERR", "unknown")
+        );
         assert_eq!(told(("ERR", "nothing"), ""), ("ERR", "nothing"));
-        assert_eq!(told(("horse", "is it"), "horse"), ("ERR", "is it"));
+    }
+
+    #[test]
+    fn a_code_that_has_the_password_or_a_part_of_it_is_hidden() {
+        for (answer, secret) in [
+            (("horse", ""), "horse"),
+            (("horse", "is it"), "horse"),
+            (("my", "horse"), "my horse"),
+            (("-a", "b c"), "a b"),
+        ] {
+            assert_eq!(told(answer, secret), ("ERR", ""));
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
+        for (code, said, secret) in [
+            ("ERR", "DB index is out of range", "range"),
+            ("ERR", "SELECT is not allowed in cluster mode", "cluster"),
+            ("ERR", "unknown command 'HELLO'", "HELLO"),
+            ("ERR", "max number of clients reached", "clients"),
+            ("NOPROTO", "unsupported protocol version", "PROTO"),
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'x'",
+                "has no",
+            ),
+            ("LOADING", "Redis is loading the dataset", "dataset"),
+        ] {
+            let meaning = |(code, said): (&str, &str)| {
+                let said = Some(said.to_owned());
+                Meaning::of(&make_extension_error(code.to_owned(), said))
+            };
+            let told = told((code, said), secret);
+            assert_ne!(told, (code, said), "{secret}");
+            assert_eq!(meaning(told), meaning((code, said)), "{secret}");
+        }
     }
 }
