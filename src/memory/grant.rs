@@ -171,8 +171,8 @@ impl MemoryGrant {
         let changing = self.changing.lock();
         let mut freed = Vec::new();
         let mut free = |entry: &Arc<Entry>, units| {
-            let wakes = entry.semaphore.free(units);
-            freed.push((Arc::clone(entry), wakes));
+            entry.semaphore.free(units);
+            freed.push(Arc::clone(entry));
         };
         let grown = self.grow(wanted, &mut free);
         let changed = grown.and_then(|()| {
@@ -185,9 +185,7 @@ impl MemoryGrant {
         });
         drop(changing);
         // Only now, because a waker may change the permit.
-        for (entry, wakes) in freed {
-            entry.freed(wakes);
-        }
+        freed.iter().for_each(|entry| entry.release(0));
         changed
     }
 

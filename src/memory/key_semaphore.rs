@@ -109,7 +109,7 @@ impl KeySemaphore {
         }
     }
 
-    /// Releases `weight` units. Returns whether waiters may fit now: [`grant_waiters`](Self::grant_waiters) follows.
+    /// Releases `weight` units. Returns whether waiters may fit now: a [`release`](Self::release) follows, or `grant_waiters`.
     #[inline]
     pub(super) fn free(&self, weight: u32) -> bool {
         self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0
@@ -129,7 +129,7 @@ impl KeySemaphore {
 
     /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
     /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
-    pub(super) fn grant_waiters(&self) {
+    fn grant_waiters(&self) {
         let grant_head = || self.lock().and_then(|mut locked| locked.grant_head());
         while let Some(granted) = grant_head() {
             granted.deliver();

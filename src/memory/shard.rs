@@ -188,16 +188,9 @@ impl Entry {
         self.semaphore.queue.lock().unlist(serial)
     }
 
+    /// Releases `weight` units, and grants waiters that fit now: also those that fit because of units that were freed.
     pub(super) fn release(&self, weight: u32) {
         self.semaphore.release(weight);
-        self.evict_if_idle();
-    }
-
-    /// Units were freed, and waiters may fit now or not.
-    pub(super) fn freed(&self, wakes: bool) {
-        if wakes {
-            self.semaphore.grant_waiters();
-        }
         self.evict_if_idle();
     }
 
