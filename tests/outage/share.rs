@@ -136,7 +136,9 @@ async fn a_store_whose_server_has_gone_before_its_first_claim_admits_its_share()
 async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    let store = builder(Share).connect(proxy.url()).await.expect("a server");
+    // So long that on a busy machine, too, calls have an answer in time.
+    let patient = builder(Share).lease(4 * LEASE).timeout(LEASE);
+    let store = patient.connect(proxy.url()).await.expect("a server");
     let _other = self::store(&server, Share).await;
     know_each_other(&server, 2).await;
     // More than the share.
@@ -148,10 +150,9 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
         runtime.block_on(granted_of(&own, 150))
     });
     let granted = granted_of(&store, 300).await;
-    // On a busy machine some calls have no answer in time. Without a connection none is granted.
-    assert!(granted > 150, "{granted} of 300 where it works");
+    assert!(granted > 285, "{granted} of 300 where it works");
     let granted = tokio::task::block_in_place(|| apart.join().expect("no panic"));
-    assert!(granted > 75, "{granted} of 150 where it cannot connect");
+    assert!(granted > 142, "{granted} of 150 where it cannot connect");
 }
 
 /// How many of so many claims are granted, one after the other. Checks beside them are no evidence.
