@@ -81,16 +81,19 @@ pub(super) struct Level {
     /// How many units are held; 0 after the release. Of one that is listed its details have the number.
     weight: AtomicU64,
     token: u64,
+    /// How many units of the key were held when they were granted.
+    held: u32,
     details: Option<Arc<Details>>,
 }
 
 impl Level {
     #[inline]
-    pub(super) fn new(wanted: Wanted, token: u64, details: Option<Arc<Details>>) -> Self {
+    pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
         Self {
             entry: wanted.entry,
             weight: AtomicU64::new(wanted.units.weight.into()),
-            token,
+            token: acquired.token,
+            held: acquired.held,
             details,
         }
     }
@@ -138,20 +141,21 @@ impl Drop for Level {
     }
 }
 
-/// A permit of these levels, for these claims. `held` is how many units of each key were held when it was granted.
+/// A permit of these levels, for these claims.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn permit(claims: &[Claim], levels: Few<Level>, held: impl Fn(usize) -> u32) -> Permit {
+pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
     let listed = levels.iter().filter_map(|level| level.details.clone());
+    // All levels of a store are listed, or none is.
     let listed: Vec<_> = listed.collect();
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),
         changing: Mutex::default(),
     };
+    let held = |grant: &MemoryGrant, at: usize| grant.levels[at].held;
     let permit = Permit::granted(grant, Store::Memory, claims, held);
-    // All levels of a store are listed, or none is.
     for (number, details) in listed.iter().enumerate() {
         details.belongs_to(&permit, number);
     }

@@ -123,9 +123,9 @@ impl MemorySemaphore {
         let levels = wanted.map(|at, wanted| {
             let listed = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
             let details = loss.as_ref().and_then(listed);
-            Level::new(wanted, acquired[at].token, details)
+            Level::new(wanted, acquired[at], details)
         });
-        permit(claims, levels, |at| acquired[at].held)
+        permit(claims, levels)
     }
 }
 

@@ -28,20 +28,17 @@ pub(super) struct Waiter {
     claims: Claims,
     since: Instant,
     /// What it has, from the narrowest limit on.
-    levels: Vec<Held>,
+    levels: Vec<Level>,
     loss: Arc<Loss>,
     /// In the queue of the next limit.
     place: Option<Place>,
 }
 
-/// A level, and how many units of its key were held when it was granted.
-type Held = (Level, u32);
-
 /// A place in a queue, which is left when this is dropped.
 struct Place {
     entry: Arc<Entry>,
     details: Arc<Details>,
-    level: oneshot::Receiver<Held>,
+    level: oneshot::Receiver<Level>,
     is_granted: bool,
     waiting: observe::Waiting,
     _slot: WaiterSlot,
@@ -69,8 +66,8 @@ impl Waiter {
             match entry.semaphore.try_acquire(units) {
                 Ok(acquired) => {
                     let details = self.keys.listed(claim, &entry, &self.loss);
-                    let level = Level::new(Wanted { entry, units }, acquired.token, details);
-                    self.levels.push((level, acquired.held));
+                    let level = Level::new(Wanted { entry, units }, acquired, details);
+                    self.levels.push(level);
                 }
                 Err(Refusal::Retired) => {}
                 Err(Refusal::Full(held)) => {
@@ -104,8 +101,8 @@ impl Waiter {
         let (sender, level) = oneshot::channel();
         let waiting = Waiting::new(units, wait, Arc::clone(&details), move |acquired| {
             let details = Some(listed).filter(|details| details.is_listed);
-            let level = Level::new(Wanted { entry: of, units }, acquired.token, details);
-            drop(sender.send((level, acquired.held)));
+            let level = Level::new(Wanted { entry: of, units }, acquired, details);
+            drop(sender.send(level));
         });
         if !entry.semaphore.enqueue(waiting, wait.max_waiting)? {
             return Ok(None);
@@ -157,18 +154,19 @@ impl Waiter {
             self.levels.push(level);
             self.advance()?;
         }
-        let (levels, held): (Vec<_>, Vec<_>) = self.levels.into_iter().unzip();
-        if levels.iter().any(|level| level.weight() == 0) {
-            return Err(AcquireError::Revoked);
+        match self.levels.iter().all(|level| level.weight() > 0) {
+            true => Ok(permit(
+                self.claims.as_slice(),
+                self.levels.into_iter().collect(),
+            )),
+            false => Err(AcquireError::Revoked),
         }
-        let levels = levels.into_iter().collect();
-        Ok(permit(self.claims.as_slice(), levels, |at| held[at]))
     }
 }
 
 impl Place {
     /// Its units, unless an operator ends the wait, or what it has of a narrower limit.
-    async fn granted(&mut self, revoked: Option<&Loss>) -> Result<Held, AcquireError> {
+    async fn granted(&mut self, revoked: Option<&Loss>) -> Result<Level, AcquireError> {
         let mut revoked = pin!(async {
             match revoked {
                 Some(loss) => loss.wait().await,
@@ -176,7 +174,7 @@ impl Place {
             }
         });
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
-            Poll::Ready(Ok(held)) if held.0.weight() > 0 => Poll::Ready(Ok(held)),
+            Poll::Ready(Ok(level)) if level.weight() > 0 => Poll::Ready(Ok(level)),
             // Only an operator drops a sender that has sent nothing, or ends what nobody has yet.
             Poll::Ready(_) => Poll::Ready(Err(AcquireError::Revoked)),
             Poll::Pending => revoked

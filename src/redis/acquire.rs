@@ -92,8 +92,7 @@ impl Store {
             store: Arc::clone(self),
             held,
         };
-        let shown = Few::from_fn(claims.len(), |level| grant.held.held(level));
-        Permit::granted(grant, REDIS, claims, |level| shown[level])
+        Permit::granted(grant, REDIS, claims, |grant, level| grant.held.held(level))
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {

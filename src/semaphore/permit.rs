@@ -190,14 +190,15 @@ impl Permit {
 
     /// The same of a store of this crate. It is counted from now on.
     #[inline(always)]
-    pub(crate) fn granted(
-        grant: impl Grant,
+    pub(crate) fn granted<G: Grant>(
+        grant: G,
         store: Store,
         claims: &[Claim],
-        held: impl Fn(usize) -> u32,
+        held: impl Fn(&G, usize) -> u32,
     ) -> Self {
-        let terms = |at| Terms::counted(store, &claims[at], held(at));
-        Self::with(grant, Few::from_fn(claims.len(), terms), false)
+        let terms = |at| Terms::counted(store, &claims[at], held(&grant, at));
+        let terms = Few::from_fn(claims.len(), terms);
+        Self::with(grant, terms, false)
     }
 
     /// A permit that counts as those that it is made of, or, in shadow, as none.

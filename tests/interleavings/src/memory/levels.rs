@@ -4,7 +4,7 @@ use super::{
     grant::{Level, Wanted, acquire_all, permit},
     holders::Details,
     key_semaphore::Refusal,
-    queue::{Acquired, Waiting},
+    queue::Waiting,
     shard::{Entry, IDLE_CAPACITY, Shard},
 };
 use crate::{
@@ -94,13 +94,9 @@ impl Keys {
         let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
         let (sender, permit) = oneshot::channel();
         let own = claim.clone();
-        let deliver = move |acquired: Acquired| {
-            let level = Level::new(Wanted { entry, units }, acquired.token, None);
-            drop(
-                sender.send(super::grant::permit(&[own], Few::One([level]), |_| {
-                    acquired.held
-                })),
-            );
+        let deliver = move |acquired| {
+            let level = Level::new(Wanted { entry, units }, acquired, None);
+            drop(sender.send(super::grant::permit(&[own], Few::One([level]))));
         };
         let details = Details::new(claim, 0, false, &Arc::default());
         let waiting = Waiting::new(units, wait, details, deliver);
@@ -137,8 +133,8 @@ fn try_all(claims: &[Claim], entry: impl Fn(&Claim) -> Arc<Entry>) -> Option<Per
         let wanted: Few<_> = wanted.collect();
         match acquire_all(&wanted) {
             Ok(acquired) => {
-                let level = |at: usize, wanted| Level::new(wanted, acquired[at].token, None);
-                return Some(permit(claims, wanted.map(level), |at| acquired[at].held));
+                let level = |at: usize, wanted| Level::new(wanted, acquired[at], None);
+                return Some(permit(claims, wanted.map(level)));
             }
             Err((_, Refusal::Retired)) => {}
             Err((_, Refusal::Full(_))) => {

@@ -112,14 +112,10 @@ impl Key {
         let ((units, wait), entry) = (self.claim(weight), Arc::clone(&self.entry));
         let (serial, listed) = (details.serial, Arc::clone(&details));
         let (sender, receiver) = oneshot::channel();
-        let deliver = move |acquired: queue::Acquired| {
+        let deliver = move |acquired| {
             let listed = Some(listed).filter(|details| details.is_listed);
-            let level = Level::new(Wanted { entry, units }, acquired.token, listed);
-            drop(
-                sender.send(permit(&[Claim::new("a")], Few::One([level]), |_| {
-                    acquired.held
-                })),
-            );
+            let level = Level::new(Wanted { entry, units }, acquired, listed);
+            drop(sender.send(permit(&[Claim::new("a")], Few::One([level]))));
         };
         let waiting = queue::Waiting::new(units, wait, details, deliver);
         let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
