@@ -2,7 +2,7 @@
 
 use super::meaning::Meaning;
 use crate::semaphore::timer::{Elapsed, timeout_at};
-use redis::RedisError;
+use redis::{RedisError, make_extension_error};
 use std::{
     error::Error as StdError,
     fmt, io,
@@ -219,6 +219,34 @@ pub(super) async fn by<T>(
 pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
 }
+
+/// The same error without what a server repeats of a command. If it has a secret, only what is known is left of it, which
+/// means the same.
+pub(super) fn without(error: RedisError, secret: &str) -> RedisError {
+    let Some(code) = error.code() else {
+        return error;
+    };
+    let (code, said) = told((code, error.detail().unwrap_or_default()), secret);
+    make_extension_error(code.to_owned(), Some(said.to_owned()))
+}
+
+fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
+    let own = said.split(", with args beginning with").next();
+    let own = own.unwrap_or_default();
+    // The server may have divided at any space what has the secret.
+    let has_it = || format!("{code} {own}").contains(secret);
+    match code {
+        // The same whatever the secret is: a gap in a text that is known would show it.
+        "NOAUTH" => (code, "Authentication required."),
+        "WRONGPASS" => (code, WRONG),
+        _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),
+        _ if !secret.is_empty() && has_it() => Meaning::known(code, own),
+        _ => (code, own),
+    }
+}
+
+const WRONG: &str = "invalid username-password pair or user is disabled.";
+const NEEDLESS: &str = "called without any password configured";
 
 #[cfg(test)]
 mod tests;

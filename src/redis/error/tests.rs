@@ -119,3 +119,70 @@ fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
     assert!(!Error::Congested.is_unavailable());
     assert!(Error::Redis(refused()).is_unavailable());
 }
+
+#[test]
+fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_all() {
+    let wrong = ("WRONGPASS", WRONG);
+    for secret in ["password", "user", "horse", "WRONGPASS"] {
+        assert_eq!(told(wrong, secret), wrong);
+    }
+    let needless = "AUTH <password> called without any password configured for the default user.";
+    for secret in ["password", "user", "horse"] {
+        assert_eq!(told(("ERR", needless), secret), ("ERR", NEEDLESS));
+    }
+    let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
+    assert_eq!(
+        told(("ERR", unknown), "horse"),
+        ("ERR", "unknown command `AUTH`")
+    );
+    for (said, secret) in [
+        ("bad 'my horse' or 'my horse'", "my horse"),
+        ("sent: password1", "password"),
+        ("sent: käse", "ä"),
+        ("sent: ''", "'"),
+    ] {
+        assert_eq!(told(("ERR", said), secret), ("ERR", ""));
+    }
+    assert_eq!(
+        told(("ERR", "unknown command 'x'"), "x"),
+        ("ERR", "unknown")
+    );
+    assert_eq!(told(("ERR", "nothing"), ""), ("ERR", "nothing"));
+}
+
+#[test]
+fn a_code_that_has_the_password_or_a_part_of_it_is_hidden() {
+    for (answer, secret) in [
+        (("horse", ""), "horse"),
+        (("horse", "is it"), "horse"),
+        (("my", "horse"), "my horse"),
+        (("-a", "b c"), "a b"),
+    ] {
+        assert_eq!(told(answer, secret), ("ERR", ""));
+    }
+}
+
+#[test]
+fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
+    for (code, said, secret) in [
+        ("ERR", "DB index is out of range", "range"),
+        ("ERR", "SELECT is not allowed in cluster mode", "cluster"),
+        ("ERR", "unknown command 'HELLO'", "HELLO"),
+        ("ERR", "max number of clients reached", "clients"),
+        ("NOPROTO", "unsupported protocol version", "PROTO"),
+        (
+            "NOPERM",
+            "this user has no permissions to run the 'x'",
+            "has no",
+        ),
+        ("LOADING", "Redis is loading the dataset", "dataset"),
+    ] {
+        let meaning = |(code, said): (&str, &str)| {
+            let said = Some(said.to_owned());
+            Meaning::of(&make_extension_error(code.to_owned(), said))
+        };
+        let told = told((code, said), secret);
+        assert_ne!(told, (code, said), "{secret}");
+        assert_eq!(meaning(told), meaning((code, said)), "{secret}");
+    }
+}

@@ -7,14 +7,11 @@
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
 use super::{address::Address, connection::Connection};
-use crate::redis::{
-    error::{Error, after, by},
-    meaning::Meaning,
-};
+use crate::redis::error::{Error, after, by, without};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
-    RedisConnectionInfo, RedisError, Value, cmd, make_extension_error,
+    RedisConnectionInfo, RedisError, Value, cmd,
 };
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 use tokio::{
@@ -228,105 +225,8 @@ async fn socket(client: &Client) -> io::Result<TcpStream> {
     TcpStream::connect((host, port)).await
 }
 
-/// The same error without what the server repeats. If it has the password, only what is known is left of it, which means
-/// the same.
+/// The same error without the password of the client.
 pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
-    let Some(code) = error.code() else {
-        return error;
-    };
     let password = client.get_connection_info().redis_settings().password();
-    let said = (code, error.detail().unwrap_or_default());
-    let (code, said) = told(said, password.unwrap_or_default());
-    make_extension_error(code.to_owned(), Some(said.to_owned()))
-}
-
-fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
-    let own = said.split(", with args beginning with").next();
-    let own = own.unwrap_or_default();
-    // The server may have divided at any space what has the password.
-    let has_it = || format!("{code} {own}").contains(secret);
-    match code {
-        // The same whatever the password is: a gap in a text that is known would show it.
-        "NOAUTH" => (code, "Authentication required."),
-        "WRONGPASS" => (code, WRONG),
-        _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),
-        _ if !secret.is_empty() && has_it() => Meaning::known(code, own),
-        _ => (code, own),
-    }
-}
-
-const WRONG: &str = "invalid username-password pair or user is disabled.";
-const NEEDLESS: &str = "called without any password configured";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_all() {
-        let wrong = ("WRONGPASS", WRONG);
-        for secret in ["password", "user", "horse", "WRONGPASS"] {
-            assert_eq!(told(wrong, secret), wrong);
-        }
-        let needless =
-            "AUTH <password> called without any password configured for the default user.";
-        for secret in ["password", "user", "horse"] {
-            assert_eq!(told(("ERR", needless), secret), ("ERR", NEEDLESS));
-        }
-        let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
-        assert_eq!(
-            told(("ERR", unknown), "horse"),
-            ("ERR", "unknown command `AUTH`")
-        );
-        for (said, secret) in [
-            ("bad 'my horse' or 'my horse'", "my horse"),
-            ("sent: password1", "password"),
-            ("sent: käse", "ä"),
-            ("sent: ''", "'"),
-        ] {
-            assert_eq!(told(("ERR", said), secret), ("ERR", ""));
-        }
-        assert_eq!(
-            told(("ERR", "unknown command 'x'"), "x"),
-            ("ERR", "unknown")
-        );
-        assert_eq!(told(("ERR", "nothing"), ""), ("ERR", "nothing"));
-    }
-
-    #[test]
-    fn a_code_that_has_the_password_or_a_part_of_it_is_hidden() {
-        for (answer, secret) in [
-            (("horse", ""), "horse"),
-            (("horse", "is it"), "horse"),
-            (("my", "horse"), "my horse"),
-            (("-a", "b c"), "a b"),
-        ] {
-            assert_eq!(told(answer, secret), ("ERR", ""));
-        }
-    }
-
-    #[test]
-    fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
-        for (code, said, secret) in [
-            ("ERR", "DB index is out of range", "range"),
-            ("ERR", "SELECT is not allowed in cluster mode", "cluster"),
-            ("ERR", "unknown command 'HELLO'", "HELLO"),
-            ("ERR", "max number of clients reached", "clients"),
-            ("NOPROTO", "unsupported protocol version", "PROTO"),
-            (
-                "NOPERM",
-                "this user has no permissions to run the 'x'",
-                "has no",
-            ),
-            ("LOADING", "Redis is loading the dataset", "dataset"),
-        ] {
-            let meaning = |(code, said): (&str, &str)| {
-                let said = Some(said.to_owned());
-                Meaning::of(&make_extension_error(code.to_owned(), said))
-            };
-            let told = told((code, said), secret);
-            assert_ne!(told, (code, said), "{secret}");
-            assert_eq!(meaning(told), meaning((code, said)), "{secret}");
-        }
-    }
+    without(error, password.unwrap_or_default())
 }
