@@ -1,6 +1,6 @@
 //! What is written as JSON: text, and what operators read.
 
-use crate::semaphore::{PermitInfo, Process, Usage};
+use crate::semaphore::{PermitInfo, Process, StoredKey, Usage};
 use std::{
     fmt::{self, Display, Write},
     time::{SystemTime, UNIX_EPOCH},
@@ -13,10 +13,13 @@ impl Usage {
     /// ```json
     /// {"now":1795345200123,"limit":5,"units":1,
     ///  "held":[{"id":"17","process":{"id":"web","host":"web-1","pid":4711,"name":"market"},
-    ///           "label":"GET /market/export","weight":1,"limit":5,
+    ///           "label":"GET /market/export","flow":null,"weight":1,"limit":5,
     ///           "since":1795345190100,"ends":1795345203456}],
     ///  "waiting":[]}
     /// ```
+    ///
+    /// `waiting` is in the order in which claims will be served. A flow is text, in which bytes that are no UTF-8 are
+    /// replaced; of a long one it is `#` and the hash that the store has.
     ///
     /// # Examples
     ///
@@ -48,9 +51,18 @@ fn permit(permit: &PermitInfo) -> String {
     let (id, label) = (Text(&permit.id), or_null(permit.label.as_deref().map(Text)));
     let (process, since) = (process(&permit.process), millis(permit.since));
     let ends = or_null(permit.ends.map(millis));
+    let flow = permit.flow.as_ref().map(shown);
+    let flow = or_null(flow.as_deref().map(Text));
     format!(
-        r#"{{"id":{id},"process":{process},"label":{label},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
+        r#"{{"id":{id},"process":{process},"label":{label},"flow":{flow},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
     )
+}
+
+fn shown(flow: &StoredKey) -> String {
+    match flow {
+        StoredKey::Whole { key } => String::from_utf8_lossy(key.as_bytes()).into_owned(),
+        StoredKey::Hashed { hash } => format!("#{hash}"),
+    }
 }
 
 fn process(process: &Process) -> String {

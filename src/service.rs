@@ -113,7 +113,7 @@ impl<S, K: KeyExtractor> ConcurrencyLimit<S, K> {
         };
         match claims.as_slice().iter().any(|claim| claim.key().is_empty()) {
             true => Err(KeyError::Empty),
-            false => Ok(Some(claims.map(|claim| self.settings.complete(claim)))),
+            false => Ok(Some(self.settings.complete_all(claims))),
         }
     }
 }

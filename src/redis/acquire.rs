@@ -5,6 +5,7 @@ use super::{
     core::{self, Refusal, Wait},
     driver::Refused,
     error::Error,
+    protocol::{Flow, flow_name},
     report::given,
     store::{Held, Store},
 };
@@ -76,6 +77,10 @@ impl Store {
             wait,
             is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
+            flow: claim.flow().map(|flow| Flow {
+                share: claim.share(),
+                name: flow_name(flow),
+            }),
         }
     }
 

@@ -4,8 +4,8 @@ use super::{
     ask::{Terms, To},
     error::Error,
     protocol::{
-        Ending, Listed, Of, ReadId, Tag, is_revoked, key_of, listed, names_of, process, revoke,
-        usage,
+        Ending, Listed, Of, ReadId, Tag, flow_of, is_revoked, key_of, listed, names_of, process,
+        revoke, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -168,11 +168,12 @@ fn info(id: &str, read: &ReadId<'_>, weight: u32, ends: u64) -> PermitInfo {
     let since = read.tag.as_ref().map_or(since, |tag| tag.since);
     let mut info = PermitInfo::new(id, process, weight, read.limit, time(since));
     if let Some(Tag {
-        of: Of::Claim(label),
+        of: Of::Claim(label, flow),
         ..
     }) = &read.tag
     {
         info.label = label.as_deref().map(str::to_owned);
+        info.flow = flow.as_ref().map(|flow| flow_of(&flow.name));
     }
     info.ends = Some(time(ends));
     info

@@ -1,6 +1,6 @@
 //! What one request claims of a store.
 
-use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
+use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy};
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
@@ -47,12 +47,27 @@ pub struct Claim {
     weight: u32,
     wait: Option<Duration>,
     max_waiting: Option<u32>,
-    head_start: Duration,
+    order: Order,
     strict: bool,
     is_trial: bool,
     /// Which of several extractors has found it, unless it was the first: part of the policy's name.
     alternative: u16,
     pub(crate) label: Option<Label>,
+}
+
+/// What a claim's place in a queue depends on, beside its arrival.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Order {
+    HeadStart(Duration),
+    Fair(Arc<Fair>),
+}
+
+/// A flow, or a share of it, and perhaps a head start, which is not valid then.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Fair {
+    flow: Option<Key>,
+    share: u32,
+    head_start: Duration,
 }
 
 /// A larger claim is not moved in registers, but by a call of `memcpy`: a pair of acquire and release in memory
@@ -69,7 +84,7 @@ impl Claim {
             weight: 1,
             wait: None,
             max_waiting: None,
-            head_start: Duration::ZERO,
+            order: Order::HeadStart(Duration::ZERO),
             strict: false,
             is_trial: false,
             alternative: 0,
@@ -144,8 +159,99 @@ impl Claim {
     /// drop(batch.with_head_start(Duration::from_secs(30)));
     /// ```
     pub fn with_head_start(mut self, head_start: Duration) -> Self {
-        self.head_start = head_start.min(MAX_HEAD_START);
+        let head_start = head_start.min(MAX_HEAD_START);
+        match &mut self.order {
+            Order::HeadStart(own) => *own = head_start,
+            Order::Fair(fair) => Arc::make_mut(fair).head_start = head_start,
+        }
         self
+    }
+
+    /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without one
+    /// the queue is first come, first served. With flows it is fair to them: the claims of a flow are served in
+    /// the order of their arrival, and flows that wait are served in turns, by units granted. Beside one other flow
+    /// a newcomer is served by the next grant but one at the latest, whatever the other has queued, and beside *k* by
+    /// the next but *k*. A flow that has claimed nothing for a while has saved nothing up.
+    ///
+    /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that one.
+    ///   From then on, until nothing waits, claims without a flow are one flow of share 1.
+    /// - A claim that leaves the queue before it is granted gives its turn back to its flow if it came last. Else
+    ///   the turn is lost.
+    /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled
+    ///   the queue keeps no other out.
+    /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. A flow for each
+    ///   class (`ann/interactive`, `ann/batch`) with [shares](Self::with_share) says the same, and starves nobody.
+    ///
+    /// In Redis the flow is written with the permit, as far as it is short, so operators see it, and so does
+    /// whoever can read the server's keys. [`with_fair_queues`](crate::ConcurrencyLimitLayer::with_fair_queues)
+    /// sets it where a request is under several limits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::Claim;
+    ///
+    /// let model = Claim::new("model-1").with_wait(Duration::from_secs(30));
+    /// let of_ann = model.clone().with_flow("ann");
+    /// let of_bob = model.with_flow("bob").with_share(4);
+    /// assert_eq!(of_bob.flow(), Some(&"bob".into()));
+    /// # drop(of_ann);
+    /// ```
+    pub fn with_flow(self, flow: impl Into<Key>) -> Self {
+        self.with_fair(|fair| fair.flow = Some(flow.into()))
+    }
+
+    /// Sets the share of the claim's [flow](Self::with_flow): 1 unless set, and [`MAX_SHARE`](super::MAX_SHARE) at most. While
+    /// both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Of claims of one flow each
+    /// counts by its own share.
+    pub fn with_share(self, share: u32) -> Self {
+        self.with_fair(|fair| fair.share = share)
+    }
+
+    /// The flow, if the claim has one. See [`with_flow`](Self::with_flow) for an example.
+    pub fn flow(&self) -> Option<&Key> {
+        match &self.order {
+            Order::HeadStart(_) => None,
+            Order::Fair(fair) => fair.flow.as_ref(),
+        }
+    }
+
+    /// The share of its flow. See [`with_share`](Self::with_share).
+    pub fn share(&self) -> u32 {
+        match &self.order {
+            Order::HeadStart(_) => 1,
+            Order::Fair(fair) => fair.share,
+        }
+    }
+
+    fn head_start(&self) -> Duration {
+        match &self.order {
+            Order::HeadStart(head_start) => *head_start,
+            Order::Fair(fair) => fair.head_start,
+        }
+    }
+
+    fn with_fair(mut self, change: impl FnOnce(&mut Fair)) -> Self {
+        let mut fair = match self.order {
+            Order::Fair(fair) => Arc::unwrap_or_clone(fair),
+            Order::HeadStart(head_start) => Fair {
+                flow: None,
+                share: 1,
+                head_start,
+            },
+        };
+        change(&mut fair);
+        self.order = Order::Fair(Arc::new(fair));
+        self
+    }
+
+    /// Sets the flow of a claim that names none.
+    pub(crate) fn or_flow(self, flow: &Key) -> Self {
+        match self.flow() {
+            Some(_) => self,
+            None => self.with_flow(flow.clone()),
+        }
     }
 
     /// Sets the policy under which the claim counts: [`Policy::DEFAULT`] unless set. One key under
@@ -279,7 +385,7 @@ impl Claim {
         Some(Wait {
             time,
             max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
-            head_start: self.head_start,
+            head_start: self.head_start(),
             is_trial: self.is_trial,
         })
     }
@@ -289,8 +395,8 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
-    /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
+    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, a weight above the limit,
+    /// an empty flow, a share out of range, or a flow with a head start; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
     ///
     /// # Examples
     ///
@@ -311,10 +417,24 @@ impl Claim {
         if weight == 0 || weight > MAX_WEIGHT {
             return Err(ClaimError::Weight { weight }.into());
         }
+        self.check_flow()?;
         match limit {
             0 => Err(AcquireError::full(self, 0)),
             _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
             _ => Ok(Units { limit, weight }),
+        }
+    }
+
+    #[inline]
+    fn check_flow(&self) -> Result<(), ClaimError> {
+        let Order::Fair(fair) = &self.order else {
+            return Ok(());
+        };
+        match (&fair.flow, fair.share) {
+            (_, share) if share == 0 || share > MAX_SHARE => Err(ClaimError::Share { share }),
+            (Some(flow), _) if flow.is_empty() => Err(ClaimError::EmptyFlow),
+            (Some(_), _) if !fair.head_start.is_zero() => Err(ClaimError::FlowWithHeadStart),
+            _ => Ok(()),
         }
     }
 

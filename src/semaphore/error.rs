@@ -152,6 +152,9 @@ impl From<StoreError> for AcquireError {
 /// script must write them quickly, because it blocks the server meanwhile.
 pub const MAX_WEIGHT: u32 = 1_000;
 
+/// The largest share of a flow. Up to here a share is exact to one percent.
+pub const MAX_SHARE: u32 = 100;
+
 /// The most claims of one request: as many semaphores as one call to Redis serves.
 pub const MAX_CLAIMS: usize = 64;
 
@@ -202,6 +205,16 @@ pub enum ClaimError {
         /// The claim's weight, in units.
         weight: u32,
     },
+    /// The flow is empty.
+    EmptyFlow,
+    /// The share is 0 or above [`MAX_SHARE`].
+    #[non_exhaustive]
+    Share {
+        /// The claim's share.
+        share: u32,
+    },
+    /// The claim has a flow and a head start. A flow for each class with shares says the same.
+    FlowWithHeadStart,
     /// The store takes one claim of a request, and it has several.
     #[non_exhaustive]
     Several {
@@ -236,6 +249,9 @@ impl fmt::Display for ClaimError {
             Self::Weight { weight } => {
                 write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}")
             }
+            Self::EmptyFlow => f.write_str("flow: it is empty"),
+            Self::Share { share } => write!(f, "share: {share} is not within 1 to {MAX_SHARE}"),
+            Self::FlowWithHeadStart => f.write_str("flow: a claim of a flow has no head start"),
             Self::Several { claims } => {
                 write!(f, "claims: {claims}, and the store takes one at a time")
             }

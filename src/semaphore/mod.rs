@@ -37,7 +37,9 @@ pub(crate) use claim::Label;
 pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_LABEL, Units, Wait};
 pub use claims::Claims;
 pub(crate) use claims::Few;
-pub use error::{AcquireError, ClaimError, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT, StoreError};
+pub use error::{
+    AcquireError, ClaimError, MAX_CLAIMS, MAX_SHARE, MAX_UNITS, MAX_WEIGHT, StoreError,
+};
 pub use key::Key;
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyPage, KeyStream, Operate, PermitInfo, Process, StoredKey, Usage};

@@ -304,7 +304,7 @@ pub struct Usage {
     pub units: u32,
     /// The permits that hold them, the oldest claim first. One that has changed its weight is one.
     pub held: Vec<PermitInfo>,
-    /// The claims that wait, in the order of the queue.
+    /// The claims that wait, in the order in which they will be served unless others come.
     pub waiting: Vec<PermitInfo>,
 }
 
@@ -324,6 +324,8 @@ pub struct PermitInfo {
     pub limit: u32,
     /// What its claim was [labelled](super::Claim::with_label).
     pub label: Option<String>,
+    /// Its [flow](super::Claim::with_flow), if its claim has one.
+    pub flow: Option<StoredKey>,
     /// When it was claimed. It may have waited since.
     pub since: SystemTime,
     /// When its lease ends unless it is refreshed; of a waiter, until when it counts as alive. `None` in
@@ -379,6 +381,7 @@ impl PermitInfo {
             weight,
             limit,
             label: None,
+            flow: None,
             since,
             ends: None,
         }

@@ -57,6 +57,23 @@ macro_rules! settings_methods {
             self
         }
 
+        /// Makes the queues of wider limits fair to keys. Where a request is under several limits, the flow of each claim behind the first is then the key of the first, for example the account, unless the
+        /// claim names a [flow](crate::Claim::with_flow). So no account waits for another one's crowd at the route's or the fleet's limit. A claim's
+        /// [share](crate::Claim::with_share) counts there as it is. A wider claim with a
+        /// [head start](crate::Claim::with_head_start) is not valid then. With one limit it has no effect: of a
+        /// shared key the extractor names the flows.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        #[doc = concat!("let layer = ", $new, ".with_fair_queues();")]
+        /// ```
+        pub fn with_fair_queues(mut self) -> Self {
+            self.settings_mut().has_fair_queues = true;
+            self
+        }
+
         /// Sets how long a request may hold its permit: without bound unless set. After that time
         /// the permit is released and reported lost, whatever its request does then. To end only those
         /// of clients that have stopped reading, use [`with_max_stall`](Self::with_max_stall).

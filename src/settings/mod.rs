@@ -15,6 +15,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -30,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) fields: Arc<Fields>,
     pub(crate) wait: Duration,
     pub(crate) max_waiting: u32,
+    pub(crate) has_fair_queues: bool,
     pub(crate) semaphore: Arc<dyn Semaphore>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_stall: Option<Duration>,
@@ -56,6 +58,7 @@ impl Settings {
             fields: Arc::new(Fields::new(Policy::DEFAULT, limit)),
             wait: Duration::ZERO,
             max_waiting: DEFAULT_MAX_WAITING,
+            has_fair_queues: false,
             semaphore: Arc::new(semaphore),
             max_hold: None,
             max_stall: None,
@@ -90,6 +93,22 @@ impl Settings {
             Ok(()) => self.semaphore.acquire_all(claims),
             Err(error) => Acquire::ready(Err(error)),
         }
+    }
+
+    /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the
+    /// flow of each wider limit is the narrowest key.
+    pub(crate) fn complete_all(&self, claims: Claims) -> Claims {
+        let is_fair = self.has_fair_queues && claims.as_slice().len() > 1;
+        let flow = is_fair.then(|| claims.as_slice()[0].key().clone());
+        let mut is_wider = false;
+        claims.map(|claim| {
+            let claim = self.complete(claim);
+            let flow = flow.as_ref().filter(|_| mem::replace(&mut is_wider, true));
+            match flow {
+                Some(flow) => claim.or_flow(flow),
+                None => claim,
+            }
+        })
     }
 
     /// The claim, with these settings for each value that the claim does not set.

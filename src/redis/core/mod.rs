@@ -189,7 +189,7 @@ impl Core {
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
             let key = self.keys.number(&level.name);
-            let of = Of::Claim(level.label.clone());
+            let of = Of::Claim(level.label.clone(), level.flow.clone());
             permit::own(id, since, level, key, of)
         });
         let own = own.collect();

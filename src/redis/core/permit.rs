@@ -5,7 +5,7 @@ use super::{
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Acquired, Of, PermitId as UnitsOf, Tag};
+use crate::redis::protocol::{Acquired, Flow, Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
 
 /// One limit of a claim.
@@ -23,6 +23,8 @@ pub(in crate::redis) struct Level {
     pub(in crate::redis) is_strict: bool,
     /// What operators see of it.
     pub(in crate::redis) label: Option<Arc<str>>,
+    /// In whose turn it is served, if it waits.
+    pub(in crate::redis) flow: Option<Flow>,
 }
 
 /// How a claim waits at a level.

@@ -37,6 +37,7 @@ impl Core {
             wait: None,
             is_strict,
             label: None,
+            flow: None,
         };
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);

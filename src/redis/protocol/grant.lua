@@ -3,17 +3,20 @@
 -- A call is for one semaphore or for many, one after the other. KEYS has for each:
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
--- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock
+-- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock; once a claim with
+--        a flow has come, until the queue is empty, its start tag
 -- alive  waiter's permit -> until when it counts as alive, ms; if waiters had head starts also
 --        `arrival` -> the last arrival, negative, so that it is no end; if permits were revoked also
---        `revoked:PROCESS.SERIAL` -> until when that is remembered, ms, negative and below REVOKED
+--        `revoked:PROCESS.SERIAL` -> until when that is remembered, ms, negative and below REVOKED; if the queue is
+--        fair also `flow:FLOW` -> the finish tag of that flow, negative, always that of claims without a flow, and
+--        `arrival` -> the virtual time
 -- token  the last token
 --
 -- ARGV has first the arguments for all semaphores; then for each semaphore the number of its
 -- arguments, and these.
 --
 -- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE, and behind that
--- what operators see. The first unit has the id itself, the others id:2, id:3 and so on.
+-- what operators see. It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the others id:2, id:3 and so on.
 
 -- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
@@ -32,15 +35,34 @@ end
 local MAX_ADVANCED = 500
 local advanced = 0
 
--- The scores of revocations are below those of arrivals.
+-- What a unit adds to the tags of a flow of share 1, so that any share is exact to one percent.
+local UNIT = 10000
+
+-- The scores of revocations are below those of arrivals and tags.
 local REVOKED = 5000000000000000
 
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
 -- held. Built only for contended semaphores, because building these functions takes longer than running
--- them. Returns `advance`, `grant`, `hold`, `clamp`, `weight_of` and `revocation_of`.
+-- them. Returns `advance`, `grant`, `hold`, `clamp`, `weight_of`, `revocation_of`, `flow_of` and `give_back`.
 local function granting(now, micros, floor, is_provisional)
   local function weight_of(id)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
+  end
+
+  -- Where the finish tag of an id's flow is, what the claim adds to that, and whether the id names a flow.
+  local function flow_of(id)
+    local share, flow = string.match(id, '~_(%d+)_(.+)$')
+    return 'flow:' .. (flow or ''), math.ceil(UNIT * (weight_of(id) or 0) / (share or 1)), flow ~= nil
+  end
+
+  -- Before a waiter leaves the queue without a grant: gives its turn back to its flow, if it came last.
+  local function give_back(queue, alive, id)
+    local flow, cost = flow_of(id)
+    local finish = call('ZSCORE', alive, flow)
+    local start = finish and call('ZSCORE', queue, id)
+    if start and start + cost + finish == 0 then
+      call('ZADD', alive, text(-start), flow)
+    end
   end
 
   -- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
@@ -150,6 +172,9 @@ local function granting(now, micros, floor, is_provisional)
         return id
       end
       local is_over, new_token = advanced >= MAX_ADVANCED, 0
+      if not is_over and not is_alive then
+        give_back(queue, alive, id)
+      end
       if not is_over then
         call('ZREM', queue, id)
         call('ZREM', alive, id)
@@ -171,5 +196,5 @@ local function granting(now, micros, floor, is_provisional)
     end
   end
 
-  return advance, grant, hold, clamp, weight_of, revocation_of
+  return advance, grant, hold, clamp, weight_of, revocation_of, flow_of, give_back
 end

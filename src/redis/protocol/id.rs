@@ -150,7 +150,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// ends with the permit.
 ///
 /// `.SINCE` and, if the claim has a label, `.LABEL`; or, for units that were added to a permit,
-/// `.SINCE.+SERIAL` with the serial of that permit. SINCE is in base 36, so that most ids are short enough
+/// `.SINCE.+SERIAL` with the serial of that permit. A flow follows the label as `~_SHARE_FLOW`, which is no label's. SINCE is in base 36, so that most ids are short enough
 /// for Redis to store a small set in one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) struct Tag {
@@ -162,20 +162,42 @@ pub(in crate::redis) struct Tag {
 /// What is tagged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Of {
-    Claim(Option<Arc<str>>),
+    Claim(Option<Arc<str>>, Option<Flow>),
     /// Units that were added to the permit of this serial.
     Added(u64),
 }
+
+/// The flow of a claim, and its share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct Flow {
+    pub(in crate::redis) share: u32,
+    /// What it is called in ids: letters, digits, `-`, `_` and `~`, and never `~_`.
+    pub(in crate::redis) name: Arc<str>,
+}
+
+/// What parts a flow from a label.
+const FLOW: &str = "~_";
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(".")?;
         base36(f, self.since)?;
         match &self.of {
-            Of::Claim(None) => Ok(()),
-            Of::Claim(Some(label)) => write!(f, ".{}", encoded(label)),
+            Of::Claim(None, None) => Ok(()),
+            Of::Claim(label, flow) => {
+                let label = label.as_deref().map(encoded).unwrap_or_default();
+                write!(f, ".{label}")?;
+                flow.iter().try_for_each(|flow| flow.fmt(f))
+            }
             Of::Added(serial) => write!(f, ".+{serial:x}"),
         }
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { share, name } = self;
+        write!(f, "{FLOW}{share}_{name}")
     }
 }
 
@@ -236,10 +258,10 @@ impl Tag {
     /// Reads the parts of an id that it is.
     fn read(parts: &[&str]) -> Option<Self> {
         let (since, of) = match *parts {
-            [since] => (since, Of::Claim(None)),
+            [since] => (since, Of::Claim(None, None)),
             [since, of] => match of.strip_prefix('+') {
                 Some(serial) => (since, Of::Added(number(serial, 16)?)),
-                None => (since, Of::Claim(Some(decoded(of)?.into()))),
+                None => (since, Of::claim(of)?),
             },
             _ => return None,
         };
@@ -248,13 +270,34 @@ impl Tag {
     }
 }
 
+impl Of {
+    /// Reads a label, a flow, or both.
+    fn claim(text: &str) -> Option<Self> {
+        let Some((label, flow)) = text.split_once(FLOW) else {
+            return Some(Self::Claim(Some(decoded(text)?.into()), None));
+        };
+        let (share, name) = flow.split_once('_')?;
+        let share = number(share, 10)?;
+        let flow = is_plain(name).then(|| Flow {
+            share,
+            name: name.into(),
+        })?;
+        let label = match label {
+            "" => None,
+            label => Some(decoded(label)?.into()),
+        };
+        Some(Self::Claim(label, Some(flow)))
+    }
+}
+
+fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| b"-_~".contains(&byte) || byte.is_ascii_alphanumeric();
+    text.bytes().all(is_plain)
+}
+
 /// The label that was encoded so.
 fn decoded(label: &str) -> Option<String> {
-    let is_plain = |byte: u8| b"-_~".contains(&byte) || byte.is_ascii_alphanumeric();
-    let label = label
-        .bytes()
-        .all(is_plain)
-        .then(|| label.replace('~', "%"))?;
+    let label = is_plain(label).then(|| label.replace('~', "%"))?;
     Some(percent_decode_str(&label).decode_utf8_lossy().into_owned())
 }
 
@@ -270,6 +313,11 @@ fn number<T: TryFrom<u64>>(text: &str, radix: u32) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn flow(share: u32, name: &str) -> Flow {
+        let name = name.into();
+        Flow { share, name }
+    }
 
     fn read_back(of: Of) {
         let tag = Tag {
@@ -297,11 +345,14 @@ mod tests {
             "-_",
         ];
         for label in labels {
-            read_back(Of::Claim(Some(label.into())));
+            for flow in [None, Some(flow(4, "a_1~20-")), Some(flow(100, "~-0f"))] {
+                read_back(Of::Claim(Some(label.into()), flow));
+            }
         }
-        read_back(Of::Claim(None));
+        read_back(Of::Claim(None, None));
+        read_back(Of::Claim(None, Some(flow(1, "ann"))));
         read_back(Of::Added(0x2b));
-        let of = Of::Claim(None);
+        let of = Of::Claim(None, None);
         let oldest = ReadId::read("p.1.5.1.1.0").and_then(|id| id.tag);
         assert_eq!(oldest, Some(Tag { since: 0, of }));
     }
@@ -331,10 +382,13 @@ mod tests {
             "p.1.99999999999.1.1",
             "p.1.5.1.1.a.+",
             "p.1.5.1.1.-a",
+            "p.1.5.1.1.a.b~_1",
+            "p.1.5.1.1.a.b~_x_ann",
+            "p.1.5.1.1.a.b~_1_%",
             " p.1.5.1.1",
         ];
         for text in texts {
-            let label = Of::Claim(Some("".into()));
+            let label = Of::Claim(Some("".into()), None);
             let read =
                 ReadId::read(text).filter(|id| id.tag.as_ref().is_none_or(|tag| tag.of != label));
             assert_eq!(read, None, "{text}");

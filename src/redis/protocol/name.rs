@@ -53,6 +53,35 @@ pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     (again == component).then(|| StoredKey::whole(key))
 }
 
+/// The characters of a flow that an id has as they are. `~` takes the place of the percent sign there.
+const FLOW: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+/// What begins the name of a flow that is written as its hash: no other begins so.
+const HASHED: &str = "~-";
+
+/// What a flow is called in ids.
+pub(in crate::redis) fn flow_name(flow: &Key) -> Arc<str> {
+    let flow = flow.as_bytes();
+    if flow.len() <= LONGEST {
+        let name = percent_encode(flow, FLOW).to_string().replace('%', "~");
+        if name.len() <= LONGEST {
+            return name.into();
+        }
+    }
+    let mut name = HASHED.to_owned();
+    push_hash(&mut name, flow);
+    name.into()
+}
+
+/// The flow that is called so.
+pub(in crate::redis) fn flow_of(name: &str) -> StoredKey {
+    if let Some(hash) = name.strip_prefix(HASHED) {
+        return StoredKey::hashed(hash);
+    }
+    let flow: Vec<u8> = percent_decode_str(&name.replace('~', "%")).collect();
+    StoredKey::whole(flow)
+}
+
 fn push(name: &mut String, component: &[u8]) {
     let start = name.len();
     // Encoding makes no component shorter.
@@ -64,6 +93,10 @@ fn push(name: &mut String, component: &[u8]) {
         name.truncate(start);
     }
     name.push('#');
+    push_hash(name, component);
+}
+
+fn push_hash(name: &mut String, component: &[u8]) {
     for byte in Sha256::digest(component) {
         // Writing to a string cannot fail.
         let _ = write!(name, "{byte:02x}");
@@ -108,6 +141,21 @@ mod tests {
         for foreign in ["a", "%7da}", "a b}", "#12}", "%}", "a}b}"] {
             assert_eq!(key_of(foreign), None, "{foreign}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_flow_leads_back_to_it_unless_it_is_long() {
+        for flow in [&b"ann"[..], b"~_1_b", b"-", b"a.b:c", b"\xff\0", b"~-0f"] {
+            let name = flow_name(&flow.into());
+            assert!(
+                !name.contains("~_") && !name.contains(['.', ':', '%']),
+                "{name}"
+            );
+            assert_eq!(flow_of(&name), StoredKey::whole(flow));
+        }
+        let name = flow_name(&"a".repeat(65).into());
+        assert_eq!(name.len(), 66);
+        assert!(matches!(flow_of(&name), StoredKey::Hashed { hash } if name.ends_with(&hash)));
     }
 
     #[test]

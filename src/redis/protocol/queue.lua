@@ -10,7 +10,7 @@ end
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local advance, grant, hold, clamp, weight_of, revocation_of =
+  local advance, grant, hold, clamp, weight_of, revocation_of, flow_of, give_back =
     granting(now, micros, floor, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
@@ -50,13 +50,49 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
     clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
+      give_back(queue, alive, id)
       call('ZREM', queue, id)
       call('ZREM', alive, id)
     end
     return is_full(level, max_waiting, score, true)
   end
 
-  -- Joins the queue, or keeps the position there. A head start moves the claim forward. Arrivals
+  -- The first tag from here on that no waiter has: two of one tag would be served in the order of their ids. A run of tags is
+  -- passed in steps that double, and then halve.
+  local function free_tag(queue, tag)
+    local size, growth = 1, 2
+    repeat
+      local last = call('ZRANGEBYSCORE', queue, text(tag), '+inf', 'WITHSCORES', 'LIMIT', size - 1, 1)[2]
+      if tonumber(last) == tag + size - 1 then
+        tag = tag + size
+      else
+        growth = 0.5
+      end
+      size = size * growth
+    until size < 1
+    return tag
+  end
+
+  -- Start-time fair queueing (Goyal, Vin and Cheng, 1996): a claim starts when its flow's last one finishes, or at the
+  -- virtual time, which is that of the head: so a flow saves nothing up while it is idle, and no new one comes before a
+  -- head that does not fit. Returns the start, and what `alive` remembers then; `others` is the finish of claims
+  -- without a flow, if the queue is fair already.
+  local function start_of(level, time, tail, others)
+    local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id)
+    if others then
+      -- A claim without a tag, of a release of this store without flows, stays before all that come later.
+      local _, _, has_flow = flow_of(tail[1])
+      local untagged = not has_flow and tail[2] + others > 0 and tail[2] or 0
+      time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2], untagged)
+    end
+    local finish = -(call('ZSCORE', alive, flow) or 0)
+    local start = free_tag(queue, math.max(time + 1, finish))
+    return start, {
+      text(-time), 'arrival', text(math.min(others or 0, -time)), 'flow:', text(-start - cost), flow
+    }
+  end
+
+  -- Joins the queue, or keeps the position there. A head start moves the claim forward, unless the queue is fair. Arrivals
   -- strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is
   -- full.
   local function join(level)
@@ -66,10 +102,19 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     if known then
       return known + head_start
     end
-    local last = tonumber(call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2]) or 0
-    last = math.max(last, -(tonumber(call('ZSCORE', alive, 'arrival')) or 0))
+    local tail = call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')
+    local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
+    local last = math.max(tonumber(tail[2]) or 0, -(mark or 0))
+    local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
+    if others and not tail[1] then
+      call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
+      others = nil
+    end
     arrival, head_start = tonumber(arrival), tonumber(head_start)
-    if arrival == 0 then
+    if others or has_flow then
+      arrival, tags = start_of(level, others and -mark or math.max(micros - 1, last), tail, others)
+      arrival = arrival + head_start
+    elseif arrival == 0 then
       arrival = math.max(micros, last + 1)
     end
     if is_full(level, tonumber(max_waiting), arrival - head_start) then
@@ -77,7 +122,11 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
     call('ZADD', queue, text(arrival - head_start), id)
     call('ZADD', alive, text(now + alive_ms), id)
-    if head_start > 0 then
+    if tags then
+      -- What has finished by now is forgotten.
+      call('ZREMRANGEBYSCORE', alive, tags[1], '-1')
+      call('ZADD', alive, unpack(tags))
+    elseif head_start > 0 then
       -- Its score does not tell its arrival, and later ones have to be greater.
       call('ZADD', alive, text(-math.max(arrival, last)), 'arrival')
     end
@@ -109,9 +158,12 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     for at = first, last do
       local level = levels[at]
       local id, held = level.id, level.held
-      local waited, freed = call('ZREM', level.queue, id), call('ZREM', held, id)
+      local waited, freed = call('ZREM', level.alive, id), call('ZREM', held, id)
+      if waited > 0 then
+        give_back(level.queue, level.alive, id)
+      end
       if waited + freed > 0 then
-        call('ZREM', level.alive, id)
+        call('ZREM', level.queue, id)
         for unit = 2, weight_of(id) do
           freed = freed + call('ZREM', held, id .. ':' .. unit)
         end
@@ -232,6 +284,9 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       end
       used[level.number] = level.used
       is_contended[level.number] = call('EXISTS', level.queue) == 1
+      if level.head == level.id and not is_contended[level.number] then
+        call('ZREMRANGEBYSCORE', level.alive, text(-REVOKED), '+inf')
+      end
     end
     return size + (is_granted and count * 2 or 1)
   end

@@ -14,7 +14,7 @@
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
-local now, micros, advance
+local now, micros, advance, give_back, _
 local answer, at = {}, 3
 
 -- Frees what is named of a semaphore, from this argument to that one.
@@ -31,9 +31,15 @@ local function free(key, first, last)
       answer[#answer + 1] = call('ZREM', held, ARGV[arg])
     end
     if call('EXISTS', queue) == 1 then
+      if not advance then
+        advance, _, _, _, _, _, _, give_back = granting(now, micros, floor)
+      end
+      local waited = call('ZREM', alive, unpack(ARGV, first, last)) > 0
+      -- Turns are given back from the last to the first.
+      for arg = last, waited and first or last + 1, -1 do
+        give_back(queue, alive, ARGV[arg])
+      end
       call('ZREM', queue, unpack(ARGV, first, last))
-      call('ZREM', alive, unpack(ARGV, first, last))
-      advance = advance or granting(now, micros, floor)
       local used = call('ZCARD', held)
       advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
     end

@@ -116,6 +116,9 @@ impl Model {
         let own = &self.claim(state, at)[usize::from(*level)];
         let [before, after] = [state.semaphores, outcome.after]
             .map(|semaphores| self.server.state(semaphores[usize::from(own.key)]));
+        if after.is_fair() {
+            return Ok(());
+        }
         let place = unit(at, usize::from(*level), own);
         let is_new = before.queue.get(place).is_none() && after.queue.get(place).is_some();
         let is_known = state.clients[usize::from(at)].arrivals[usize::from(*level)] != NEVER;

@@ -78,6 +78,8 @@ pub(crate) fn unit(client: u8, at: usize, level: &Level) -> Unit {
         level: at as u8,
         limit: level.limit,
         weight: level.weight,
+        flow: level.flow,
+        share: level.share,
         number: 1,
     }
 }

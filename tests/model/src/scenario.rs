@@ -15,6 +15,10 @@ pub struct Level {
     pub waits: Option<u8>,
     /// Ms.
     pub head_start: i64,
+    /// The letter of its flow; 0: it has none.
+    pub flow: u8,
+    /// The share of its flow.
+    pub share: u8,
     /// The client with a lower number to whose permit the units are added.
     pub added_to: Option<u8>,
 }

@@ -73,6 +73,7 @@ fn level(text: &str) -> Level {
         let end = number.find(|c: char| !c.is_ascii_digit());
         number[..end.unwrap_or(number.len())].parse().ok()
     };
+    let flow = text.split_once('@');
     let key = text.chars().next().expect("a key");
     Level {
         key: key as u8 - b'a',
@@ -80,6 +81,8 @@ fn level(text: &str) -> Level {
         weight: number('*').unwrap_or(1),
         waits: (!text.contains('?')).then(|| number('<').unwrap_or(9)),
         head_start: if text.contains('^') { 2 * TICK } else { 0 },
+        flow: flow.map_or(0, |(_, flow)| flow.as_bytes()[0]),
+        share: number('/').unwrap_or(1),
         added_to: number('+'),
     }
 }

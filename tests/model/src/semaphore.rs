@@ -53,8 +53,10 @@ pub struct Semaphore {
     pub queue: Units,
     /// Until when waiters count as alive.
     pub alive: Units,
-    /// The last arrival, which `alive` has if waiters had head starts.
+    /// The last arrival, which `alive` has if waiters had head starts; or the virtual time of a fair queue.
     pub last_arrival: Option<i64>,
+    /// The finish tags of flows, by their letters, if the queue is fair; always that of claims without one.
+    pub finishes: Vec<(u8, i64)>,
     /// The permits that were revoked, in their order, and until when `alive` remembers that.
     pub revoked: Vec<(Permit, i64)>,
     /// The last token, and the time until its key expires.
@@ -64,6 +66,7 @@ pub struct Semaphore {
 const KEYS: [&str; 4] = [":held", ":queue", ":alive", ":token"];
 const MARK: &str = "arrival";
 const REVOKED: &str = "revoked:";
+const FLOW: &str = "flow:";
 
 /// The scores of revocations are below those of arrivals.
 const REVOKED_BELOW: i64 = 5_000_000_000_000_000;
@@ -88,6 +91,10 @@ impl Semaphore {
         next.last_arrival = self.last_arrival.map(|at| at - ms * 1_000);
         next.last_arrival = next.last_arrival.filter(|_| is_there);
         next.revoked.retain(|_| is_there);
+        next.finishes.retain(|_| is_there);
+        for (_, finish) in &mut next.finishes {
+            *finish -= ms * 1_000;
+        }
         for (_, until) in &mut next.revoked {
             *until = (*until - ms).max(past);
         }
@@ -105,6 +112,17 @@ impl Semaphore {
         next
     }
 
+    /// Whether claims with flows have come to the queue.
+    pub fn is_fair(&self) -> bool {
+        !self.finishes.is_empty()
+    }
+
+    /// The finish tag of a flow.
+    pub fn finish(&self, flow: u8) -> Option<i64> {
+        let found = self.finishes.iter().find(|(other, _)| *other == flow);
+        found.map(|(_, finish)| *finish)
+    }
+
     /// Adds the keys to a server whose clock shows [`NOW`].
     pub fn load(&self, at: u8, server: &mut StandIn) {
         let [held, queue, alive, token] = keys(at);
@@ -113,6 +131,11 @@ impl Semaphore {
         let mut ends = sorted(&self.alive, NOW_MS);
         if let Some(arrival) = self.last_arrival {
             ends.add(-(arrival + NOW) as f64, MARK);
+        }
+        for (flow, finish) in &self.finishes {
+            let letter = Some(char::from(*flow)).filter(|_| *flow > 0);
+            let name = FLOW.chars().chain(letter).collect::<String>();
+            ends.add(-(finish + NOW) as f64, &name);
         }
         for ((process, serial), until) in &self.revoked {
             let score = -REVOKED_BELOW - NOW_MS - until;
@@ -143,6 +166,7 @@ impl Semaphore {
                     semaphore.alive = units(set, NOW_MS, ttl)?;
                     semaphore.last_arrival = mark(set);
                     semaphore.revoked = revoked(set)?;
+                    semaphore.finishes = finishes(set);
                 }
                 Value::Text(text) if *key == token => {
                     let number: i64 = text.parse().map_err(|_| format!("token {text}"))?;
@@ -173,7 +197,8 @@ fn sorted(units: &Units, now: i64) -> Sorted {
 
 fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
     let items = set.items().iter();
-    let items = items.filter(|(_, name)| name != MARK && !name.starts_with(REVOKED));
+    let is_other = |name: &str| name == MARK || name.starts_with(REVOKED) || name.starts_with(FLOW);
+    let items = items.filter(|(_, name)| !is_other(name));
     let items = items.map(|(score, name)| {
         let unit = Unit::parse(name).ok_or_else(|| format!("a strange member {name}"))?;
         Ok((unit, *score as i64 - now))
@@ -185,6 +210,16 @@ fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
 fn mark(set: &Sorted) -> Option<i64> {
     let found = set.items().iter().find(|(_, name)| name == MARK);
     found.map(|(score, _)| -*score as i64 - NOW)
+}
+
+fn finishes(set: &Sorted) -> Vec<(u8, i64)> {
+    let flows = set.items().iter().filter_map(|(score, name)| {
+        let flow = name.strip_prefix(FLOW)?.bytes().next();
+        Some((flow.unwrap_or(0), -*score as i64 - NOW))
+    });
+    let mut finishes: Vec<_> = flows.collect();
+    finishes.sort_unstable();
+    finishes
 }
 
 fn revoked(set: &Sorted) -> Result<Vec<(Permit, i64)>, String> {

@@ -313,6 +313,7 @@ impl StandIn {
         let (with_scores, [offset, most]) = match options {
             [] => (false, [0, -1]),
             ["WITHSCORES"] => (true, [0, -1]),
+            ["WITHSCORES", "LIMIT", offset, count] => (true, [integer(offset)?, integer(count)?]),
             ["LIMIT", offset, count] => (false, [integer(offset)?, integer(count)?]),
             _ => return Err(SYNTAX.to_owned()),
         };

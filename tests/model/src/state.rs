@@ -67,11 +67,13 @@ impl State {
     pub fn normalise(&mut self, scenario: &Scenario, server: &mut Server) {
         self.clients.iter_mut().for_each(Client::tidy);
         let levels = scenario.clients.iter().flatten().flatten();
-        let head_start = levels.map(|level| level.head_start).max().unwrap_or(0);
+        let head_start = levels.clone().map(|level| level.head_start).max();
+        let head_start = head_start.unwrap_or(0);
+        let has_flows = levels.into_iter().any(|level| level.flow > 0);
         for key in 0..self.semaphores.len() as u8 {
             self.normalise_of(Micros::Token, key, scenario, server);
             match head_start {
-                0 => self.normalise_of(Micros::Arrival, key, scenario, server),
+                0 if !has_flows => self.normalise_of(Micros::Arrival, key, scenario, server),
                 _ => self.shift_arrivals(key, -head_start * 1_000 - CALL, scenario, server),
             }
         }
@@ -124,7 +126,7 @@ impl State {
         }
     }
 
-    /// With head starts the differences of arrivals matter too, but not how long ago the last one was,
+    /// With head starts and with tags the differences of arrivals matter too, but not how long ago the last one was,
     /// if nobody who comes now has a head start as long.
     fn shift_arrivals(&mut self, key: u8, to: i64, scenario: &Scenario, server: &mut Server) {
         let at = usize::from(key);
@@ -144,6 +146,8 @@ impl State {
             .iter_mut()
             .for_each(|(_, score)| shift(score));
         next.last_arrival.iter_mut().for_each(shift);
+        let finishes = next.finishes.iter_mut();
+        finishes.for_each(|(_, finish)| shift(finish));
         self.semaphores[at] = server.number(next);
     }
 

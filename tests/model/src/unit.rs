@@ -22,6 +22,10 @@ pub struct Unit {
     pub limit: u8,
     /// How many units the permit has.
     pub weight: u8,
+    /// The letter of the claim's flow; 0: it has none.
+    pub flow: u8,
+    /// The share of its flow.
+    pub share: u8,
     /// The number of the unit, from 1.
     pub number: u8,
 }
@@ -37,11 +41,24 @@ impl Unit {
         (1..=self.weight).map(move |number| Self { number, ..self })
     }
 
+    /// What its permit costs its flow.
+    pub fn cost(self) -> i64 {
+        let (turns, share) = (10_000 * i64::from(self.weight), i64::from(self.share));
+        (turns + share - 1) / share
+    }
+
     /// Reads a unit's name.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, number) = match text.split_once(':') {
             Some((id, number)) => (id, number.parse().ok()?),
             None => (text, 1),
+        };
+        let (share, flow) = match id.split_once("~_") {
+            Some((_, flow)) => {
+                let (share, flow) = flow.split_once('_')?;
+                (share.parse().ok()?, *flow.as_bytes().first()?)
+            }
+            None => (1, 0),
         };
         let mut parts = id.split('.');
         let mut next = || parts.next();
@@ -54,6 +71,8 @@ impl Unit {
             level,
             limit,
             weight,
+            flow,
+            share,
             number,
         };
         (unit.to_string() == text).then_some(unit)
@@ -110,7 +129,11 @@ impl fmt::Display for Unit {
         match (self.is_added(), is_long) {
             (true, _) => f.write_str(".+1")?,
             (false, true) => f.write_str(".a-_~2E")?,
+            (false, false) if self.flow > 0 => f.write_str(".")?,
             (false, false) => {}
+        }
+        if self.flow > 0 {
+            write!(f, "~_{}_{}", self.share, char::from(self.flow))?;
         }
         match self.number {
             1 => Ok(()),

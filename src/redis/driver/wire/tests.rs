@@ -52,6 +52,7 @@ fn level(key: &str, limit: u32) -> Level {
         wait: None,
         is_strict: false,
         label: None,
+        flow: None,
     }
 }
 

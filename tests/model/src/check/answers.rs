@@ -1,7 +1,7 @@
 //! **A** Answers say what the server has.
 
 use super::{
-    Checked, View, is_live,
+    Checked, View, fair, is_live,
     queue::{is_stuck, may_stop},
     revoked,
 };
@@ -162,6 +162,9 @@ fn highest_score(item: &Item, view: &View<'_>) -> i64 {
     let Some(wait) = item.wait else {
         return i64::MIN;
     };
+    if view.before.is_fair() || item.unit.flow > 0 {
+        return fair::latest(view, item);
+    }
     let marks = [view.before.last_arrival, view.after.last_arrival];
     let scores = queued(view).map(|(_, score)| score);
     let last = scores.chain(marks.into_iter().flatten()).max();

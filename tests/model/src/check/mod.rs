@@ -2,6 +2,7 @@
 //! headers of the scripts and from the promises of the store, not from the code of the scripts.
 
 mod answers;
+mod fair;
 mod grants;
 mod others;
 mod queue;
@@ -50,6 +51,7 @@ pub fn check(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
         grants::in_their_order(&view)?;
         grants::whole_and_not_too_long(&view)?;
         queue::has_its_order(&view)?;
+        fair::has_its_tags(&view)?;
         queue::is_bounded(&view)?;
         queue::moves_on(&view, max_advanced)?;
         queue::notifies(&view, max_advanced)?;

@@ -1,6 +1,6 @@
 //! The queue: its order, its bound, and that it moves on.
 
-use super::{Checked, View, answers::by_claim, is_live};
+use super::{Checked, View, answers::by_claim, fair, is_live};
 use crate::{
     call::{Answer, Item},
     messages::Wake,
@@ -16,6 +16,10 @@ pub(super) fn has_its_order(view: &View<'_>) -> Checked {
     for (id, score) in &view.after.queue.items {
         let expected = match (view.before.queue.get(*id), view.item(*id)) {
             (Some(before), _) => Some(before),
+            (None, Some(item)) if view.after.is_fair() => {
+                fair::starts_in_its_turn(view, item, *score)?;
+                Some(*score)
+            }
             (None, Some(item)) => item.wait.and_then(|wait| {
                 let arrival = wait.arrival?;
                 Some(arrival - wait.head_start)
