@@ -295,6 +295,10 @@ impl Callers {
                 check(until > Some(seen.times.1), "S2", || {
                     says("but its time is over")
                 })?;
+                let is_stale = record.is_stale(event) && !seen.repeats;
+                check(!is_stale, "the truth", || {
+                    says("but a later answer said that it waits")
+                })?;
             }
             Event::Refused(_, why) => {
                 let is_true = self.is_true(who, record, why, seen);

@@ -4,7 +4,7 @@ use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, sto
 use crate::{
     process::Process,
     server::{Server, View},
-    subject::{Acquired, Claim, Key, LEVELS, Level, PermitId, Time},
+    subject::{Acquired, Claim, Event, Key, LEVELS, Level, PermitId, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -151,6 +151,15 @@ impl Lease {
 }
 
 impl Record {
+    /// Whether a grant has a token that the last answer says is not its own.
+    pub(super) fn is_stale(&self, event: Event) -> bool {
+        let (Event::Granted(_, [token, 0, ..]), [lease]) = (event, &self.leases[..]) else {
+            return false;
+        };
+        let answer = lease.answers[0].filter(|_| lease.levels.len() == 1);
+        matches!(answer, Some(Acquired::Queued { last_token, .. }) if token <= last_token)
+    }
+
     pub(super) fn new(
         permit: PermitId,
         claim: Claim,
