@@ -43,6 +43,8 @@ struct Record {
     is_widest: bool,
     /// Whether its claim is whole.
     is_whole: bool,
+    /// Whether it has a new id though it is held under another.
+    is_needless: bool,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
@@ -465,6 +467,9 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
+        check(!record.is_needless, "ids", || {
+            says("names under a new id what it has,")
+        })?;
         let is_right = record.units[&key] == id.units;
         let is_acquire = matches!(command, Command::Acquire { .. });
         check(
@@ -551,7 +556,9 @@ impl Calls {
                 }
                 let is_lost = matches!(
                     (command, answer),
-                    (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
+                    // It says nothing of a lease that had more units then.
+                    (Command::Refresh { .. }, Ok(Some(Answer::Held(each))))
+                        if !each[place] && record.units[&key] == id.units
                 );
                 record.was_granted &= !is_lost;
                 lost.extend(is_lost.then_some((at, id.permit())));
@@ -625,11 +632,12 @@ impl Record {
 
     /// The lease under a later id.
     fn renewed(&mut self, serial: u64) -> Option<Self> {
-        self.is_over = true;
+        let was_over = std::mem::replace(&mut self.is_over, true);
         (serial > self.serial).then(|| Self {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
+            is_needless: self.is_whole && self.was_granted && !was_over,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             ..Self::default()

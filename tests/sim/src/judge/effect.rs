@@ -344,7 +344,13 @@ impl Effect<'_> {
                 && levels.any(|(_, wanted)| wanted.id.serial == name.serial)
         });
         own.any(|(_, acquired)| {
-            matches!(acquired, Acquired::Queued { recheck: Some(Duration::ZERO), .. })
+            matches!(
+                acquired,
+                Acquired::Queued {
+                    recheck: Some(Duration::ZERO),
+                    ..
+                }
+            )
         })
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) alive: Option<Time>,
     /// The last answer in its time, and one after that which came too late, so that it may count or not.
     pub(super) answers: [Option<Acquired>; 2],
+    /// Whether its process was told that units are gone that it has.
+    pub(super) is_not_found: bool,
     /// Whether its server has refused it last, whether or not its process knows.
     pub(super) is_given_up: bool,
 }
@@ -125,6 +127,7 @@ impl Lease {
             alive: None,
             answers: [None; 2],
             is_given_up: false,
+            is_not_found: false,
         }
     }
 
