@@ -24,7 +24,10 @@ pub(crate) const TOKENS_PER_UNIT: u32 = 16;
 const LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 256), ("fleet", 1_024)];
 const BATCH_LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 192), ("fleet", 1_024)];
 
-/// How long a request waits for others. Batch jobs have more patience, and no head start.
+/// API keys take turns at a model, and each has two flows there: interactive requests have four turns for one of batch jobs.
+const INTERACTIVE_SHARE: u32 = 4;
+
+/// How long a request waits for others. Batch jobs have more patience, and no head start at the other limits.
 const WAIT: Duration = Duration::from_secs(2);
 const BATCH_WAIT: Duration = Duration::from_secs(120);
 const HEAD_START: Duration = Duration::from_secs(30);
@@ -62,6 +65,15 @@ fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
         false => LIMITS,
     };
     let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], limits[level])));
+    let (class, share) = match completion.is_batch() {
+        true => ("batch", 1),
+        false => ("interactive", INTERACTIVE_SHARE),
+    };
+    // Turns take the place of the head start.
+    let model = model.with_head_start(Duration::ZERO);
+    let model = model
+        .with_flow(format!("{}/{class}", keys[0]))
+        .with_share(share);
     Ok([key, model, fleet])
 }
 

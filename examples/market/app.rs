@@ -58,6 +58,7 @@ where
         .route("/accounts/{id}/events", feed)
         .route("/accounts/{id}", get(account::show))
         .route("/accounts/{id}/permits", get(holders::show))
+        .route("/fleet/permits", get(holders::show_fleet))
         .route("/accounts/{id}/permits/{permit}", delete(holders::revoke))
         .merge(limited)
         .layer(from_fn(page::from_this_machine))

@@ -10,6 +10,12 @@ use tower_semaphore::{
     semaphore::{StoreError, Usage},
 };
 
+/// The limit of all accounts together.
+pub(crate) const FLEET: Policy = Policy::from_static("fleet");
+
+/// Its key.
+pub(crate) const ALL: &str = "all";
+
 /// Permits, and how many of them an account may have.
 #[derive(Clone)]
 pub(crate) struct Holders {
@@ -39,6 +45,14 @@ pub(crate) async fn show(
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
     let Path(account) = account?;
     let usage = app.holders.usage(account).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], usage.to_json()))
+}
+
+/// `GET /fleet/permits`: who holds permits of the limit of all accounts together, and who waits for one in which order.
+pub(crate) async fn show_fleet(
+    State(app): State<App>,
+) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+    let usage = app.holders.permits.usage(&FLEET, &ALL.into()).await?;
     Ok(([(CONTENT_TYPE, "application/json")], usage.to_json()))
 }
 

@@ -61,9 +61,7 @@ use socket::Sockets;
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, OnLost, Policy, Semaphore,
-};
+use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, OnLost, Semaphore};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -164,18 +162,26 @@ async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market
     }
 }
 
+/// The share of an account that pays, in the turns at the limit of all accounts together.
+const PAYING_SHARE: u32 = 4;
+
 /// The limits that all routes of the market share: the account's, and that of all accounts together.
 fn limits(
     settings: &Settings,
     permits: Permits,
 ) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
-    let fleet = Claim::new("all")
-        .with_policy(Policy::from_static("fleet"))
+    let fleet = Claim::new(holders::ALL)
+        .with_policy(holders::FLEET)
         .with_limit(settings.fleet_limit);
     let both = move |parts: &Parts| {
         let account = account::of(parts)?;
         let label = format!("{} {}", parts.method, parts.uri.path());
-        let fleet = fleet.clone().with_label(label.clone());
+        let is_paying = parts
+            .headers
+            .get("x-plan")
+            .is_some_and(|plan| plan == "pro");
+        let share = if is_paying { PAYING_SHARE } else { 1 };
+        let fleet = fleet.clone().with_label(label.clone()).with_share(share);
         Ok::<_, KeyError>([Claim::new(account).with_label(label), fleet])
     };
     let permits: Box<dyn Semaphore> = match settings.shadow {
@@ -184,6 +190,7 @@ fn limits(
     };
     let layer = ConcurrencyLimitLayer::new(settings.limit, both, permits)
         .with_wait(settings.wait)
+        .with_fair_queues()
         .with_on_lost(OnLost::Abort)
         .with_shadow(settings.shadow);
     match settings.max_stall {

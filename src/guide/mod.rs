@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`adopt`] | How do I limit an axum service in five minutes, and what do I look at afterwards? |
 //! | [`choose`] | Which limit? Wait or refuse? How long may a queue be, how long a lease? |
-//! | [`several`] | How do an account's, a route's and the fleet's limit work together? Who goes first? |
+//! | [`order`] | Who goes first: first come, fair shares, head starts? How do an account's and the fleet's limit work together? |
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
@@ -27,8 +27,8 @@ pub mod clients;
 pub mod deploy;
 pub mod moving;
 pub mod operate;
+pub mod order;
 pub mod outages;
 pub mod promises;
 pub mod recipes;
-pub mod several;
 pub mod test;

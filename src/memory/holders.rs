@@ -1,7 +1,7 @@
 //! What operators see of one key: its permits, and the claims that wait.
 
 use crate::{
-    semaphore::{Claim, Label, Loss, Permit, PermitInfo, Process, WeakPermit},
+    semaphore::{Claim, Key, Label, Loss, Permit, PermitInfo, Process, StoredKey, WeakPermit},
     sync::{AtomicU64, Mutex, OnceLock, RandomState},
 };
 use std::{
@@ -68,6 +68,7 @@ pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
     label: Option<Label>,
+    flow: Option<Key>,
     since: Instant,
     limit: u32,
     claimed: u32,
@@ -86,6 +87,7 @@ impl Details {
         Arc::new(Self {
             serial,
             label: claim.label.clone(),
+            flow: claim.flow().cloned(),
             since: Instant::now(),
             limit: claim.limit().unwrap_or_default(),
             claimed: claim.weight(),
@@ -134,6 +136,7 @@ impl Details {
         let since = now.at(self.since).unwrap_or(now.system);
         let mut info = PermitInfo::new(id, process, weight, self.limit, since);
         info.label = self.label.as_ref().map(ToString::to_string);
+        info.flow = self.flow.clone().map(StoredKey::whole);
         info
     }
 }

@@ -21,9 +21,11 @@
 // - `keys`: finds the shard of a key.
 // - `shard`: a locked table of keys, which keeps some of the idle ones.
 // - `key_semaphore`: the counters of one key, and its lock.
+// - `fair`: the order of waiters that belong to flows.
 // - `queue`: the waiters of one key, and its permits as operators see them.
 // - `holders`: what operators see of a claim.
 
+mod fair;
 mod grant;
 mod holders;
 mod key_semaphore;

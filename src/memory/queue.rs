@@ -1,13 +1,18 @@
 //! The waiters of one key, and its permits as operators see them.
 
-use super::holders::{Details, Listed};
+use super::{
+    fair::{Tags, Turn},
+    holders::{Details, Listed},
+};
 use crate::semaphore::{Units, Wait, timer};
 use std::{collections::VecDeque, sync::Arc};
 
-/// The waiters of a key, ordered by arrival time minus head start.
+/// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
+    /// If claims with flows have come since it was empty.
+    tags: Option<Box<Tags>>,
     /// Empty if the store does not list its permits.
     holders: Vec<Arc<Details>>,
 }
@@ -15,8 +20,9 @@ pub(super) struct Queue {
 /// A waiter. Its drop wakes its task, so drop it outside the queue's lock.
 #[must_use]
 pub(super) struct Waiting {
-    /// When it arrived, in [nanoseconds](timer::nanos), less its head start.
+    /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
     rank: i64,
+    turn: Turn,
     units: Units,
     details: Arc<Details>,
     deliver: Deliver,
@@ -51,10 +57,18 @@ impl Waiting {
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
+            turn: Turn::without_flow(units),
             units,
             details,
             deliver: Box::new(deliver),
         }
+    }
+}
+
+impl Waiting {
+    /// In the turn of its flow.
+    pub(super) fn with_turn(self, turn: Turn) -> Self {
+        Self { turn, ..self }
     }
 }
 
@@ -63,9 +77,38 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Joins the queue behind all waiters that arrived before, or that had that much of a head start.
+    /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
     /// Gives the waiter back if `max_waiting` or more are ahead of it.
     pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
+        match self.tags.is_some() || waiting.turn.has_flow() {
+            true => self.push_fairly(waiting, max_waiting),
+            false => self.insert(waiting, max_waiting),
+        }
+    }
+
+    fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
+        let now = waiting.rank - 1;
+        let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
+        let head = self.waiting.front().map_or(i64::MIN, |head| head.rank);
+        let tags = self.tags.take();
+        let mut tags = tags.unwrap_or_else(|| Box::new(Tags::after(last)));
+        let is_taken = |tag| {
+            self.waiting
+                .binary_search_by_key(&tag, |other| other.rank)
+                .is_ok()
+        };
+        let start = tags.start(&waiting.turn, head, is_taken);
+        let turn = waiting.turn.clone();
+        waiting.rank = start;
+        let joined = self.insert(waiting, max_waiting);
+        if joined.is_ok() {
+            tags.joined(&turn, head, start);
+        }
+        self.tags = Some(tags).filter(|_| !self.waiting.is_empty());
+        joined
+    }
+
+    fn insert(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
         let is_ahead = |other: &Waiting| other.rank <= waiting.rank;
         let index = self.waiting.partition_point(is_ahead);
         if index >= max_waiting as usize {
@@ -83,6 +126,7 @@ impl Queue {
     /// Grants to the head, which leaves the queue.
     pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Granted> {
         let head = self.waiting.pop_front()?;
+        self.begin_anew();
         if head.details.is_listed {
             self.list(head.details);
         }
@@ -93,7 +137,19 @@ impl Queue {
     pub(super) fn remove(&mut self, serial: u64) -> Option<Waiting> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
         let found = self.waiting.iter().position(is_it);
-        found.and_then(|index| self.waiting.remove(index))
+        let removed = found.and_then(|index| self.waiting.remove(index))?;
+        if let Some(tags) = &mut self.tags {
+            tags.left(&removed.turn, removed.rank);
+        }
+        self.begin_anew();
+        Some(removed)
+    }
+
+    /// Tags begin anew with an empty queue.
+    fn begin_anew(&mut self) {
+        if self.waiting.is_empty() {
+            self.tags = None;
+        }
     }
 
     /// Lists a permit, which has the weight of its claim.

@@ -1,6 +1,7 @@
 //! A request that waits: in the queue of one key, with what it has of narrower limits.
 
 use super::{
+    fair::Turn,
     grant::{Level, Wanted, permit},
     holders::Details,
     key_semaphore::Refusal,
@@ -104,6 +105,7 @@ impl Waiter {
             let level = Level::new(Wanted { entry: of, units }, acquired, details);
             drop(sender.send(level));
         });
+        let waiting = waiting.with_turn(Turn::of(claim));
         if !entry.semaphore.enqueue(waiting, wait.max_waiting)? {
             return Ok(None);
         }

@@ -8,6 +8,7 @@ mod check;
 #[cfg(target_os = "linux")]
 mod clocks;
 mod connections;
+mod fair;
 mod faults;
 mod leases;
 mod managed;

@@ -86,6 +86,74 @@ async fn a_process_of_another_release_counts_and_keeps_its_place_in_the_queue() 
     assert!(behind.await.expect("no panic").is_ok());
 }
 
+impl Other {
+    /// As a release without flows joins a queue: behind all who wait.
+    async fn joins(&mut self, id: &str) -> f64 {
+        let now = self.0.server_time_ms().await;
+        let scores = self.0.zmembers(QUEUE).await.into_iter();
+        let last = scores.map(|(_, score)| score).fold(0.0, f64::max) as i64;
+        let arrival = (now * 1_000).max(last + 1);
+        self.add(QUEUE, arrival, id).await;
+        self.add(ALIVE, now + 60_000, id).await;
+        arrival as f64
+    }
+
+    /// The order of the queue: of each id its end.
+    async fn order(&mut self) -> Vec<String> {
+        let members = self.0.zmembers(QUEUE).await.into_iter();
+        let name = |id: &[u8]| {
+            let id = String::from_utf8_lossy(id).into_owned();
+            id.rsplit_once("~_1_")
+                .map_or(id.clone(), |(_, flow)| flow.to_owned())
+        };
+        members.map(|(id, _)| name(&id)).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_of_a_release_without_flows_is_passed_by_nobody_who_comes_later_to_a_fair_queue()
+{
+    let (_server, ours, mut other) = both().await;
+    let held = ours.acquire(claim()).await.expect("there is room");
+    let mut waiters = Vec::new();
+    let mut wait = async |flow: &'static str, other: &mut Other| {
+        let before = other.0.zcard(QUEUE).await;
+        let claim = claim().with_flow(flow).with_wait(BOUND);
+        waiters.push(tokio::spawn(ours.acquire(claim)));
+        eventually("it waits", BOUND, async || {
+            other.0.zcard(QUEUE).await == before + 1
+        })
+        .await;
+    };
+    for flow in ["ann", "ann", "ann"] {
+        wait(flow, &mut other).await;
+    }
+    other.joins("old.1.1.1.10000").await;
+    for flow in ["bob", "ann", "bob"] {
+        wait(flow, &mut other).await;
+    }
+    let expected = ["ann", "ann", "ann", "old.1.1.1.10000", "bob", "ann", "bob"];
+    assert_eq!(other.order().await, expected);
+    let ids = other.0.zmembers(QUEUE).await;
+    let ours_of = |id: &[u8]| !id.starts_with(b"old.");
+    assert!(
+        ids.iter()
+            .filter(|(id, _)| ours_of(id))
+            .all(|(id, _)| is_id(id))
+    );
+    drop(held);
+    for _ in 0..3 {
+        let permit = waiters.remove(0).await.expect("no panic");
+        drop(permit.expect("it is granted"));
+    }
+    let granted = async || other.has(HELD, "old.1.1.1.10000").await;
+    eventually("the other one is next", BOUND, granted).await;
+    other.0.cmd(&["DEL", HELD]).await;
+    for waiter in waiters {
+        drop(waiter.await.expect("no panic").expect("it is granted"));
+    }
+}
+
 /// Whether an id is `PROCESS.SERIAL.1.1.LEASE`, and perhaps more.
 fn is_id(id: &[u8]) -> bool {
     let id = String::from_utf8_lossy(id);

@@ -30,7 +30,7 @@ fn main() {
             mod id;
             pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Reply}};
             pub(in crate::redis) use command::{{Command, Group, Position, Sink, Verb, Wanted}};
-            pub(in crate::redis) use id::{{Of, Owner, PermitId, Tag}};
+            pub(in crate::redis) use id::{{Flow, Of, Owner, PermitId, Tag}};
         }}
         #[path = \"{sim}/src/shipped.rs\"]
         pub(crate) mod shipped;"

@@ -25,6 +25,7 @@ const SCRIPT: &str = concat!(
     include_str!("script/time.js"),
     include_str!("script/feed.js"),
     include_str!("script/permits.js"),
+    include_str!("script/fleet.js"),
     include_str!("script/streams.js"),
     include_str!("script/trade.js"),
     include_str!("script/main.js"),

@@ -20,7 +20,7 @@ pub mod redis {
         mod id;
         pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
-        pub(in crate::redis) use id::{Of, PermitId, Tag};
+        pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
     }
     #[cfg(test)]
     #[path = "../../tests/driving/src/facts.rs"]

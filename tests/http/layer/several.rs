@@ -4,10 +4,12 @@ use super::rig::{Answer, ok, problem, send, statuses, values};
 use http::{Request, request::Parts};
 use http_body_util::BodyExt;
 use serde_json::json;
-use testing::{http_requests::request, ledger::Ledger};
-use tower::Layer;
+use std::time::Duration;
+use testing::{http_requests::request, ledger::Ledger, wait::eventually};
+use tower::{Layer, ServiceExt};
 use tower_semaphore::{
-    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore, key,
+    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, Semaphore, key,
+    semaphore::StoredKey,
 };
 
 /// The limits of the account, of the route and of the fleet.
@@ -36,6 +38,47 @@ fn limited(
     semaphore: impl Semaphore,
 ) -> ConcurrencyLimitLayer<impl Fn(&Parts) -> [Claim; 3] + Clone> {
     ConcurrencyLimitLayer::new(LIMITS[0], claims, semaphore)
+}
+
+#[tokio::test]
+async fn the_queue_of_a_wider_limit_is_fair_to_narrow_keys_if_the_layer_says_so() {
+    let fleet = || Claim::new("all").with_policy("fleet").with_limit(1);
+    for is_fair in [false, true] {
+        let store = MemorySemaphore::builder().holders(true).build();
+        let held = store.acquire(fleet()).await.expect("there is room");
+        let extractor = move |parts: &Parts| [account(parts), fleet()];
+        let layer = ConcurrencyLimitLayer::new(10, extractor, store.clone());
+        let layer = layer.with_wait(Duration::from_secs(60));
+        let layer = if is_fair {
+            layer.with_fair_queues()
+        } else {
+            layer
+        };
+        let service = layer.layer(ok());
+        let waiting = async || {
+            let usage = store.usage(&"fleet".into(), &"all".into()).await;
+            usage.expect("memory has no failures").waiting
+        };
+        let mut requests = Vec::new();
+        for account in ["ann", "ann", "ann", "bob"] {
+            let request = service.clone().oneshot(request(account));
+            requests.push(tokio::spawn(request));
+            eventually("it waits", Duration::from_secs(10), async || {
+                waiting().await.len() == requests.len()
+            })
+            .await;
+        }
+        let flows = waiting().await.into_iter().map(|info| info.flow);
+        let flows: Vec<_> = flows.collect();
+        let of = |flow: &'static str| is_fair.then(|| StoredKey::whole(flow));
+        let expected = match is_fair {
+            true => ["ann", "bob", "ann", "ann"].map(of),
+            false => ["ann", "ann", "ann", "bob"].map(of),
+        };
+        assert_eq!(flows, expected);
+        drop(held);
+        requests.into_iter().for_each(|request| request.abort());
+    }
 }
 
 /// Requests that are each refused by another limit, after those that are admitted, and by which.

@@ -77,7 +77,7 @@ mod redis {
         mod id;
         pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
-        pub(in crate::redis) use id::{Of, PermitId, Tag};
+        pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
     }
 }
 #[path = "../../../src/semaphore/mod.rs"]

@@ -20,6 +20,7 @@ facts! {
     the_limit_is_that_of_the_last_claim
     permits_of_one_moment_are_shown_in_one_order
     waiters_are_shown_in_the_order_of_the_queue
+    waiters_of_flows_are_shown_with_these_in_the_order_in_which_they_are_served
     a_waiter_keeps_its_id_when_it_is_granted
     a_permit_that_changes_its_weight_is_one_holder
     a_released_permit_is_not_shown
@@ -114,6 +115,46 @@ async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
     assert_eq!(usage.held[0].label.as_deref(), Some("waiter 2"));
     waiters.iter().for_each(JoinHandle::abort);
     drop(next);
+}
+
+async fn waiters_of_flows_are_shown_with_these_in_the_order_in_which_they_are_served(store: Store) {
+    let permit = granted(&store, &waiting("a", 1).with_flow("ann")).await;
+    let mut waiters = Vec::new();
+    let long = "x".repeat(100);
+    for (at, flow) in ["ann", "ann", "b.o:b ~_1_", &long].into_iter().enumerate() {
+        let claim = waiting("a", 1).with_flow(flow).with_label("GET /");
+        waiters.push(queued(&store, claim, at).await.0);
+    }
+    let usage = usage(&store, "a").await;
+    let flow = |at: usize| usage.waiting[at].flow.clone().expect("it has a flow");
+    assert_eq!(usage.held[0].flow, Some(StoredKey::whole("ann")));
+    let flows = ["ann", "b.o:b ~_1_"].map(StoredKey::whole);
+    assert_eq!(
+        [flow(0), flow(1), flow(3)],
+        [flows[0].clone(), flows[1].clone(), flows[0].clone()]
+    );
+    let is_long =
+        matches!(flow(2), StoredKey::Hashed { .. }) || flow(2) == StoredKey::whole(&*long);
+    assert!(is_long, "{:?}", flow(2));
+    assert!(
+        usage
+            .waiting
+            .iter()
+            .all(|info| info.label.as_deref() == Some("GET /"))
+    );
+    let json = usage.to_json();
+    let shown = json.matches(r#""flow":"ann""#).count();
+    assert_eq!(
+        (shown, json.matches(r#""flow":"b.o:b ~_1_""#).count()),
+        (3, 1),
+        "{json}"
+    );
+    drop(permit);
+    for at in [0, 1] {
+        let next = answer(waiters.remove(at)).await.expect("a permit");
+        assert!(next.release().await);
+    }
+    waiters.iter().for_each(JoinHandle::abort);
 }
 
 async fn a_waiter_keeps_its_id_when_it_is_granted(store: Store) {

@@ -19,6 +19,8 @@ pub enum Workload {
     Cluster,
     /// On one server, and while it is unavailable claims are admitted up to a share.
     Outage,
+    /// As `Server` with an even seed and as `Cluster` with an odd one, and claims have flows.
+    Fair,
 }
 
 /// A simulation from its seed.
@@ -42,6 +44,8 @@ pub struct Schedule {
     pub shares: bool,
     /// Whether their share is that of one of the processes that live, and not half.
     pub counts: bool,
+    /// Whether claims have flows.
+    pub is_fair: bool,
     /// Whether a grant counts once the server's replica has it.
     pub has_replicas: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
@@ -134,6 +138,12 @@ pub enum Data {
 impl Schedule {
     /// The schedule of a seed.
     pub fn of(workload: Workload, seed: u64) -> Self {
+        let is_fair = workload == Workload::Fair;
+        let workload = match (is_fair, seed % 2) {
+            (false, _) => workload,
+            (true, 0) => Workload::Server,
+            (true, _) => Workload::Cluster,
+        };
         let mut random = Random::new(seed);
         let lease = Duration::from_secs(random.pick(&[1, 1, 3, 20]));
         let mut schedule = Self {
@@ -146,6 +156,7 @@ impl Schedule {
             clocks: vec![(0, 0); 3],
             shares: workload == Workload::Outage,
             counts: workload == Workload::Outage && random.one_in(2),
+            is_fair,
             has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
@@ -181,8 +192,68 @@ impl Schedule {
         if !schedule.is_cluster && random.one_in(8) {
             schedule.add_elections(&mut random, active);
         }
+        if is_fair {
+            schedule.add_flows(&mut Random::new(!seed), active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Claims belong to flows, and a crowd of one of them waits for one key. In half of the schedules all cost the same.
+    fn add_flows(&mut self, random: &mut Random, active: Duration) {
+        let is_plain = random.one_in(2);
+        let shares = match is_plain {
+            true => [1; 3],
+            false => [1, random.pick(&[1, 2, 100]), random.pick(&[1, 3, 4])],
+        };
+        self.add_crowds(random, active);
+        for (_, step) in &mut self.steps {
+            let Step::Claim { claim, .. } = step else {
+                continue;
+            };
+            for level in claim.0.iter_mut().flatten() {
+                let flow = random.below(4) as usize;
+                level.flow = shares.get(flow).map(|share| (b'a' + flow as u8, *share));
+                level.weight = if is_plain { 1 } else { level.weight };
+                if let Some(wait) = level.wait.as_mut().filter(|_| level.flow.is_some()) {
+                    wait.head_start = Duration::ZERO;
+                }
+            }
+        }
+    }
+
+    /// Claims of all processes that wait for one semaphore, hold it for a moment, and sometimes give up.
+    fn add_crowds(&mut self, random: &mut Random, active: Duration) {
+        let active = active.as_millis() as u64;
+        let (begin, key) = (random.below(active / 2), random.below(2) as Key);
+        let (limit, within) = (
+            random.from(1, 3) as u32,
+            random.pick(&[20, 300, active / 2]),
+        );
+        for _ in 0..random.from(5, 40) {
+            let level = Level {
+                key,
+                limit,
+                weight: random.pick(&[1, 1, 1, 2]).min(limit),
+                wait: Some(Wait {
+                    time: random.up_to_ms(active / 3),
+                    max_waiting: random.pick(&[3, 10, 100, 100]),
+                    head_start: Duration::ZERO,
+                }),
+                flow: None,
+                is_strict: false,
+            };
+            let step = Step::Claim {
+                process: random.below(self.processes as u64) as usize,
+                runtime: self.runtimes - 1,
+                claim: Claim([Some(level), None, None]),
+                hold: random.up_to_ms(60),
+                cancel: random.one_in(8).then(|| random.up_to_ms(active / 3)),
+                goes_on: false,
+            };
+            let at = Duration::from_millis(begin) + random.up_to_ms(within);
+            self.steps.push((at, step));
+        }
     }
 
     /// Servers that are replaced, so early that all Sentinels agree before every claim is over.
@@ -351,6 +422,7 @@ impl Schedule {
                 limit,
                 weight: random.from(1, heaviest.min(u64::from(limit))) as u32,
                 wait: None,
+                flow: None,
                 is_strict: false,
             };
             let claim = Claim([Some(level), None, None]);
@@ -469,6 +541,7 @@ fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u6
         limit: limit as u32,
         weight: random.pick(&[1, 1, 1, 2, 3]).min(limit) as u32,
         wait,
+        flow: None,
         is_strict: false,
     }
 }

@@ -26,6 +26,7 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, schedule, .. } = self;
         let workload = match (schedule.is_cluster, schedule.shares) {
+            _ if schedule.is_fair => "WORKLOAD=fair ",
             (true, _) => "WORKLOAD=cluster ",
             (_, true) => "WORKLOAD=outage ",
             _ => "",

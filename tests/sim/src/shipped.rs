@@ -5,7 +5,7 @@ use super::{
         Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
         Settings, Time, Wait, WhenUnavailable,
     },
-    protocol::{Answer, Command, Fault, Message, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Flow, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,
@@ -202,6 +202,10 @@ impl subject::Subject for Shipped {
             }),
             is_strict: level.is_strict,
             label: None,
+            flow: level.flow.map(|(flow, share)| Flow {
+                share,
+                name: char::from(flow).to_string().into(),
+            }),
         });
         self.entered = from;
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());

@@ -163,6 +163,8 @@ pub struct Level {
     pub weight: u32,
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
+    /// The letter of its flow, and its share.
+    pub flow: Option<(u8, u32)>,
     /// Whether the claim is never admitted without its server.
     pub is_strict: bool,
 }
@@ -197,6 +199,7 @@ impl Resize {
             limit: self.limit,
             weight: self.units,
             wait: None,
+            flow: None,
             is_strict: false,
         };
         Claim([Some(level), None, None])

@@ -18,11 +18,12 @@ const BOUND: u64 = 20_000;
 /// How many of a cluster, or of outages, likewise.
 const OTHERS: u64 = 750;
 
-/// `WORKLOAD=cluster` or `outage`, or that of one server.
+/// `WORKLOAD=cluster`, `outage` or `fair`, or that of one server.
 fn workload() -> Workload {
     match std::env::var("WORKLOAD").as_deref() {
         Ok("cluster") => Workload::Cluster,
         Ok("outage") => Workload::Outage,
+        Ok("fair") => Workload::Fair,
         Ok(other) => panic!("no workload is called {other}"),
         Err(_) => Workload::Server,
     }
@@ -106,6 +107,11 @@ fn each_schedule_that_has_failed_passes() {
             assert!(violation.is_none(), "{workload:?} {seed}: {violation:?}");
         }
     }
+}
+
+#[test]
+fn the_shipped_core_passes_with_fair_queues() {
+    pass(Workload::Fair, OTHERS);
 }
 
 #[test]
@@ -216,6 +222,59 @@ fn each_bug_of_a_script_is_found() {
             None => missed.push((file, new)),
         }
     }
+    assert!(
+        missed.is_empty(),
+        "not found within {BOUND} schedules: {missed:?}"
+    );
+}
+
+/// The same, of fair queues.
+const UNFAIR: [(&str, &str, &str); 8] = [
+    (
+        "queue",
+        "free_tag(queue, math.max(time + 1, finish))",
+        "free_tag(queue, time + 1)",
+    ),
+    (
+        "queue",
+        "free_tag(queue, math.max(time + 1, finish))",
+        "free_tag(queue, math.max(time + 1, finish, (tail[2] or 0) + 1))",
+    ),
+    (
+        "queue",
+        "free_tag(queue, math.max(time + 1, finish))",
+        "free_tag(queue, finish > 0 and finish or time + 1)",
+    ),
+    (
+        "queue",
+        "free_tag(queue, math.max(time + 1, finish))",
+        "math.max(time, finish)",
+    ),
+    (
+        "queue",
+        "if known then return known + head_start end",
+        "if known then call('ZREM', queue, id) end",
+    ),
+    (
+        "queue",
+        "others and -mark or math.max(micros - 1, last)",
+        "0",
+    ),
+    ("grant", "/ (share or 1)", "* (share or 1)"),
+    ("grant", "UNIT * (weight_of(id) or 0)", "UNIT"),
+];
+
+#[test]
+fn each_bug_of_a_fair_queue_is_found() {
+    let missed = UNFAIR.into_iter().filter(|(file, old, new)| {
+        let runner = compiled(&Scripts::shipped().patched(file, old, new));
+        let found = first(&runner, (Workload::Fair, 0..BOUND), &shipped_core);
+        if let Some((seed, violation)) = &found {
+            println!("{file}, {new}: {}, {}", seed + 1, violation.rule);
+        }
+        found.is_none()
+    });
+    let missed: Vec<_> = missed.collect();
     assert!(
         missed.is_empty(),
         "not found within {BOUND} schedules: {missed:?}"

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod cancels;
+mod fair;
 mod head_starts;
 mod keys;
 pub(crate) mod queue;

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tower_semaphore::{Claim, Claims, MemorySemaphore, Policy, semaphore::DEFAULT_MAX_WAITING};
+use tower_semaphore::{
+    AcquireError, Claim, Claims, MemorySemaphore, Policy,
+    semaphore::{ClaimError, DEFAULT_MAX_WAITING, MAX_SHARE},
+};
 
 fn levels() -> [Claim; 2] {
     [Claim::new("alice"), Claim::new("all").with_policy("fleet")]
@@ -77,4 +80,64 @@ fn a_head_start_is_a_year_at_most() {
             .with_head_start(head_start);
         assert_eq!(claim.wait().map(|wait| wait.head_start), Some(counts));
     }
+}
+
+#[test]
+fn a_flow_is_any_bytes_and_has_a_share_of_one() {
+    let claim = Claim::new("model").with_flow([0xff, 0].as_slice());
+    assert_eq!(claim.flow(), Some(&[0xff, 0].as_slice().into()));
+    assert_eq!((claim.share(), Claim::new("model").flow()), (1, None));
+    assert_eq!(claim.clone().with_share(4).with_flow("ann").share(), 4);
+    assert_ne!(
+        claim.clone().with_flow("bob"),
+        claim.clone().with_flow("ann")
+    );
+    assert_eq!(
+        claim
+            .clone()
+            .with_limit(1)
+            .with_share(MAX_SHARE)
+            .units()
+            .is_ok(),
+        true
+    );
+}
+
+#[test]
+fn a_flow_that_no_queue_can_serve_is_an_error_of_its_own() {
+    let claim = Claim::new("model").with_limit(1);
+    let with_head_start = claim.clone().with_head_start(Duration::from_secs(1));
+    let wrong = [
+        (claim.clone().with_flow(""), "flow: it is empty"),
+        (
+            claim.clone().with_share(0),
+            "share: 0 is not within 1 to 100",
+        ),
+        (
+            claim.clone().with_flow("ann").with_share(101),
+            "share: 101 is not within 1 to 100",
+        ),
+        (
+            with_head_start.clone().with_flow("ann"),
+            "flow: a claim of a flow has no head start",
+        ),
+        (
+            claim
+                .with_flow("ann")
+                .with_head_start(Duration::from_secs(1)),
+            "flow: a claim of a flow has no head start",
+        ),
+    ];
+    for (claim, text) in wrong {
+        let Err(AcquireError::Invalid { source, .. }) = claim.units() else {
+            panic!("{claim:?} is wrong");
+        };
+        assert_eq!(source.to_string(), text);
+        assert_eq!(source == ClaimError::EmptyFlow, text.contains("empty"));
+    }
+    let other = with_head_start.with_share(7);
+    assert!(
+        other.units().is_ok(),
+        "a share without a flow counts for nothing"
+    );
 }

@@ -126,6 +126,13 @@ impl Process {
         );
     }
 
+    /// The same with a flow, for no time.
+    pub fn contend_in(&mut self, flow: Option<&str>, name: &str, key: &str, limit: u32) {
+        let flow = flow.map(|flow| format!(" {flow}")).unwrap_or_default();
+        let command = format!("contend {name} {key} {limit} 0{flow}");
+        assert_eq!(self.call(&command), "started");
+    }
+
     /// The names of the contenders with their tokens, in the order in which they were granted,
     /// once all have released their permits.
     pub fn contended(&mut self) -> Vec<(String, u64)> {

@@ -60,6 +60,37 @@ async fn many_refusals_at_once_are_counted_and_announced_as_a_number() {
     assert_eq!(browser.texts("#refusals > li").await.len(), 6);
 }
 
+#[tokio::test]
+async fn beside_the_crowd_of_one_account_the_request_of_another_is_served_next_but_one() {
+    let settings = [
+        ("LIMIT", "200"),
+        ("FLEET_LIMIT", "1"),
+        ("WAIT_MS", "600000"),
+    ];
+    let (market, browser) = opened(&settings).await;
+    let holder = held_stream(&market).await;
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        crowd.push(market.send("GET", ENDLESS).await);
+    }
+    browser.reads("#fleet-note", "100 waiting").await;
+    let mut bob = market.send("GET", "/market?account=bob").await;
+    browser.reads("#fleet-note", "101 waiting").await;
+    let names = browser.texts("#fleet-queue > li").await;
+    assert!(names[1].contains("bob: GET /market"), "{names:?}");
+    assert!(
+        [0, 2].iter().all(|at| names[*at].contains("ann: ")),
+        "{names:?}"
+    );
+    browser.reads("#more-fleet", "and 81 behind them").await;
+    // The first of the crowd, and then bob.
+    drop(holder);
+    browser.reads("#fleet-queue > li", "bob: GET /market").await;
+    browser.reads("#fleet-note", "100 waiting").await;
+    drop(crowd.remove(0));
+    assert_eq!(status(&mut bob).await, 200);
+}
+
 /// Counts the refusals that a screen reader reads one by one.
 const HEARD: &str = "
     window.heard = 0;

@@ -1,5 +1,7 @@
 //! The store's own files, and the scenarios, which see what these files see.
 
+#[path = "../../../../src/memory/fair.rs"]
+mod fair;
 #[path = "../../../../src/memory/grant.rs"]
 mod grant;
 #[path = "../../../../src/memory/holders.rs"]

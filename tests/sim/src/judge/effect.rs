@@ -206,6 +206,13 @@ impl Effect<'_> {
         })
     }
 
+    /// The place in the command of the claim with this id.
+    pub(super) fn place(&self, id: &str) -> Option<usize> {
+        let name = Name::read(id)?;
+        let mut wanted = self.wanted();
+        wanted.position(|(other, ..)| other == name && self.names(&name))
+    }
+
     /// The permits that have units now and had none.
     pub(super) fn granted(&self) -> BTreeSet<Name> {
         let old: BTreeSet<_> = live(&self.before.held, self.clock).collect();

@@ -4,6 +4,7 @@
 mod callers;
 mod calls;
 mod effect;
+mod fair;
 mod record;
 mod shares;
 mod storage;

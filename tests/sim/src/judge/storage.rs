@@ -3,6 +3,7 @@
 use super::{
     GivenUp, Verdict, Violation, Who, check,
     effect::{Effect, Means, Name, acquired, live, unit_number, waiting},
+    fair::Fair,
 };
 use crate::{
     schedule::{Data, Schedule},
@@ -30,6 +31,7 @@ struct Known {
     /// The arrivals of those in the queue, less their head starts, and without them.
     arrivals: BTreeMap<Name, (i64, i64)>,
     last_token: u64,
+    fair: Fair,
 }
 
 /// All servers.
@@ -67,6 +69,8 @@ impl Storage {
     pub(super) fn stepped(&mut self, server: usize, ms: i64) {
         self.past[server].stepped_back |= ms < 0;
         self.past[server].stepped_forward |= ms > 0;
+        // It lets keys expire early.
+        self.keys.values_mut().for_each(|known| known.fair.forget());
     }
 
     pub(super) fn restarted(&mut self, server: usize, data: Data) {
@@ -89,6 +93,7 @@ impl Storage {
         let own = self.keys.iter_mut();
         for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
             known.last_token = 0;
+            known.fair.forget();
             self.revoked.retain(|(other, _)| other != key);
         }
     }
@@ -96,7 +101,9 @@ impl Storage {
     /// Another program has written over a key of a semaphore: what was there is lost.
     pub(super) fn poisoned(&mut self, key: Key) {
         self.revoked.retain(|(other, _)| *other != key);
-        self.keys.entry(key).or_default().last_token = 0;
+        let known = self.keys.entry(key).or_default();
+        known.last_token = 0;
+        known.fair.forget();
     }
 
     /// Whether what was given up may be held again, or still.
@@ -123,6 +130,7 @@ impl Storage {
         past.has_lost |= own.has_lost;
         past.has_old |= own.has_old;
         debug_assert_eq!(self.settings.server_of(key), from);
+        self.keys.entry(key).or_default().fair.forget();
     }
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
@@ -196,7 +204,10 @@ impl Storage {
             let past = &self.past[server];
             let is_vague = past.stepped_back;
             known.arrive(&script);
-            check_order(known, &script, is_vague)?;
+            known.fair.ran(&script)?;
+            if !known.fair.is_fair() {
+                check_order(known, &script, is_vague)?;
+            }
             known.keep(after);
         }
         self.note_tokens(

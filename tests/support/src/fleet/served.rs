@@ -105,8 +105,11 @@ async fn answer(
                 Err(error) => format!("{error:?}"),
             }
         }
-        ["contend", name, key, limit, work] => {
+        ["contend", name, key, limit, work, ref flow @ ..] => {
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            let claim = flow
+                .iter()
+                .fold(claim, |claim, flow| claim.with_flow((*flow).to_owned()));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
             let work = Duration::from_millis(work.parse().expect("a number"));
             // Polled here, not when the task first runs, so that claims keep the order of commands.

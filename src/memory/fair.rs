@@ -1,0 +1,139 @@
+//! The order of a fair queue: start-time fair queueing (Goyal, Vin and Cheng, 1996), as in Redis.
+//!
+//! A waiter's rank is its start tag. A flow starts when its last claim finishes, or at the virtual time, which is that
+//! of the head: so it saves nothing up while it is idle, and no new one comes before a head that does not fit.
+
+use crate::semaphore::{Claim, Key, Units};
+use std::collections::HashMap;
+
+/// What a unit adds to the tags of a flow of share 1, so that any share is exact to one percent.
+const UNIT: i64 = 10_000;
+
+/// The flow of a waiter, and what its claim adds to the tags of that.
+#[derive(Clone)]
+pub(super) struct Turn {
+    /// `None`: that of claims without one.
+    flow: Option<Key>,
+    cost: i64,
+}
+
+impl Turn {
+    /// That of a claim that has none.
+    pub(super) fn without_flow(units: Units) -> Self {
+        let (flow, cost) = (None, i64::from(units.weight) * UNIT);
+        Self { flow, cost }
+    }
+
+    /// That of a claim.
+    pub(super) fn of(claim: &Claim) -> Self {
+        let (flow, share) = (claim.flow().cloned(), i64::from(claim.share()));
+        let units = i64::from(claim.weight()) * UNIT;
+        match flow {
+            None => Self { flow, cost: units },
+            Some(_) => Self {
+                flow,
+                cost: (units + share - 1) / share,
+            },
+        }
+    }
+
+    /// Whether its claim makes a queue fair.
+    pub(super) fn has_flow(&self) -> bool {
+        self.flow.is_some()
+    }
+}
+
+/// The tags of a fair queue.
+pub(super) struct Tags {
+    time: i64,
+    /// Where the last claim of each flow finishes, if that is ahead.
+    finishes: HashMap<Option<Key>, i64>,
+}
+
+impl Tags {
+    /// Those of a queue that becomes fair: who has come until then stays before all that come later.
+    pub(super) fn after(last: i64) -> Self {
+        let (time, finishes) = (last, HashMap::new());
+        Self { time, finishes }
+    }
+
+    /// The start of a claim that joins behind this head, at the first tag that no waiter has: of two with one tag the
+    /// order would be theirs by chance.
+    pub(super) fn start(&self, turn: &Turn, head: i64, is_taken: impl Fn(i64) -> bool) -> i64 {
+        let finish = self.finishes.get(&turn.flow).copied().unwrap_or(i64::MIN);
+        let first = finish.max(self.time.max(head) + 1);
+        let mut free = (first..).skip_while(|tag| is_taken(*tag));
+        free.next().unwrap_or(first)
+    }
+
+    /// It has joined there. What has finished by now is forgotten.
+    pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
+        self.time = self.time.max(head);
+        let time = self.time;
+        self.finishes.retain(|_, finish| *finish > time);
+        self.finishes.insert(turn.flow.clone(), start + turn.cost);
+    }
+
+    /// A waiter leaves without a grant. It gives its turn back to its flow, if it came last.
+    pub(super) fn left(&mut self, turn: &Turn, start: i64) {
+        if let Some(finish) = self.finishes.get_mut(&turn.flow) {
+            if *finish == start + turn.cost {
+                *finish = start;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(flow: &str, weight: u32, share: u32) -> Turn {
+        let claim = Claim::new("a").with_weight(weight).with_share(share);
+        Turn::of(&claim.with_flow(flow))
+    }
+
+    #[test]
+    fn a_share_divides_what_a_claim_costs() {
+        let costs = [(1, 1), (3, 1), (1, 4), (1, 3), (1, 100), (1_000, 7)];
+        let costs = costs.map(|(weight, share)| turn("ann", weight, share).cost);
+        assert_eq!(costs, [10_000, 30_000, 2_500, 3_334, 100, 1_428_572]);
+    }
+
+    #[test]
+    fn a_flow_starts_where_it_has_finished_or_behind_the_head() {
+        let (mut tags, ann, bob) = (Tags::after(0), turn("ann", 1, 1), turn("bob", 1, 1));
+        tags.joined(&ann, 0, 1);
+        assert_eq!(tags.start(&ann, 1, |_| false), 10_001);
+        assert_eq!(tags.start(&bob, 1, |_| false), 2);
+        assert_eq!(tags.start(&bob, 1, |tag| tag < 5), 5);
+        tags.joined(&ann, 1, 10_001);
+        assert_eq!(
+            tags.start(&bob, 10_001, |_| false),
+            10_002,
+            "it has saved nothing up"
+        );
+        tags.left(&ann, 1);
+        assert_eq!(
+            tags.start(&ann, 1, |_| false),
+            20_001,
+            "a turn is lost in the middle"
+        );
+        tags.left(&ann, 10_001);
+        assert_eq!(
+            tags.start(&ann, 1, |_| false),
+            10_001,
+            "the last one is given back"
+        );
+    }
+
+    #[test]
+    fn what_has_finished_is_forgotten() {
+        let mut tags = Tags::after(0);
+        for flow in 0..1_000 {
+            let start = 20_000 * flow;
+            tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
+        }
+        assert_eq!(tags.finishes.len(), 1);
+    }
+}

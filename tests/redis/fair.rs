@@ -1,0 +1,201 @@
+//! Fair queues over one server: how they are stored, what they cost, and their order across processes.
+
+use std::{collections::BTreeMap, time::Duration};
+use testing::{fleet::Process, monitor::Monitor, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::task::JoinSet;
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(30);
+/// So long that no waiter polls.
+const LEASE: Duration = Duration::from_secs(600);
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+
+async fn start() -> (RedisServer, Raw, RedisSemaphore) {
+    let server = RedisServer::start();
+    let raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(BOUND / 4);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    (server, raw, store)
+}
+
+fn of(flow: &str) -> Claim {
+    Claim::new("a")
+        .with_limit(1)
+        .with_flow(flow)
+        .with_wait(BOUND * 4)
+}
+
+async fn held(store: &RedisSemaphore) -> Permit {
+    let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
+    store.acquire(claim).await.expect("there is room soon")
+}
+
+async fn queued(raw: &mut Raw, count: usize) {
+    let waits = async || raw.zcard(QUEUE).await == count;
+    eventually("as many are in the queue", BOUND, waits).await;
+}
+
+/// The names of claims and their tokens, as they are granted and released.
+type Granted = JoinSet<(String, u64)>;
+
+async fn join(store: &RedisSemaphore, granted: &mut Granted, (name, claim): (&str, Claim)) {
+    let (name, acquire) = (name.to_owned(), store.acquire(claim));
+    granted.spawn(async move {
+        let permit = acquire.await.expect("it is granted");
+        let token = permit.token().expect("it is granted");
+        assert!(permit.release().await);
+        (name, token)
+    });
+}
+
+async fn order(granted: Granted) -> Vec<String> {
+    let mut granted = granted.join_all().await;
+    granted.sort_by_key(|(_, token)| *token);
+    granted.into_iter().map(|(name, _)| name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_is_served_by_the_next_grant_but_one_beside_a_thousand_waiters_that_fill_the_queue()
+ {
+    let (_server, mut raw, store) = start().await;
+    let held = held(&store).await;
+    let mut granted = JoinSet::new();
+    for _ in 0..1_000 {
+        join(&store, &mut granted, ("ann", of("ann"))).await;
+    }
+    queued(&mut raw, 1_000).await;
+    let full = store.acquire(of("ann")).await;
+    assert!(matches!(full, Err(AcquireError::QueueFull)), "{full:?}");
+    for (count, flow) in [(1_001, "bob"), (1_002, "cid"), (1_003, "bob")] {
+        join(&store, &mut granted, (flow, of(flow))).await;
+        queued(&mut raw, count).await;
+    }
+    assert!(held.release().await);
+    let order = order(granted).await;
+    assert_eq!(order[..6], ["ann", "bob", "cid", "ann", "bob", "ann"]);
+    assert_eq!(order.len(), 1_003);
+    let left = async || raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len() == 0;
+    eventually("tags end with the queue", BOUND, left).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_grants_are_shared_as_one_to_two_to_four_in_every_window() {
+    let (_server, mut raw, store) = start().await;
+    let held = held(&store).await;
+    let flows = [("one", 1), ("two", 2), ("four", 4)];
+    let mut granted = JoinSet::new();
+    for (flow, share) in flows {
+        for _ in 0..180 * share {
+            join(
+                &store,
+                &mut granted,
+                (flow, of(flow).with_share(share).with_max_waiting(2_000)),
+            )
+            .await;
+        }
+    }
+    queued(&mut raw, 1_260).await;
+    assert!(held.release().await);
+    let order = order(granted).await;
+    let backlog = &order[..1_000];
+    for (flow, share) in flows {
+        let count = |all: &[String]| all.iter().filter(|name| *name == flow).count() as f64;
+        let due = |grants: f64| grants * f64::from(share) / 7.0;
+        let all = count(backlog) / due(1_000.0);
+        assert!(
+            (0.95..=1.05).contains(&all),
+            "{flow} has {all} of its share"
+        );
+        for window in backlog.windows(100) {
+            let part = count(window) / due(100.0);
+            assert!(
+                (0.85..=1.15).contains(&part),
+                "{flow} has {part} of its share"
+            );
+        }
+    }
+}
+
+/// Commands of clients that name the queue: claims and releases.
+async fn contend(flows: Option<[&str; 5]>) -> (Vec<String>, usize) {
+    let (server, mut raw, store) = start().await;
+    let mut processes: Vec<_> = (0..4)
+        .map(|_| Process::start(&server.url(), LEASE))
+        .collect();
+    let held = held(&store).await;
+    let mut monitor = Monitor::start(&server).await;
+    for number in 0..50 {
+        let process = &mut processes[number % 4];
+        // The crowds of the first flows come first.
+        let flow = flows.map(|flows| flows[number / 10]);
+        let name = format!("{}-{number}", flow.unwrap_or("none"));
+        process.contend_in(flow, &name, "a", 1);
+        queued(&mut raw, number + 1).await;
+    }
+    assert!(held.release().await);
+    let granted = processes.iter_mut().flat_map(Process::contended);
+    let granted: BTreeMap<_, _> = granted.map(|(name, token)| (token, name)).collect();
+    let calls = monitor.calls(&mut raw).await;
+    let calls = calls.iter().filter(|call| call.names(QUEUE)).count();
+    (granted.into_values().collect(), calls)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_contenders_of_five_flows_in_four_processes_take_turns_with_no_command_more() {
+    let flows = ["ann", "bob", "cid", "dot", "eve"];
+    let (order, with_flows) = contend(Some(flows)).await;
+    // Each flow in the order of its claims, and the flows in turns.
+    let turns = (0..10).flat_map(|turn| (0..5).map(move |flow| (flow, flow * 10 + turn)));
+    let expected: Vec<_> = turns
+        .map(|(flow, number)| format!("{}-{number}", flows[flow]))
+        .collect();
+    assert_eq!(order, expected);
+    let (order, without) = contend(None).await;
+    let expected: Vec<_> = (0..50).map(|number| format!("none-{number}")).collect();
+    assert_eq!(order, expected);
+    assert!(
+        with_flows <= without,
+        "{with_flows} commands instead of {without}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_without_flows_stores_nothing_else_than_before_and_one_with_flows_forgets_what_is_over()
+ {
+    let (_server, mut raw, store) = start().await;
+    let first = held(&store).await;
+    let mut granted = JoinSet::new();
+    let plain = Claim::new("a").with_limit(1).with_wait(BOUND);
+    join(&store, &mut granted, ("none", plain)).await;
+    queued(&mut raw, 1).await;
+    let ids = |members: Vec<(Vec<u8>, f64)>| {
+        let names = members
+            .into_iter()
+            .map(|(name, _)| String::from_utf8_lossy(&name).into_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ids(raw.zmembers(ALIVE).await),
+        ids(raw.zmembers(QUEUE).await)
+    );
+    let mut held = first;
+    // Each flow waits for a moment, so its tag is over when the next but one comes.
+    for number in 0..50 {
+        let flow = format!("flow-{number}");
+        let waiter = tokio::spawn(store.acquire(of(&flow).with_share(100)));
+        let heavy = tokio::spawn(store.acquire(of("always")));
+        let waits = async || raw.zcard(QUEUE).await >= 2;
+        eventually("both wait", BOUND, waits).await;
+        assert!(held.release().await);
+        held = waiter.await.expect("no panic").expect("it is granted");
+        heavy.abort();
+        let left = async || raw.zcard(QUEUE).await <= 1;
+        eventually("it has left", BOUND, left).await;
+        let tags = ids(raw.zmembers(ALIVE).await);
+        let flows = tags.iter().filter(|name| name.starts_with("flow:"));
+        assert!(flows.count() <= 6, "{tags:?}");
+    }
+    drop(held);
+    assert_eq!(order(granted).await, ["none"]);
+}

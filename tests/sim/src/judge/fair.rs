@@ -1,0 +1,232 @@
+//! Fair queues, by a model of flows that knows no tags: who has come when, and who has passed whom.
+
+use super::{Verdict, check, effect::Effect};
+use crate::server::Set;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
+
+/// What a unit of a flow with share 1 costs.
+const UNIT: i64 = 10_000;
+
+/// Of flows with different costs two may want one turn. One of them comes a little later then.
+const TIES: i64 = 300;
+
+#[derive(Debug, Clone)]
+struct Waiter {
+    /// In the order in which they have come.
+    place: u64,
+    flow: String,
+    cost: i64,
+    score: i64,
+    /// Whether it has come before the first flow.
+    is_early: bool,
+}
+
+/// What is known of a queue since it was empty.
+#[derive(Debug, Default)]
+pub(super) struct Fair {
+    waiters: BTreeMap<String, Waiter>,
+    /// What one flow has been granted while another one waited, since that was granted something or began to wait.
+    passed: BTreeMap<(String, String), Vec<i64>>,
+    /// Flows that have lost turns with claims that left before later ones.
+    indebted: BTreeSet<String>,
+    heaviest: BTreeMap<String, i64>,
+    costs: BTreeSet<i64>,
+    last: u64,
+    is_fair: bool,
+    /// Whether it is not known who has come when.
+    is_vague: bool,
+}
+
+impl Fair {
+    /// Whether claims with flows have come.
+    pub(super) fn is_fair(&self) -> bool {
+        self.is_fair
+    }
+
+    /// Another lineage begins, or nobody knows.
+    pub(super) fn forget(&mut self) {
+        self.is_vague = true;
+    }
+
+    pub(super) fn ran(&mut self, script: &Effect<'_>) -> Verdict {
+        self.look(&script.before.queue);
+        let stays = |id: &String, waiter: &Waiter| {
+            let mut after = script.after.queue.iter();
+            after.any(|(other, score)| other == id && *score == waiter.score)
+        };
+        let waiters = mem::take(&mut self.waiters);
+        let (stay, left): (BTreeMap<_, _>, BTreeMap<_, _>) = waiters
+            .into_iter()
+            .partition(|(id, waiter)| stays(id, waiter));
+        let (granted, gone): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|(id, _)| is_granted(script, id));
+        self.waiters = stay;
+        let comes = |(id, _): &(String, i64)| !self.waiters.contains_key(id);
+        if self.waiters.is_empty()
+            && script.after.queue.iter().any(comes)
+            && !script.before.queue.is_empty()
+        {
+            // Whether the queue was empty between the last that left and the first that came is not known.
+            self.is_vague = true;
+        }
+        self.note_debts(&gone, script);
+        let is_judged = self.is_fair && !self.is_vague;
+        for (id, waiter) in granted.iter().filter(|_| is_judged) {
+            self.check_grant(script, (id, waiter), &granted)?;
+        }
+        for (_, waiter) in &granted {
+            self.passed.retain(|(victim, _), _| *victim != waiter.flow);
+        }
+        self.join(script);
+        let waiting: BTreeSet<_> = self
+            .waiters
+            .values()
+            .map(|waiter| waiter.flow.clone())
+            .collect();
+        self.passed
+            .retain(|(victim, _), _| waiting.contains(victim));
+        Ok(())
+    }
+
+    /// Compares what is known with what a server has.
+    fn look(&mut self, queue: &Set) {
+        if queue.is_empty() {
+            *self = Self::default();
+        }
+        let is_known = |(id, score): &(String, i64)| {
+            self.waiters
+                .get(id)
+                .is_some_and(|waiter| waiter.score == *score)
+        };
+        if queue.len() != self.waiters.len() || !queue.iter().all(is_known) {
+            self.is_vague = true;
+            self.waiters.clear();
+            for (id, score) in queue {
+                self.add(id, *score);
+            }
+        }
+    }
+
+    fn add(&mut self, id: &str, score: i64) {
+        let (flow, cost) = flow_of(id);
+        self.is_fair |= !flow.is_empty();
+        self.last += 1;
+        self.costs.insert(cost);
+        let heaviest = self.heaviest.entry(flow.clone()).or_default();
+        *heaviest = cost.max(*heaviest);
+        let waiter = Waiter {
+            place: self.last,
+            flow,
+            cost,
+            score,
+            is_early: !self.is_fair,
+        };
+        self.waiters.insert(id.to_owned(), waiter);
+    }
+
+    /// Those that come with this run, in the order of its claims.
+    fn join(&mut self, script: &Effect<'_>) {
+        let queue = script.after.queue.iter();
+        let new = queue.filter(|(id, _)| !self.waiters.contains_key(id));
+        let mut new: Vec<_> = new.collect();
+        new.sort_by_key(|(id, _)| script.place(id));
+        for (id, score) in new {
+            self.add(id, *score);
+        }
+    }
+
+    /// A turn is given back by who has come last of its flow, and by one at a time.
+    fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
+        for (id, waiter) in gone {
+            let is_own = |other: &Waiter| other.flow == waiter.flow;
+            let is_later = |other: &Waiter| is_own(other) && other.place > waiter.place;
+            let others = gone.iter().filter(|(other, _)| other != id);
+            let mut joins = script.after.queue.iter();
+            let joins = joins.any(|(other, _)| {
+                !self.waiters.contains_key(other) && flow_of(other).0 == waiter.flow
+            });
+            let has_left = others.into_iter().any(|(_, other)| is_own(other));
+            if self.waiters.values().any(is_later) || has_left || joins {
+                self.indebted.insert(waiter.flow.clone());
+            }
+        }
+    }
+
+    fn check_grant(
+        &mut self,
+        script: &Effect<'_>,
+        (id, own): (&String, &Waiter),
+        granted: &[(String, Waiter)],
+    ) -> Verdict {
+        let is_alive = |id: &String| {
+            let mut alive = script.after.alive.iter();
+            alive.any(|(other, until)| other == id && *until > script.clock)
+        };
+        let alive = self.waiters.iter().filter(|(id, _)| is_alive(id));
+        let alive: Vec<_> = alive
+            .map(|(id, waiter)| (id.clone(), waiter.clone()))
+            .collect();
+        for (other, waiter) in &alive {
+            let is_first = waiter.place < own.place && (waiter.flow == own.flow || waiter.is_early);
+            check(own.is_early || !is_first, "F5", || {
+                script.says(&format!("{id} passes {other}, which came before it"))
+            })?;
+        }
+        let flows = alive.into_iter().filter(|(_, waiter)| !waiter.is_early);
+        let flows: BTreeSet<_> = flows.map(|(_, waiter)| waiter.flow).collect();
+        for flow in flows.into_iter().filter(|flow| *flow != own.flow) {
+            let is_served = granted.iter().any(|(_, other)| other.flow == flow);
+            if is_served || own.is_early || self.indebted.contains(&flow) {
+                continue;
+            }
+            self.pass(script, (flow, own))?;
+        }
+        Ok(())
+    }
+
+    /// A flow is granted something while another one waits: at most one claim between two of that if all cost the same
+    /// and no turn was lost, which leaves a tag that a newcomer may take; and else no more than its heaviest, and one claim.
+    fn pass(&mut self, script: &Effect<'_>, (victim, own): (String, &Waiter)) -> Verdict {
+        let most = self.heaviest.get(&victim).copied().unwrap_or_default() + TIES;
+        let pair = (victim, own.flow.clone());
+        let passed = self.passed.entry(pair.clone()).or_default();
+        passed.push(own.cost);
+        let before: i64 = passed[..passed.len() - 1].iter().sum();
+        let is_strict = self.costs.len() == 1 && self.indebted.is_empty();
+        let is_right = match is_strict {
+            true => passed.len() == 1,
+            false => before < most,
+        };
+        check(is_right, "F5", || {
+            script.says(&format!(
+                "{:?} is passed by {:?}: {passed:?}",
+                pair.0, pair.1
+            ))
+        })
+    }
+}
+
+/// The flow of an id, and what its permit costs that.
+fn flow_of(id: &str) -> (String, i64) {
+    let weight = id.split('.').nth(3).and_then(|weight| weight.parse().ok());
+    let cost = UNIT * weight.unwrap_or(0);
+    let flow = id
+        .split_once("~_")
+        .and_then(|(_, flow)| flow.split_once('_'));
+    let Some((share, flow)) = flow else {
+        return (String::new(), cost);
+    };
+    let share: i64 = share.parse().unwrap_or(1);
+    (flow.to_owned(), (cost + share - 1) / share)
+}
+
+fn is_granted(script: &Effect<'_>, id: &str) -> bool {
+    let has = |held: &Set| {
+        held.iter()
+            .any(|(unit, end)| unit == id && *end > script.clock)
+    };
+    has(&script.after.held) && !has(&script.before.held)
+}

@@ -1,0 +1,257 @@
+//! Fair queues, in every store: flows that wait are served in turns.
+
+use super::{
+    BOUND, Store, claim,
+    queue::{Waiter, granted},
+};
+use futures_util::future::join_all;
+use testing::stores::facts;
+use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
+
+facts! {
+    a_newcomer_is_served_by_the_next_grant_but_one_whatever_another_flow_has_queued
+    beside_several_flows_a_newcomer_is_served_after_one_claim_of_each
+    a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out
+    flows_are_served_in_the_ratio_of_their_shares
+    a_heavy_claim_costs_its_flow_as_many_turns
+    claims_of_one_flow_are_served_in_the_order_of_their_arrival
+    a_flow_that_was_idle_has_saved_nothing_up
+    a_claim_that_leaves_last_gives_its_turn_back
+    claims_without_a_flow_are_one_flow_once_another_has_come
+    claims_that_wait_before_the_first_flow_stay_before_it
+    new_flows_do_not_pass_a_heavy_head_that_does_not_fit
+    a_queue_begins_anew_when_nothing_waits
+}
+
+fn of(flow: &'static str) -> Claim {
+    claim("a", 1).with_flow(flow)
+}
+
+/// The order in which the claims of a queue are granted.
+struct Crowd {
+    store: Store,
+    held: Option<Permit>,
+    waiters: Vec<(&'static str, Waiter)>,
+}
+
+impl Crowd {
+    async fn new(store: Store) -> Self {
+        let held = store.acquire(claim("a", 1)).await.expect("there is room");
+        let (held, waiters) = (Some(held), Vec::new());
+        Self {
+            store,
+            held,
+            waiters,
+        }
+    }
+
+    /// A claim joins the queue. It is polled here, not when its task first runs, so that claims keep their order.
+    async fn join(&mut self, name: &'static str, claim: Claim) {
+        let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
+        assert!(
+            futures_util::poll!(&mut acquire).is_pending(),
+            "{name} waits"
+        );
+        self.waiters.push((name, tokio::spawn(acquire)));
+    }
+
+    async fn join_all(&mut self, flow: &'static str, count: usize) {
+        for _ in 0..count {
+            self.join(flow, of(flow)).await;
+        }
+    }
+
+    /// The names of the claims, in the order in which they are granted.
+    async fn order(mut self) -> Vec<&'static str> {
+        self.free().await;
+        let granted = self.waiters.into_iter().map(async |(name, waiter)| {
+            let permit = granted(waiter).await;
+            let token = permit.token().expect("it is granted");
+            assert!(permit.release().await);
+            (token, name)
+        });
+        let mut granted = join_all(granted).await;
+        granted.sort_unstable();
+        granted.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// What is held is released, once all have joined: a claim that comes behind them is answered behind them.
+    async fn free(&mut self) {
+        let refused = self.store.acquire(claim("a", 1)).await;
+        assert!(
+            matches!(refused, Err(AcquireError::Full { .. })),
+            "{refused:?}"
+        );
+        let held = self.held.take().expect("it is held until now");
+        assert!(held.release().await);
+    }
+
+    /// A claim gives up, which the store knows when the next one comes.
+    async fn leave(&mut self, number: usize) {
+        let (_, waiter) = self.waiters.remove(number);
+        waiter.abort();
+        assert!(waiter.await.is_err(), "it was aborted");
+    }
+}
+
+async fn a_newcomer_is_served_by_the_next_grant_but_one_whatever_another_flow_has_queued(
+    store: Store,
+) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join_all("ann", 30).await;
+    crowd.join("bob", of("bob")).await;
+    let order = crowd.order().await;
+    assert_eq!(order[..3], ["ann", "bob", "ann"]);
+}
+
+async fn beside_several_flows_a_newcomer_is_served_after_one_claim_of_each(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    for flow in ["ann", "bob", "cid"] {
+        crowd.join_all(flow, 10).await;
+    }
+    crowd.join_all("dot", 2).await;
+    let order = crowd.order().await;
+    assert_eq!(
+        order[..8],
+        ["ann", "bob", "cid", "dot", "ann", "bob", "cid", "dot"]
+    );
+}
+
+async fn a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    let few = |flow| of(flow).with_max_waiting(5);
+    for _ in 0..5 {
+        crowd.join("ann", few("ann")).await;
+    }
+    let one_more = crowd.store.acquire(few("ann").with_wait(BOUND)).await;
+    assert!(
+        matches!(one_more, Err(AcquireError::QueueFull)),
+        "{one_more:?}"
+    );
+    for _ in 0..2 {
+        crowd.join("bob", few("bob")).await;
+    }
+    let order = crowd.order().await;
+    assert_eq!(order, ["ann", "bob", "ann", "bob", "ann", "ann", "ann"]);
+}
+
+async fn flows_are_served_in_the_ratio_of_their_shares(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    for (flow, share) in [("one", 1), ("two", 2), ("four", 4)] {
+        for _ in 0..8 * share {
+            crowd.join(flow, of(flow).with_share(share)).await;
+        }
+    }
+    let order = crowd.order().await;
+    for (flow, share) in [("one", 1), ("two", 2), ("four", 4)] {
+        let count = order[..49].iter().filter(|name| **name == flow).count();
+        assert!(
+            count.abs_diff(7 * share) <= 1,
+            "{count} of {flow}: {order:?}"
+        );
+    }
+}
+
+async fn a_heavy_claim_costs_its_flow_as_many_turns(store: Store) {
+    let limit = |flow| claim("a", 3).with_flow(flow);
+    let mut crowd = Crowd::new(store).await;
+    let all = crowd.store.acquire(claim("a", 3).with_weight(2)).await;
+    let all = all.expect("there is room for two more");
+    for _ in 0..4 {
+        crowd.join("heavy", limit("heavy").with_weight(3)).await;
+    }
+    for _ in 0..8 {
+        crowd.join("light", limit("light").with_weight(1)).await;
+    }
+    assert!(all.release().await);
+    let order = crowd.order().await;
+    let heavy = order[..8].iter().filter(|name| **name == "heavy");
+    assert_eq!(heavy.count(), 2, "{order:?}");
+}
+
+async fn claims_of_one_flow_are_served_in_the_order_of_their_arrival(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    for name in ["first", "second", "third", "fourth"] {
+        crowd.join(name, of("ann")).await;
+        crowd.join("other", of("bob")).await;
+    }
+    let mut order = crowd.order().await;
+    order.retain(|name| *name != "other");
+    assert_eq!(order, ["first", "second", "third", "fourth"]);
+}
+
+async fn a_flow_that_was_idle_has_saved_nothing_up(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join("bob", of("bob")).await;
+    crowd.join_all("ann", 20).await;
+    crowd.free().await;
+    let mut waiters = crowd.waiters.into_iter();
+    // Bob is idle while ann is served.
+    for (_, waiter) in waiters.by_ref().take(9) {
+        assert!(granted(waiter).await.release().await);
+    }
+    let (_, next) = waiters.next().expect("there are more");
+    crowd.held = Some(granted(next).await);
+    crowd.waiters = waiters.collect();
+    crowd.join_all("bob", 5).await;
+    let order = crowd.order().await;
+    assert_eq!(order[..6], ["ann", "bob", "ann", "bob", "ann", "bob"]);
+}
+
+async fn a_claim_that_leaves_last_gives_its_turn_back(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join_all("bob", 3).await;
+    crowd.join_all("ann", 2).await;
+    for _ in 0..5 {
+        crowd.join("ann", of("ann")).await;
+        crowd.leave(5).await;
+    }
+    crowd.join_all("ann", 1).await;
+    let order = crowd.order().await;
+    assert_eq!(order, ["bob", "ann", "bob", "ann", "bob", "ann"]);
+}
+
+async fn claims_without_a_flow_are_one_flow_once_another_has_come(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join("ann", of("ann")).await;
+    for _ in 0..3 {
+        crowd.join("none", claim("a", 1)).await;
+    }
+    crowd.join_all("ann", 2).await;
+    let order = crowd.order().await;
+    assert_eq!(order, ["ann", "none", "ann", "none", "ann", "none"]);
+}
+
+async fn claims_that_wait_before_the_first_flow_stay_before_it(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    for _ in 0..3 {
+        crowd.join("none", claim("a", 1)).await;
+    }
+    for flow in ["ann", "ann", "bob"] {
+        crowd.join(flow, of(flow)).await;
+    }
+    let order = crowd.order().await;
+    assert_eq!(order, ["none", "none", "none", "ann", "bob", "ann"]);
+}
+
+async fn new_flows_do_not_pass_a_heavy_head_that_does_not_fit(store: Store) {
+    let limit = |flow| claim("a", 2).with_flow(flow);
+    let mut crowd = Crowd::new(store).await;
+    crowd.join("heavy", limit("heavy").with_weight(2)).await;
+    for flow in ["ann", "bob", "cid", "dot"] {
+        crowd.join(flow, limit(flow)).await;
+    }
+    let order = crowd.order().await;
+    assert_eq!(order[0], "heavy", "{order:?}");
+}
+
+async fn a_queue_begins_anew_when_nothing_waits(store: Store) {
+    let mut crowd = Crowd::new(store.clone()).await;
+    crowd.join_all("ann", 5).await;
+    assert_eq!(crowd.order().await.len(), 5);
+    let mut crowd = Crowd::new(store).await;
+    for flow in ["ann", "bob", "ann"] {
+        crowd.join(flow, of(flow)).await;
+    }
+    assert_eq!(crowd.order().await, ["ann", "bob", "ann"]);
+}
