@@ -76,10 +76,9 @@ impl Tags {
 
     /// A waiter leaves without a grant. It gives its turn back to its flow, if it came last.
     pub(super) fn left(&mut self, turn: &Turn, start: i64) {
-        if let Some(finish) = self.finishes.get_mut(&turn.flow) {
-            if *finish == start + turn.cost {
-                *finish = start;
-            }
+        let finish = self.finishes.get_mut(&turn.flow);
+        if let Some(finish) = finish.filter(|finish| **finish == start + turn.cost) {
+            *finish = start;
         }
     }
 }

@@ -94,7 +94,7 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
     };
     let narrow = wanted(
         "n",
-        tagged(Of::Claim(Some("a b".into()))),
+        tagged(Of::Claim(Some("a b".into()), None)),
         Some(position),
         false,
     );

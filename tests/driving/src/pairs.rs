@@ -138,5 +138,6 @@ pub(super) fn level(name: &str) -> Level {
         wait: None,
         is_strict: false,
         label: None,
+        flow: None,
     }
 }

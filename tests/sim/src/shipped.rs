@@ -203,7 +203,7 @@ impl subject::Subject for Shipped {
             is_strict: level.is_strict,
             label: None,
             flow: level.flow.map(|(flow, share)| Flow {
-                share,
+                share: share.into(),
                 name: char::from(flow).to_string().into(),
             }),
         });

@@ -164,7 +164,7 @@ pub struct Level {
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
     /// The letter of its flow, and its share.
-    pub flow: Option<(u8, u32)>,
+    pub flow: Option<(u8, u8)>,
     /// Whether the claim is never admitted without its server.
     pub is_strict: bool,
 }

@@ -118,6 +118,7 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
         wait: None,
         is_strict: false,
         label: None,
+        flow: None,
     };
     let claimed = driver
         .clone()
