@@ -6,7 +6,7 @@ use super::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 9] = [
+const MEMORY: [&str; 10] = [
     "operate",
     "store",
     "waiter",
@@ -15,6 +15,7 @@ const MEMORY: [&str; 9] = [
     "shard",
     "key_semaphore",
     "queue",
+    "fair",
     "holders",
 ];
 
