@@ -222,7 +222,10 @@ impl Storage {
         let ids = run.command.ids().into_iter();
         for (key, id) in ids.filter(|_| was_there) {
             let who = (run.process, id.permit());
-            check(!knows(after, who, clock), "a revocation", || {
+            // What it has under another id is being released.
+            let mut own = names(after, clock).filter(|name| name.who() == who);
+            let is_left = own.any(|name| name.serial == id.serial);
+            check(!is_left, "a revocation", || {
                 format!("{who:?} is left: {after:?}")
             })?;
             self.revoked.insert((key, who));
