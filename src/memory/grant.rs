@@ -25,7 +25,6 @@ pub(super) struct Wanted {
 
 /// Acquires of all these entries or of none, in one step: of one by a compare-and-swap; several are locked together
 /// for a few instructions. What refuses is the first that does, in their order.
-#[inline]
 pub(super) fn acquire_all(wanted: &[Wanted]) -> Result<Few<Acquired>, (usize, Refusal)> {
     match wanted {
         [one] => match one.entry.semaphore.try_acquire(one.units) {
@@ -83,11 +82,11 @@ pub(super) struct Level {
     token: u64,
     /// How many units of the key were held when they were granted.
     held: u32,
-    details: Option<Arc<Details>>,
+    pub(super) details: Option<Arc<Details>>,
 }
 
 impl Level {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
         Self {
             entry: wanted.entry,
@@ -141,14 +140,11 @@ impl Drop for Level {
     }
 }
 
-/// A permit of these levels, for these claims.
+/// A permit of these levels, for these claims. All levels of a store are listed, or none is.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
-    let listed = levels.iter().filter_map(|level| level.details.clone());
-    // All levels of a store are listed, or none is.
-    let listed: Vec<_> = listed.collect();
+pub(super) fn permit(claims: &[Claim], levels: Few<Level>, listed: &[Arc<Details>]) -> Permit {
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),

@@ -13,7 +13,7 @@ use crate::{
         Acquire, AcquireError, Claim, Claims, Few, Key, Permit, Policy, Semaphore, SemaphoreId,
     },
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 /// A store of semaphores in this process: one for each policy and key.
 ///
@@ -81,7 +81,34 @@ impl MemorySemaphore {
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
-        let answer = claims.check().and_then(|()| self.try_all(claims));
+        match claims.check() {
+            Ok(()) => match self.try_one(claims) {
+                Some(permit) => Acquire::ready(Ok(permit)),
+                None => self.try_or_wait(claims),
+            },
+            Err(error) => Acquire::ready(Err(error)),
+        }
+    }
+
+    /// What [`try_all`](Self::try_all) does where that is all: one limit that has room, and nothing to list. Here each
+    /// value is made where it stays, because the ways do not meet before.
+    #[inline(always)]
+    fn try_one(&self, claims: &Claims) -> Option<Permit> {
+        let [claim] = claims.as_slice() else {
+            return None;
+        };
+        if self.0.has_holders {
+            return None;
+        }
+        let (entry, units) = (self.0.entry(claim), claim.checked_units());
+        let acquired = entry.semaphore.try_acquire(units).ok()?;
+        let level = Level::new(Wanted { entry, units }, acquired, None);
+        Some(permit(slice::from_ref(claim), Few::One([level]), &[]))
+    }
+
+    #[inline(never)]
+    fn try_or_wait(&self, claims: &Claims) -> Acquire {
+        let answer = self.try_all(claims);
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
         match answer {
             Err(AcquireError::Full { .. }) if may_wait() => {
@@ -95,7 +122,6 @@ impl MemorySemaphore {
     }
 
     /// All or none, without a wait.
-    #[inline]
     fn try_all(&self, claims: &Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
         loop {
@@ -117,15 +143,16 @@ impl MemorySemaphore {
         }
     }
 
-    #[inline(always)]
     fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
         let loss = self.0.has_holders.then(Arc::default);
+        let mut listed = Vec::new();
         let levels = wanted.map(|at, wanted| {
-            let listed = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
-            let details = loss.as_ref().and_then(listed);
+            let list = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
+            let details = loss.as_ref().and_then(list);
+            listed.extend(details.clone());
             Level::new(wanted, acquired[at], details)
         });
-        permit(claims, levels)
+        permit(claims, levels, &listed)
     }
 }
 
