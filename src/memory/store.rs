@@ -81,12 +81,11 @@ impl MemorySemaphore {
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
-        match claims.check() {
-            Ok(()) => match self.try_one(claims) {
-                Some(permit) => Acquire::ready(Ok(permit)),
-                None => self.try_or_wait(claims),
-            },
-            Err(error) => Acquire::ready(Err(error)),
+        let permit = claims.check().map(|()| self.try_one(claims));
+        match permit {
+            Ok(Some(permit)) => Acquire::ready(Ok(permit)).counted(MEMORY, claims.as_slice()),
+            Ok(None) => self.try_or_wait(claims),
+            Err(error) => Acquire::ready(Err(error)).counted(MEMORY, claims.as_slice()),
         }
     }
 
@@ -110,7 +109,7 @@ impl MemorySemaphore {
     fn try_or_wait(&self, claims: &Claims) -> Acquire {
         let answer = self.try_all(claims);
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
-        match answer {
+        let acquire = match answer {
             Err(AcquireError::Full { .. }) if may_wait() => {
                 match Waiter::begin(&self.0, claims.clone()) {
                     Ok(waiter) => Acquire::pending(waiter.wait()),
@@ -118,7 +117,8 @@ impl MemorySemaphore {
                 }
             }
             answer => Acquire::ready(answer),
-        }
+        };
+        acquire.counted(MEMORY, claims.as_slice())
     }
 
     /// All or none, without a wait.
@@ -159,8 +159,7 @@ impl MemorySemaphore {
 impl Semaphore for MemorySemaphore {
     #[inline]
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let answer = self.decide(&claims);
-        answer.counted(MEMORY, claims.as_slice())
+        self.decide(&claims)
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
