@@ -82,7 +82,7 @@ pub(super) struct Level {
     token: u64,
     /// How many units of the key were held when they were granted.
     held: u32,
-    pub(super) details: Option<Arc<Details>>,
+    details: Option<Arc<Details>>,
 }
 
 impl Level {
@@ -140,22 +140,30 @@ impl Drop for Level {
     }
 }
 
-/// A permit of these levels, for these claims. All levels of a store are listed, or none is.
+/// A permit of these levels, for these claims.
+pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
+    let listed = levels.iter().filter_map(|level| level.details.clone());
+    // All levels of a store are listed, or none is.
+    let listed: Vec<_> = listed.collect();
+    let permit = unlisted(claims, levels);
+    for (number, details) in listed.iter().enumerate() {
+        details.belongs_to(&permit, number);
+    }
+    permit
+}
+
+/// The same of levels that are not listed.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn permit(claims: &[Claim], levels: Few<Level>, listed: &[Arc<Details>]) -> Permit {
+pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),
         changing: Mutex::default(),
     };
     let held = |grant: &MemoryGrant, at: usize| grant.levels[at].held;
-    let permit = Permit::granted(grant, Store::Memory, claims, held);
-    for (number, details) in listed.iter().enumerate() {
-        details.belongs_to(&permit, number);
-    }
-    permit
+    Permit::granted(grant, Store::Memory, claims, held)
 }
 
 struct MemoryGrant {

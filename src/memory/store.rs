@@ -1,7 +1,7 @@
 //! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::{Level, Wanted, acquire_all, permit},
+    grant::{Level, Wanted, acquire_all, permit, unlisted},
     key_semaphore::Refusal,
     keys::Keys,
     queue::Acquired,
@@ -102,7 +102,7 @@ impl MemorySemaphore {
         let (entry, units) = (self.0.entry(claim), claim.checked_units());
         let acquired = entry.semaphore.try_acquire(units).ok()?;
         let level = Level::new(Wanted { entry, units }, acquired, None);
-        Some(permit(slice::from_ref(claim), Few::One([level]), &[]))
+        Some(unlisted(slice::from_ref(claim), Few::One([level])))
     }
 
     #[inline(never)]
@@ -145,14 +145,12 @@ impl MemorySemaphore {
 
     fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
         let loss = self.0.has_holders.then(Arc::default);
-        let mut listed = Vec::new();
         let levels = wanted.map(|at, wanted| {
-            let list = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
-            let details = loss.as_ref().and_then(list);
-            listed.extend(details.clone());
+            let listed = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
+            let details = loss.as_ref().and_then(listed);
             Level::new(wanted, acquired[at], details)
         });
-        permit(claims, levels, &listed)
+        permit(claims, levels)
     }
 }
 

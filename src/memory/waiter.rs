@@ -155,12 +155,10 @@ impl Waiter {
             self.advance()?;
         }
         match self.levels.iter().all(|level| level.weight() > 0) {
-            true => {
-                let listed = self.levels.iter().filter_map(|level| level.details.clone());
-                let listed: Vec<_> = listed.collect();
-                let levels = self.levels.into_iter().collect();
-                Ok(permit(self.claims.as_slice(), levels, &listed))
-            }
+            true => Ok(permit(
+                self.claims.as_slice(),
+                self.levels.into_iter().collect(),
+            )),
             false => Err(AcquireError::Revoked),
         }
     }
