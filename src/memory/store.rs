@@ -81,25 +81,20 @@ impl MemorySemaphore {
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
-        let permit = claims.check().map(|()| self.try_one(claims));
-        match permit {
-            Ok(Some(permit)) => Acquire::ready(Ok(permit)).counted(MEMORY, claims.as_slice()),
-            Ok(None) => self.try_or_wait(claims),
-            Err(error) => Acquire::ready(Err(error)).counted(MEMORY, claims.as_slice()),
+        let all = claims.as_slice();
+        match self.try_one(all) {
+            Some(permit) => Acquire::ready(Ok(permit)).counted(MEMORY, all),
+            None => self.try_or_wait(claims).counted(MEMORY, all),
         }
     }
 
-    /// What [`try_all`](Self::try_all) does where that is all: one limit that has room, and nothing to list. Here each
-    /// value is made where it stays, because the ways do not meet before.
+    /// A permit if there is one limit, which has room, and nothing to list: the usual case of
+    /// [`try_all`](Self::try_all). Apart from the others each value is made where it stays, and none is copied.
     #[inline(always)]
-    fn try_one(&self, claims: &Claims) -> Option<Permit> {
-        let [claim] = claims.as_slice() else {
-            return None;
-        };
-        if self.0.has_holders {
-            return None;
-        }
-        let (entry, units) = (self.0.entry(claim), claim.checked_units());
+    fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
+        let [claim] = claims else { return None };
+        let units = claim.units().ok().filter(|_| !self.0.has_holders)?;
+        let entry = self.0.entry(claim);
         let acquired = entry.semaphore.try_acquire(units).ok()?;
         let level = Level::new(Wanted { entry, units }, acquired, None);
         Some(unlisted(slice::from_ref(claim), Few::One([level])))
@@ -107,9 +102,9 @@ impl MemorySemaphore {
 
     #[inline(never)]
     fn try_or_wait(&self, claims: &Claims) -> Acquire {
-        let answer = self.try_all(claims);
+        let answer = claims.check().and_then(|()| self.try_all(claims));
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
-        let acquire = match answer {
+        match answer {
             Err(AcquireError::Full { .. }) if may_wait() => {
                 match Waiter::begin(&self.0, claims.clone()) {
                     Ok(waiter) => Acquire::pending(waiter.wait()),
@@ -117,8 +112,7 @@ impl MemorySemaphore {
                 }
             }
             answer => Acquire::ready(answer),
-        };
-        acquire.counted(MEMORY, claims.as_slice())
+        }
     }
 
     /// All or none, without a wait.
