@@ -207,6 +207,24 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "self.lease / 3\n",
         "self.lease * 2\n",
     ),
+    (
+        "in outages: events are told in another order",
+        "mod",
+        "self.events.pop_front()",
+        "self.events.pop_back()",
+    ),
+    (
+        "on a cluster: what is narrower is left behind after a wide refusal",
+        "end",
+        "_ if !lease.may_be_known(now) => self.done(at),",
+        "_ if !lease.may_be_known(now) || number + 1 < leases && lease.length < Time::from_millis(900) => self.done(at),",
+    ),
+    (
+        "in outages: an outage ends at a stale answer",
+        "health",
+        "self.failing.take_if(|failing| failing.since <= sent)",
+        "self.failing.take_if(|failing| failing.since <= sent.max(now))",
+    ),
     // Messages.
     (
         "a stale message is believed",

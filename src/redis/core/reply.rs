@@ -221,6 +221,8 @@ impl Core {
 
     // Acquires.
 
+    /// After a refusal nothing of a lease is left, if no other acquire could run any more when it was sent: it may run
+    /// before one that was sent before.
     fn acquired(&mut self, now: Time, sent: Time, at: At, acquired: Acquired) {
         self.note_contention(at, &acquired);
         let Some(permit) = self.permits.get(at.0.slot) else {
@@ -230,15 +232,14 @@ impl Core {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
-            (State::Released(_), _) if is_refusal && lease.runs_until() <= now => self.done(at),
+            (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
             (State::Released(_), _) => self.next_at(now, at, now),
             (_, Acquired::Revoked) => self.revoked(now, at.0),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
             // The answer to a poll from before the loss.
             (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
             (State::Lost(_), _) => {
-                // Unless an older acquire may run yet.
-                let is_gone = lease.runs_until() <= now;
+                let is_gone = lease.runs_until() <= sent;
                 let pause = match self.is_well(now, at) {
                     true => self.settings.absence(),
                     // Others get places, and it is to be before they may have more than their shares.
@@ -256,7 +257,7 @@ impl Core {
                 self.granted(now, at, &grants, lasts);
             }
             (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
-            (_, refusal) => self.refused(now, at, &refusal),
+            (_, refusal) => self.refused(now, sent, at, &refusal),
         }
     }
 
@@ -382,13 +383,12 @@ impl Core {
         self.next_at(now, at, over.min(now + pause));
     }
 
-    fn refused(&mut self, now: Time, at: At, refusal: &Acquired) {
+    fn refused(&mut self, now: Time, sent: Time, at: At, refusal: &Acquired) {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
         let why = permit.refusal(at.1, refusal);
-        // The server has nothing of it, unless another acquire may run.
-        if permit.leases[at.1].runs_until() <= now {
+        if permit.leases[at.1].runs_until() <= sent {
             permit.leases[at.1].state = State::Idle;
         }
         self.refuse(now, at.0, why);

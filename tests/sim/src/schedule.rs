@@ -329,10 +329,12 @@ impl Schedule {
             let level = limits
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
-            *place = level.map(|level| Level {
-                is_strict: self.shares && random.one_in(8),
-                ..level
-            });
+            // Elsewhere without a draw, so that a seed keeps its schedule.
+            let is_strict = match self.shares {
+                true => random.one_in(8),
+                false => random.clone().one_in(8),
+            };
+            *place = level.map(|level| Level { is_strict, ..level });
             let step = if self.is_cluster { 1 } else { self.servers };
             key += step * random.from(1, 2) as usize;
         }

@@ -79,6 +79,35 @@ fn the_shipped_core_passes_in_outages() {
     pass(Workload::Outage, OTHERS);
 }
 
+/// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
+const FAILED: [(Workload, &[u64]); 3] = [
+    (
+        Workload::Server,
+        &[
+            146_918, 232_108, 295_007, 387_536, 418_459, 487_427, 560_493, 687_440, 1_120_093,
+            1_162_259, 1_185_831,
+        ],
+    ),
+    (
+        Workload::Cluster,
+        &[142_072, 162_679, 189_206, 212_229, 233_041, 1_019_063],
+    ),
+    (Workload::Outage, &[155_244, 1_018_854, 1_029_320]),
+];
+
+#[test]
+fn each_schedule_that_has_failed_passes() {
+    let runner = shipped();
+    for (workload, seeds) in FAILED {
+        for seed in seeds {
+            let schedule = Schedule::of(workload, *seed);
+            let outcome = run(&runner, &schedule, &shipped_core, false);
+            let violation = outcome.violation.as_ref();
+            assert!(violation.is_none(), "{workload:?} {seed}: {violation:?}");
+        }
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
     let (runner, make) = (shipped(), shipped_core);

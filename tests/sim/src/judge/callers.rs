@@ -216,6 +216,14 @@ impl Callers {
                         self.held(who, (flight, *key, *lasts), local);
                     }
                 }
+                for ((key, id), _) in lost {
+                    if let Some(lease) = self.lease((at, id.permit()), *key) {
+                        let mut levels = lease.levels.iter();
+                        let has =
+                            levels.any(|level| (level.key, level.weight) == (*key, id.count()));
+                        lease.is_not_found |= has;
+                    }
+                }
             }
             Answer::Released | Answer::Clock(..) | Answer::Replicas(_) => {}
         }
@@ -236,6 +244,7 @@ impl Callers {
 
     fn held(&mut self, who: Who, (flight, key, lasts): (&Flight, Key, Duration), local: Time) {
         if let Some(lease) = self.lease(who, key) {
+            lease.is_not_found = false;
             let until = Some(flight.sent + lasts);
             lease.until = lease.until.max(until);
             if local < flight.call.deadline {
@@ -295,6 +304,10 @@ impl Callers {
                 check(until > Some(seen.times.1), "S2", || {
                     says("but its time is over")
                 })?;
+                let is_stale = record.is_stale(event) && !seen.repeats;
+                check(!is_stale, "the truth", || {
+                    says("but a later answer said that it waits")
+                })?;
             }
             Event::Refused(_, why) => {
                 let is_true = self.is_true(who, record, why, seen);
@@ -315,14 +328,20 @@ impl Callers {
                 let is_over = seen.times.1 + self.settings.lease / 10 >= until;
                 let mut leases = record.leases.iter();
                 let is_refused = leases.any(|lease| lease.answers.into_iter().any(is_refusal));
-                check(is_over || is_refused, "too early", || {
+                let is_strict = record.claim.levels().any(|level| level.is_strict);
+                let mut leases = record.leases.iter();
+                let is_not_found = is_strict && leases.any(|lease| lease.is_not_found);
+                check(is_over || is_refused || is_not_found, "too early", || {
                     says("and its server was not asked whether it can have it again")
                 })?;
                 let since = seen.times.1.saturating_sub(self.settings.lease);
                 let is_asked = is_asked(who, record, seen);
                 let is_told =
                     is_refused || self.was_poisoned(record, self.settings.lease * 2, seen);
-                let has_cause = is_told || is_asked || self.was_silent(who.0, record, since, seen);
+                let has_cause = is_told
+                    || is_not_found
+                    || is_asked
+                    || self.was_silent(who.0, record, since, seen);
                 check(has_cause, "a loss", || says("though its server answers"))?;
             }
         }

@@ -43,15 +43,21 @@ struct Record {
     is_widest: bool,
     /// Whether its claim is whole.
     is_whole: bool,
+    /// Whether it has a new id though it is held under another.
+    is_needless: bool,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
     recheck: Option<Time>,
     /// Since when one is due because a message has told of its grant, and an answer that was under way has not.
     told: Option<Time>,
+    /// Until when it pauses after a call that did not run, or may not have.
+    pauses: Time,
     /// When the last call that acquires or refreshes it was sent.
     named: Time,
     was_sent: bool,
+    /// Its server has not found it, and not granted it since.
+    is_lost: bool,
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
     was_released: bool,
@@ -67,7 +73,9 @@ struct Record {
     last_releases: BTreeSet<CallId>,
     /// Such a release was answered, or a refusal.
     is_gone: bool,
-    /// An answer beside that has found a loss, for which what is wider is given back.
+    /// An answer has said that an operator has revoked it.
+    is_revoked: bool,
+    /// A loss was found, for which what is wider of its claim is given back, whatever is answered to that.
     falls_back: bool,
 }
 
@@ -194,8 +202,8 @@ impl Calls {
     /// A caller has given up something that a server may know.
     pub(super) fn is_due(&mut self, who: Who, local: Time) {
         for record in self.leases(who) {
-            let is_known =
-                record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
+            let is_there = record.was_sent && !record.is_gone && !record.is_revoked;
+            let is_known = is_there && !record.is_over && !record.was_released;
             record.due = is_known.then_some(local);
         }
     }
@@ -461,6 +469,9 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
+        check(!record.is_needless, "ids", || {
+            says("names under a new id what it has,")
+        })?;
         let is_right = record.units[&key] == id.units;
         let is_acquire = matches!(command, Command::Acquire { .. });
         check(
@@ -498,7 +509,8 @@ impl Calls {
         }
         match command {
             Command::Acquire { .. } => {
-                (record.was_sent, record.is_gone, record.told) = (true, false, None);
+                (record.was_sent, record.told) = (true, None);
+                (record.is_gone, record.is_revoked) = (false, false);
                 record.may_run.insert(call.id, call.deadline);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
@@ -532,6 +544,7 @@ impl Calls {
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
+        let mut lost = Vec::new();
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
@@ -543,10 +556,15 @@ impl Calls {
                     // It has run by now.
                     record.lasts = local + command.lasts();
                 }
-                record.was_granted &= !matches!(
+                let is_lost = matches!(
                     (command, answer),
-                    (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
+                    // It says nothing of a lease that had more units then.
+                    (Command::Refresh { .. }, Ok(Some(Answer::Held(each))))
+                        if !each[place] && record.units[&key] == id.units
                 );
+                record.was_granted &= !is_lost;
+                record.is_lost |= is_lost;
+                lost.extend(is_lost.then_some((at, id.permit())));
                 let may_run = matches!(
                     answer,
                     Err(Failure::Broken | Failure::Abandoned | Failure::Unconfirmed)
@@ -554,26 +572,30 @@ impl Calls {
                 if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
-                if answer.is_err() {
-                    // It asks again after a pause.
-                    record.told = record.told.map(|_| local + PAUSE);
+                if !matches!(answer, Ok(Some(answer)) if !matches!(answer, Answer::Error(_))) {
+                    record.pauses = local + PAUSE;
                 }
-                let is_left = record.may_run.values().any(|end| *end > local);
+                // An older acquire may have run after it.
+                let is_left = record.may_run.values().any(|end| *end > flight.sent);
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
                 if acquired.is_some() {
+                    record.is_lost &= !matches!(acquired, Some(Acquired::Granted { .. }));
                     let waits = matches!(acquired, Some(Acquired::Queued { .. }));
                     record.told = record.told.filter(|_| waits).map(|_| local);
                 }
                 let acquired = acquired.filter(|_| !may_hold);
                 record.is_gone |= is_refused(acquired);
-                record.falls_back |= has_lost;
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+                record.is_revoked |= is_revoked;
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
+        }
+        for who in lost {
+            self.leases(who).for_each(|record| record.falls_back = true);
         }
     }
 }
@@ -583,7 +605,7 @@ impl Record {
     fn told_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
         let told = self.told.filter(|_| !self.is_over && last <= local);
-        told.map(|told| told.max(last))
+        told.map(|told| told.max(last).max(self.pauses))
     }
 
     /// Takes away all but the first units of a semaphore. They are to be released.
@@ -614,11 +636,12 @@ impl Record {
 
     /// The lease under a later id.
     fn renewed(&mut self, serial: u64) -> Option<Self> {
-        self.is_over = true;
+        let was_over = std::mem::replace(&mut self.is_over, true);
         (serial > self.serial).then(|| Self {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
+            is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             ..Self::default()

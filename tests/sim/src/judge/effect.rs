@@ -5,7 +5,10 @@ use crate::{
     server::{Run, Set, View},
     subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Refused, Wanted},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// A permit as a server knows it: one id of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,13 +106,18 @@ impl Means {
     }
 }
 
-/// What a run wants at each level, and what is answered.
-pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> {
+/// The claims of a run, and the answer to each.
+fn answered(run: &Run) -> impl Iterator<Item = (&[(Key, Wanted)], &Acquired)> {
     let (claims, each) = match (&run.command, &run.answer) {
         (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) => (&claims[..], &each[..]),
         _ => (&[][..], &[][..]),
     };
-    claims.iter().zip(each).flat_map(|(claim, acquired)| {
+    claims.iter().map(|claim| &claim[..]).zip(each)
+}
+
+/// What a run wants at each level, and what is answered.
+pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> {
+    answered(run).flat_map(|(claim, acquired)| {
         let levels = claim.iter().enumerate();
         levels.map(|(at, (key, wanted))| (*key, *wanted, Means::of(*acquired, at)))
     })
@@ -158,10 +166,14 @@ impl Effect<'_> {
             })
     }
 
-    /// How long a unit may last now, ms.
+    /// How long a unit may last now, ms. An end that a clock ahead has left is moved back to a lease from now.
     fn lasts(&self, unit: &str) -> i64 {
-        let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
-        match is_named && !self.is_release() {
+        let name = Name::read(unit);
+        let is_named = name.is_some_and(|name| self.names(&name));
+        let ends = self.before.held.iter().chain(&self.before.alive);
+        let mut far = ends.filter(|(_, end)| *end > self.clock + self.lease);
+        let was_far = far.any(|(id, _)| Name::read(id) == name);
+        match is_named && !self.is_release() && !was_far {
             true => self.run.command.lasts().as_millis() as i64,
             false => self.lease,
         }
@@ -295,6 +307,8 @@ impl Effect<'_> {
         }
         let head = waiting(self.after, self.clock).next();
         let idle = head.filter(|(name, _)| self.has_room(name) && self.has_looked());
+        // After so many units a call leaves the rest to a poll, which it asks for.
+        let idle = idle.filter(|(name, _)| !self.is_asked_to_poll(name));
         check(idle.is_none(), "F4", || {
             self.says(&format!("{idle:?} waits"))
         })
@@ -320,6 +334,24 @@ impl Effect<'_> {
             }
             _ => true,
         }
+    }
+
+    /// Whether a waiter is told to poll at once.
+    fn is_asked_to_poll(&self, name: &Name) -> bool {
+        let mut own = answered(self.run).filter(|(claim, _)| {
+            let mut levels = claim.iter();
+            name.process == self.run.process
+                && levels.any(|(_, wanted)| wanted.id.serial == name.serial)
+        });
+        own.any(|(_, acquired)| {
+            matches!(
+                acquired,
+                Acquired::Queued {
+                    recheck: Some(Duration::ZERO),
+                    ..
+                }
+            )
+        })
     }
 
     fn has_room(&self, name: &Name) -> bool {

@@ -4,7 +4,7 @@ use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, sto
 use crate::{
     process::Process,
     server::{Server, View},
-    subject::{Acquired, Claim, Key, LEVELS, Level, PermitId, Time},
+    subject::{Acquired, Claim, Event, Key, LEVELS, Level, PermitId, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) alive: Option<Time>,
     /// The last answer in its time, and one after that which came too late, so that it may count or not.
     pub(super) answers: [Option<Acquired>; 2],
+    /// Whether its process was told that units are gone that it has.
+    pub(super) is_not_found: bool,
     /// Whether its server has refused it last, whether or not its process knows.
     pub(super) is_given_up: bool,
 }
@@ -125,6 +127,7 @@ impl Lease {
             alive: None,
             answers: [None; 2],
             is_given_up: false,
+            is_not_found: false,
         }
     }
 
@@ -151,6 +154,15 @@ impl Lease {
 }
 
 impl Record {
+    /// Whether a grant has a token that the last answer says is not its own.
+    pub(super) fn is_stale(&self, event: Event) -> bool {
+        let (Event::Granted(_, [token, 0, ..]), [lease]) = (event, &self.leases[..]) else {
+            return false;
+        };
+        let answer = lease.answers[0].filter(|_| lease.levels.len() == 1);
+        matches!(answer, Some(Acquired::Queued { last_token, .. }) if token <= last_token)
+    }
+
     pub(super) fn new(
         permit: PermitId,
         claim: Claim,

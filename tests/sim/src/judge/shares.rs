@@ -140,6 +140,11 @@ impl Shares {
             Event::Granted(_, [token, ..]) => {
                 record.is_held = true;
                 if token == 0 {
+                    check(record.is_degraded, "events", || {
+                        format!(
+                            "{who:?} is admitted before it is told that it goes on without its server"
+                        )
+                    })?;
                     return self.is_within(who, &BTreeSet::new());
                 }
             }

@@ -197,6 +197,7 @@ impl Storage {
             let is_vague = past.stepped_back;
             known.arrive(&script);
             check_order(known, &script, is_vague)?;
+            known.keep(after);
         }
         self.note_tokens(
             run,
@@ -321,11 +322,16 @@ impl Storage {
 }
 
 impl Known {
+    /// Who does not wait is forgotten: whom older data brings back has come when it came.
+    fn keep(&mut self, view: &View) {
+        let waits: BTreeSet<_> = waiting(view, i64::MIN).map(|(name, _)| name).collect();
+        self.arrivals.retain(|name, _| waits.contains(name));
+    }
+
     /// Notes who comes with this call, in the order of the call, and forgets those that do not wait.
     fn arrive(&mut self, script: &Effect<'_>) {
+        self.keep(script.before);
         let waited = waiting(script.before, i64::MIN).map(|(name, _)| name);
-        let waited: BTreeSet<_> = waited.collect();
-        self.arrivals.retain(|name, _| waited.contains(name));
         let held = live(&script.before.held, script.clock);
         let old: BTreeSet<_> = held.chain(waited).collect();
         for (name, wanted, _) in script.wanted() {
@@ -369,6 +375,12 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     let holds = |view: &View| live(&view.held, i64::MIN).any(|name| name.who() == who);
     let joined = |before: &View, after: &View| holds(after) && !holds(before);
     let first = givers.clone().find(|(_, before, _)| waited(before));
+    // A claim of several levels holds the narrower ones since, and was granted in passing where it waits.
+    let own = acquired(run).find(|(_, wanted, means)| {
+        (run.process, wanted.id.permit()) == who && *means == Means::Queued
+    });
+    let waits_at = own.map(|(key, ..)| key);
+    let first = first.or(givers.clone().find(|(key, ..)| Some(*key) == waits_at));
     let second = givers
         .clone()
         .find(|(_, before, after)| joined(before, after));

@@ -14,8 +14,14 @@ impl World<'_> {
     pub(super) fn connect(&mut self, process: usize, link: usize) {
         let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
         let pause = self.random.up_to_ms(100);
-        if self.processes[process].core.is_none() {
+        let own = &self.processes[process];
+        if own.core.is_none() {
             return;
+        }
+        // It makes no connection before it knows that it has none.
+        if !own.runs(self.now) || !own.inbox.is_empty() {
+            let then = own.suspended_until.max(self.now) + pause;
+            return self.file(then, Happening::Connect(process, link));
         }
         let target = &self.servers[server];
         if !target.is_up || self.now < target.paused_until {

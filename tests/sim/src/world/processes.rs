@@ -127,6 +127,9 @@ impl World<'_> {
                 self.tell(at, event);
             } else if let Some(call) = core.poll_call(local) {
                 self.send(at, call);
+            } else if let Some(event) = core.poll_event() {
+                // A claim that was found beyond its share.
+                self.tell(at, event);
             } else {
                 break;
             }
