@@ -1,7 +1,7 @@
 //! When a refused client should try again: a schedule of free slots for each key. The rule is in the docs of
 //! [`Rejection`](crate::Rejection#when-to-try-again). Times are seconds since the creation of the layer.
 
-use crate::semaphore::{Few, Key, Permit, Policy};
+use crate::semaphore::{Claim, Few, Permit, Policy};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::{
@@ -69,10 +69,15 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The hash of the key alone. On the path of every claim.
+    /// The hash of the key alone, or of the key and the flow: the crowd of one flow sends no other away. On the path of
+    /// every claim.
     #[inline]
-    pub(crate) fn key(&self, key: &Key) -> u64 {
-        self.hasher.hash_one(key.as_bytes())
+    pub(crate) fn key(&self, claim: &Claim) -> u64 {
+        let key = claim.key().as_bytes();
+        match claim.flow() {
+            None => self.hasher.hash_one(key),
+            Some(flow) => self.hasher.hash_one((key, flow.as_bytes())),
+        }
     }
 
     /// Times a permit that was just granted at these limits, or skips it: see [`SPARSE`].

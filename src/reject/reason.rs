@@ -131,7 +131,7 @@ impl Limits {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
-            key: retry.key(claim.key()),
+            key: retry.key(claim),
         });
         Self(limits.collect())
     }

@@ -15,7 +15,7 @@ use testing::{
 };
 use tokio::time::sleep;
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
-use tower_semaphore::{MemorySemaphore, Permit, ResponseBody};
+use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, ResponseBody, key};
 
 type Endless = BoxCloneSyncService<Request<()>, Response<ResponseBody<Stream>>, Infallible>;
 
@@ -287,4 +287,20 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     assert!(longest_told().await > before * 2, "the schedule is long");
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(longest_told().await, before);
+}
+
+/// All accounts share a limit, at which each is a flow.
+#[tokio::test(start_paused = true)]
+async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {
+    let shared = key::from_fn(|parts| {
+        let account = parts.headers.get("x-account-id")?;
+        Some(Claim::new("model").with_flow(account))
+    });
+    let layer = ConcurrencyLimitLayer::new(1, shared, MemorySemaphore::new());
+    let service = layer.layer(service_fn(endless));
+    let times = hold(&service, "ann", Duration::from_secs(1), 20).await;
+    assert!(times[19] > times[0] + 20, "{times:?}");
+    let _held = send(&service, "ann").await;
+    let first = told(&send(&service, "bob").await);
+    assert!(first <= times[0], "{first} of {times:?}");
 }
