@@ -77,10 +77,9 @@ impl Store {
             wait,
             is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
-            flow: claim.flow().map(|flow| Flow {
-                share: claim.share(),
-                name: flow_name(flow),
-            }),
+            flow: claim
+                .flow()
+                .map(|flow| Flow::new(claim.share(), &flow_name(flow))),
         }
     }
 

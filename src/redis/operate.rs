@@ -173,7 +173,7 @@ fn info(id: &str, read: &ReadId<'_>, weight: u32, ends: u64) -> PermitInfo {
     }) = &read.tag
     {
         info.label = label.as_deref().map(str::to_owned);
-        info.flow = flow.as_ref().map(|flow| flow_of(&flow.name));
+        info.flow = flow.as_ref().map(|flow| flow_of(flow.name()));
     }
     info.ends = Some(time(ends));
     info

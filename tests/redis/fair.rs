@@ -117,7 +117,8 @@ async fn a_thousand_grants_are_shared_as_one_to_two_to_four_in_every_window() {
     }
 }
 
-/// Commands of clients that name the queue: claims and releases.
+/// The order of the grants, and how many commands of clients name the queue: claims and releases, without the polls that
+/// follow a subscription.
 async fn contend(flows: Option<[&str; 5]>) -> (Vec<String>, usize) {
     let (server, mut raw, store) = start().await;
     let mut processes: Vec<_> = (0..4)
@@ -137,8 +138,13 @@ async fn contend(flows: Option<[&str; 5]>) -> (Vec<String>, usize) {
     let granted = processes.iter_mut().flat_map(Process::contended);
     let granted: BTreeMap<_, _> = granted.map(|(name, token)| (token, name)).collect();
     let calls = monitor.calls(&mut raw).await;
-    let calls = calls.iter().filter(|call| call.names(QUEUE)).count();
-    (granted.into_values().collect(), calls)
+    let is_poll = |arg: &String| arg.starts_with("-1 ");
+    let (polls, calls): (Vec<_>, Vec<_>) = calls
+        .iter()
+        .filter(|call| call.names(QUEUE))
+        .partition(|call| call.args.iter().any(is_poll));
+    assert!(polls.len() <= 4, "one of each process: {polls:?}");
+    (granted.into_values().collect(), calls.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,48 +160,57 @@ async fn fifty_contenders_of_five_flows_in_four_processes_take_turns_with_no_com
     let (order, without) = contend(None).await;
     let expected: Vec<_> = (0..50).map(|number| format!("none-{number}")).collect();
     assert_eq!(order, expected);
-    assert!(
-        with_flows <= without,
-        "{with_flows} commands instead of {without}"
-    );
+    assert_eq!((with_flows, without), (101, 101));
+}
+
+fn names(members: Vec<(Vec<u8>, f64)>) -> Vec<String> {
+    let names = members.into_iter();
+    let names = names.map(|(name, _)| String::from_utf8_lossy(&name).into_owned());
+    names.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_without_flows_stores_nothing_else_than_before_and_one_with_flows_forgets_what_is_over()
- {
+async fn a_queue_without_flows_stores_its_waiters_and_nothing_else() {
     let (_server, mut raw, store) = start().await;
-    let first = held(&store).await;
+    let held = held(&store).await;
     let mut granted = JoinSet::new();
     let plain = Claim::new("a").with_limit(1).with_wait(BOUND);
-    join(&store, &mut granted, ("none", plain)).await;
+    for count in 1..=3 {
+        join(&store, &mut granted, ("none", plain.clone())).await;
+        queued(&mut raw, count).await;
+    }
+    let mut alive = names(raw.zmembers(ALIVE).await);
+    let mut waiting = names(raw.zmembers(QUEUE).await);
+    alive.sort_unstable();
+    waiting.sort_unstable();
+    assert_eq!(alive, waiting);
+    assert!(waiting.iter().all(|id| !id.contains('~')), "{waiting:?}");
+    drop(held);
+    assert_eq!(order(granted).await.len(), 3);
+}
+
+/// The queue is never empty meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
+    let (_server, mut raw, store) = start().await;
+    let mut held = held(&store).await;
+    let wait = |flow: &str| tokio::spawn(store.acquire(of(flow).with_share(100)));
+    let mut always = wait("always");
     queued(&mut raw, 1).await;
-    let ids = |members: Vec<(Vec<u8>, f64)>| {
-        let names = members
-            .into_iter()
-            .map(|(name, _)| String::from_utf8_lossy(&name).into_owned());
-        names.collect::<Vec<_>>()
-    };
-    assert_eq!(
-        ids(raw.zmembers(ALIVE).await),
-        ids(raw.zmembers(QUEUE).await)
-    );
-    let mut held = first;
-    // Each flow waits for a moment, so its tag is over when the next but one comes.
     for number in 0..50 {
-        let flow = format!("flow-{number}");
-        let waiter = tokio::spawn(store.acquire(of(&flow).with_share(100)));
-        let heavy = tokio::spawn(store.acquire(of("always")));
-        let waits = async || raw.zcard(QUEUE).await >= 2;
-        eventually("both wait", BOUND, waits).await;
-        assert!(held.release().await);
-        held = waiter.await.expect("no panic").expect("it is granted");
-        heavy.abort();
-        let left = async || raw.zcard(QUEUE).await <= 1;
-        eventually("it has left", BOUND, left).await;
-        let tags = ids(raw.zmembers(ALIVE).await);
+        let other = wait(&format!("flow-{number}"));
+        queued(&mut raw, 2).await;
+        let next = wait("always");
+        queued(&mut raw, 3).await;
+        for waiter in [always, other] {
+            assert!(held.release().await);
+            held = waiter.await.expect("no panic").expect("it is granted");
+        }
+        always = next;
+        let tags = names(raw.zmembers(ALIVE).await);
         let flows = tags.iter().filter(|name| name.starts_with("flow:"));
-        assert!(flows.count() <= 6, "{tags:?}");
+        assert!(flows.count() <= 4, "{tags:?}");
     }
     drop(held);
-    assert_eq!(order(granted).await, ["none"]);
+    drop(always.await.expect("no panic").expect("it is granted"));
 }

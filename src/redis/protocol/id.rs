@@ -167,13 +167,10 @@ pub(in crate::redis) enum Of {
     Added(u64),
 }
 
-/// The flow of a claim, and its share.
+/// The flow of a claim, and its share: `SHARE_NAME`, as ids have it. The name is letters, digits, `-`, `_` and `~`, and
+/// never `~_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct Flow {
-    pub(in crate::redis) share: u32,
-    /// What it is called in ids: letters, digits, `-`, `_` and `~`, and never `~_`.
-    pub(in crate::redis) name: Arc<str>,
-}
+pub(in crate::redis) struct Flow(Arc<str>);
 
 /// What parts a flow from a label.
 const FLOW: &str = "~_";
@@ -185,19 +182,34 @@ impl fmt::Display for Tag {
         match &self.of {
             Of::Claim(None, None) => Ok(()),
             Of::Claim(label, flow) => {
-                let label = label.as_deref().map(encoded).unwrap_or_default();
-                write!(f, ".{label}")?;
-                flow.iter().try_for_each(|flow| flow.fmt(f))
+                f.write_str(".")?;
+                let mut label = label.iter().map(|label| encoded(label));
+                label.try_for_each(|label| f.write_str(&label))?;
+                flow.iter().try_for_each(|Flow(flow)| {
+                    f.write_str(FLOW)?;
+                    f.write_str(flow)
+                })
             }
             Of::Added(serial) => write!(f, ".+{serial:x}"),
         }
     }
 }
 
-impl fmt::Display for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { share, name } = self;
-        write!(f, "{FLOW}{share}_{name}")
+impl Flow {
+    pub(in crate::redis) fn new(share: u32, name: &str) -> Self {
+        Self(format!("{share}_{name}").into())
+    }
+
+    /// What it is called.
+    pub(in crate::redis) fn name(&self) -> &str {
+        let name = self.0.split_once('_');
+        name.map_or("", |(_, name)| name)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (share, name) = text.split_once('_')?;
+        number::<u32>(share, 10)?;
+        is_plain(name).then(|| Self(text.into()))
     }
 }
 
@@ -276,12 +288,7 @@ impl Of {
         let Some((label, flow)) = text.split_once(FLOW) else {
             return Some(Self::Claim(Some(decoded(text)?.into()), None));
         };
-        let (share, name) = flow.split_once('_')?;
-        let share = number(share, 10)?;
-        let flow = is_plain(name).then(|| Flow {
-            share,
-            name: name.into(),
-        })?;
+        let flow = Flow::read(flow)?;
         let label = match label {
             "" => None,
             label => Some(decoded(label)?.into()),
@@ -314,9 +321,16 @@ fn number<T: TryFrom<u64>>(text: &str, radix: u32) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn flow(share: u32, name: &str) -> Flow {
-        let name = name.into();
-        Flow { share, name }
+    #[test]
+    fn a_flow_follows_the_label_in_an_id() {
+        let flow = Flow::new(4, "a_b");
+        assert_eq!(flow.name(), "a_b");
+        let tag = |label: Option<&str>| {
+            let (since, of) = (36, Of::Claim(label.map(Arc::from), Some(flow.clone())));
+            Tag { since, of }.to_string()
+        };
+        assert_eq!(tag(None), ".10.~_4_a_b");
+        assert_eq!(tag(Some("GET /")), ".10.GET~20~2F~_4_a_b");
     }
 
     fn read_back(of: Of) {
@@ -345,12 +359,16 @@ mod tests {
             "-_",
         ];
         for label in labels {
-            for flow in [None, Some(flow(4, "a_1~20-")), Some(flow(100, "~-0f"))] {
+            for flow in [
+                None,
+                Some(Flow::new(4, "a_1~20-")),
+                Some(Flow::new(100, "~-0f")),
+            ] {
                 read_back(Of::Claim(Some(label.into()), flow));
             }
         }
         read_back(Of::Claim(None, None));
-        read_back(Of::Claim(None, Some(flow(1, "ann"))));
+        read_back(Of::Claim(None, Some(Flow::new(1, "ann"))));
         read_back(Of::Added(0x2b));
         let of = Of::Claim(None, None);
         let oldest = ReadId::read("p.1.5.1.1.0").and_then(|id| id.tag);

@@ -24,6 +24,7 @@
 //! | L1, L3 nothing is left behind | the servers when all claims are over: well before a lease could end, and after |
 //! | L2 a release is sent at once, as is what a server may have lost with another lease | calls |
 //! | F1 first come, first served | arrivals, as the judge counts them |
+//! | F5 flows take turns | who has come when, and what one flow was granted while another waited, by a model without tags |
 //! | F3 each claim is answered within its budget | the process's clock |
 //! | F4 what has room does not wait | each server's queue after each script |
 //! | the truth | answers of scripts, level by level, and what callers are told |
@@ -42,7 +43,8 @@
 //! what nobody released because it had ended, mixes up head starts, and may repeat tokens if it is then set forward;
 //! one that started with old data has again what was released; where another program has written over a key of a
 //! semaphore, a permit that has lost it comes back as a whole or not at all, so its units of other semaphores are free a
-//! moment before its holder is told.
+//! moment before its holder is told. A flow whose claim has left the queue before a later one has lost that turn, and may
+//! be passed meanwhile.
 //!
 //! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.rs`; `tests/sim/planted.sh` plants each and prints
 //! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` has the table.
@@ -55,9 +57,9 @@
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! There are three [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! There are four [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
-//! share. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
+//! share; and on one server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
 //!
 //! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
 //! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A

@@ -202,10 +202,9 @@ impl subject::Subject for Shipped {
             }),
             is_strict: level.is_strict,
             label: None,
-            flow: level.flow.map(|(flow, share)| Flow {
-                share: share.into(),
-                name: char::from(flow).to_string().into(),
-            }),
+            flow: level
+                .flow
+                .map(|(flow, share)| Flow::new(share.into(), char::from(flow).encode_utf8(&mut [0]))),
         });
         self.entered = from;
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
