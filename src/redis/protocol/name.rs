@@ -65,7 +65,7 @@ pub(in crate::redis) fn flow_name(flow: &Key) -> Cow<'_, str> {
     if flow.len() <= LONGEST {
         let name = match Cow::from(percent_encode(flow, FLOW)) {
             Cow::Owned(name) => name.replace('%', "~").into(),
-            plain => plain,
+            plain @ Cow::Borrowed(_) => plain,
         };
         if name.len() <= LONGEST {
             return name;
