@@ -86,7 +86,7 @@
 //!
 //! A limit per account alone does not protect the service: a thousand accounts of five are five thousand
 //! requests. A limit of the fleet alone lets one account take it all. Most services want both:
-//! [several limits](super::several).
+//! [several limits](super::order).
 //!
 //! # Weights: requests that are not equal
 //!
