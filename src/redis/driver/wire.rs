@@ -28,7 +28,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{select, sync::OwnedMutexGuard};
+use tokio::{select, sync::OwnedMutexGuard, time::sleep};
+
+/// The pause before a subscription is made again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
@@ -55,7 +58,7 @@ impl Wire {
         }))
     }
 
-    /// Subscribed before anything is sent, so that no message is missed.
+    /// Subscribed before anything is sent, if that is possible, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let servers = Arc::clone(&self.0);
         let line = Arc::clone(&servers.topology).connect(server).await?;
@@ -69,9 +72,9 @@ impl Wire {
         };
         if session.messages.is_some()
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
+            && let Ok(Some(subscription)) = session.subscribe().await
         {
-            let subscription = session.subscribe().await?;
-            *session.subscription.get_mut() = subscription.map(|own| (turn, own));
+            *session.subscription.get_mut() = Some((turn, subscription));
         }
         Ok(session)
     }
@@ -167,25 +170,31 @@ impl Connection for Session {
 }
 
 impl Session {
-    /// Receives messages, once it is its turn, until they end.
+    /// Receives messages whenever it is its turn. Calls do not need them, so the connection lasts whatever becomes of a
+    /// subscription; but the end of one is a reason to look at it.
     async fn receive(&self) {
         let Some(messages) = &self.messages else {
             return pending().await;
         };
-        let subscribed = self.subscription.lock().take();
-        let (_turn, subscription) = match subscribed {
-            Some(subscribed) => subscribed,
-            None => {
-                let turn = Arc::clone(&self.servers.turn).lock_owned().await;
-                match self.subscribe().await {
-                    Ok(Some(subscription)) => (turn, subscription),
-                    Ok(None) => return pending().await,
-                    Err(error) => return self.servers.failed(self.server, error),
-                }
-            }
-        };
         let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
-        subscription.receive(take).await;
+        let mut subscribed = self.subscription.lock().take();
+        loop {
+            let (turn, subscription) = match subscribed.take() {
+                Some((turn, subscription)) => (turn, Ok(Some(subscription))),
+                None => {
+                    let turn = Arc::clone(&self.servers.turn).lock_owned().await;
+                    (turn, self.subscribe().await)
+                }
+            };
+            match subscription {
+                Ok(Some(subscription)) => subscription.receive(take).await,
+                Ok(None) => return pending().await,
+                Err(error) => self.servers.topology.failed(&error),
+            }
+            drop(turn);
+            self.line.doubt();
+            sleep(PAUSE).await;
+        }
     }
 
     /// `None`: no messages can be received.
