@@ -30,7 +30,7 @@ use std::{
 };
 use tokio::{select, sync::OwnedMutexGuard, time::sleep};
 
-/// The pause before a subscription is made again.
+/// The pause after a subscription was refused.
 const PAUSE: Duration = Duration::from_millis(100);
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
@@ -170,30 +170,28 @@ impl Connection for Session {
 }
 
 impl Session {
-    /// Receives messages whenever it is its turn. Calls do not need them, so the connection lasts whatever becomes of a
-    /// subscription; but the end of one is a reason to look at it.
+    /// Receives messages, once it is its turn, until they end. Calls do not need them, so a subscription that is refused
+    /// is no reason to end the connection. One that has ended is: what was sent to it may be lost.
     async fn receive(&self) {
         let Some(messages) = &self.messages else {
             return pending().await;
         };
-        let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
         let mut subscribed = self.subscription.lock().take();
-        loop {
-            let (turn, subscription) = match subscribed.take() {
-                Some((turn, subscription)) => (turn, Ok(Some(subscription))),
-                None => {
-                    let turn = Arc::clone(&self.servers.turn).lock_owned().await;
-                    (turn, self.subscribe().await)
-                }
-            };
-            match subscription {
-                Ok(Some(subscription)) => subscription.receive(take).await,
+        while subscribed.is_none() {
+            let turn = Arc::clone(&self.servers.turn).lock_owned().await;
+            match self.subscribe().await {
+                Ok(Some(subscription)) => subscribed = Some((turn, subscription)),
                 Ok(None) => return pending().await,
-                Err(error) => self.servers.topology.failed(&error),
+                Err(error) => {
+                    self.servers.topology.failed(&error);
+                    drop(turn);
+                    sleep(PAUSE).await;
+                }
             }
-            drop(turn);
-            self.line.doubt();
-            sleep(PAUSE).await;
+        }
+        let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
+        if let Some((_turn, subscription)) = subscribed {
+            subscription.receive(take).await;
         }
     }
 

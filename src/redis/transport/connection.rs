@@ -114,7 +114,7 @@ impl Connection {
     /// stand for another server by now.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
         // Dropped as such, it casts doubt on the connection.
-        let unanswered = guard((), |()| self.doubt());
+        let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
             Way::Own(multiplexed) => send(multiplexed.clone(), commands).await,
             Way::Supplied(call) => unless_it_panics(call, commands).await,
@@ -126,11 +126,6 @@ impl Connection {
             self.ended.notify_one();
         }
         replies
-    }
-
-    /// There is a reason to look whether it is alive.
-    pub(in crate::redis) fn doubt(&self) {
-        self.doubted.notify_one();
     }
 
     /// Another server has taken the place of this one.
