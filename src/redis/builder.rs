@@ -74,6 +74,10 @@ impl Builder {
     /// Stores that have the same prefix on the same database share their semaphores. The prefix
     /// must contain no brace.
     ///
+    /// What the keys mean is schema 1. A release with another schema says so in the CHANGELOG and has its number in
+    /// the default prefix, as `semaphore2:`, so that it shares nothing with this one. A prefix of your own then needs a new
+    /// name: see the guide on [deploys](crate::guide::outages#deploys).
+    ///
     /// # Examples
     ///
     /// ```

@@ -13,6 +13,7 @@ mod leases;
 mod managed;
 mod queue;
 mod replicas;
+mod schema;
 mod wire;
 
 #[test]

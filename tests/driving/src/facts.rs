@@ -6,8 +6,10 @@ use super::{
     protocol::Answer,
 };
 use std::{
+    env,
     future::poll_fn,
     pin::pin,
+    process::Command,
     sync::{
         Arc,
         atomic::{
@@ -500,4 +502,39 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
             .max(now);
     }
     assert!(core.is_open(0));
+}
+
+/// The name of the next test, and what it prints in another process.
+const CLOCK: (&str, &str) = (
+    "redis::facts::time_for_which_the_machine_was_suspended_counts",
+    "booted before ",
+);
+
+/// A machine that was suspended for an hour has booted an hour earlier than its monotonic clock tells. So has a process
+/// in a time namespace, where the system lets us make one.
+#[cfg(target_os = "linux")]
+#[test]
+fn time_for_which_the_machine_was_suspended_counts() {
+    let own = boot_time().as_secs();
+    println!("{}{own}", CLOCK.1);
+    if env::var_os("SUSPENDED").is_some() {
+        return;
+    }
+    let suspended = ["-r", "-T", "--boottime", "3600", "--fork", "--"];
+    let child = Command::new("unshare")
+        .args(suspended)
+        .arg(env::current_exe().expect("it runs"))
+        .args([CLOCK.0, "--exact", "--nocapture"])
+        .env("SUSPENDED", "1")
+        .output();
+    let said = child.map(|child| String::from_utf8_lossy(&child.stdout).into_owned());
+    let said = said.unwrap_or_default();
+    let Some((_, rest)) = said.split_once(CLOCK.1) else {
+        return eprintln!("no time namespace can be made here");
+    };
+    let seconds = rest.split_whitespace().next();
+    let then: u64 = seconds
+        .and_then(|text| text.parse().ok())
+        .expect("it is a number");
+    assert!((3_600..3_700).contains(&(then - own)), "{own}, then {then}");
 }

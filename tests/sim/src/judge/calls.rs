@@ -56,6 +56,8 @@ struct Record {
     /// When the last call that acquires or refreshes it was sent.
     named: Time,
     was_sent: bool,
+    /// Its server has not found it, and not granted it since.
+    is_lost: bool,
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
     was_released: bool,
@@ -561,6 +563,7 @@ impl Calls {
                         if !each[place] && record.units[&key] == id.units
                 );
                 record.was_granted &= !is_lost;
+                record.is_lost |= is_lost;
                 lost.extend(is_lost.then_some((at, id.permit())));
                 let may_run = matches!(
                     answer,
@@ -577,6 +580,7 @@ impl Calls {
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
                 if acquired.is_some() {
+                    record.is_lost &= !matches!(acquired, Some(Acquired::Granted { .. }));
                     let waits = matches!(acquired, Some(Acquired::Queued { .. }));
                     record.told = record.told.filter(|_| waits).map(|_| local);
                 }
@@ -637,7 +641,7 @@ impl Record {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
-            is_needless: self.is_whole && self.was_granted && !was_over,
+            is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             ..Self::default()
