@@ -72,9 +72,13 @@ impl Wire {
         };
         if session.messages.is_some()
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
-            && let Ok(Some(subscription)) = session.subscribe().await
         {
-            *session.subscription.get_mut() = Some((turn, subscription));
+            let subscription = match session.subscribe().await {
+                // A server that has a password says so of a short command only: after a long one it is gone.
+                Err(error) if error.is_code(&["NOAUTH"]) => return Err(error),
+                subscription => subscription.ok().flatten(),
+            };
+            *session.subscription.get_mut() = subscription.map(|own| (turn, own));
         }
         Ok(session)
     }
