@@ -150,6 +150,34 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let script = "for key = 1, 5000 do
+        redis.call('SET', 'semaphore:{concurrency:' .. key .. '}:held', '')
+    end";
+    raw.cmd(&["EVAL", script, "0"]).await;
+    let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
+    let page = page.expect("it answers").expect("it is the first");
+    let keys = page.keys.len();
+    assert!(
+        (1_000..3_000).contains(&keys) && page.next.is_some(),
+        "{keys}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_was_refreshed_is_shown_with_the_time_of_its_grant() {
+    let (_server, _, [store]) = processes(LEASE).await;
+    let _permit = granted(&store, 1).await;
+    let before = first(&store).await;
+    eventually("it is refreshed", BOUND, async || {
+        first(&store).await.ends > before.ends
+    })
+    .await;
+    assert_eq!(first(&store).await.since, before.since);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_that_no_page_has_ended_with_is_told_from_a_failure() {
     let (mut server, _, [store]) = processes(LEASE).await;
     let page = async |cursor| store.keys_page(&Policy::DEFAULT, Some(cursor), BOUND).await;
