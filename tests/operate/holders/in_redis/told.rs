@@ -85,14 +85,6 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_is_revoked_before_its_process_listens_is_told_of_whatever_the_lease() {
-    let (_server, mut raw, [store]) = processes(LONG).await;
-    let permit = granted(&store, 1).await;
-    assert!(revoke(&store, &first(&store).await.id).await);
-    stays_revoked(&permit, &mut raw).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_holder_over_a_supplied_connection_is_told_by_its_next_refresh() {
     let (server, mut raw, []) = processes(LEASE).await;
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
