@@ -38,10 +38,33 @@ async function contend(take, key) {
   return `${Math.round(Math.max(...ends))} ${inversions}`;
 }
 
+export const HOLD = 50;
+
+// A crowd of one tenant's 1,000 jobs under a limit of 5; when 50 have run, another tenant's one job comes. Its wait in
+// holds, and how many jobs began before it. `run(tenant, job)` resolves when the job has begun and ended.
+export async function newcomer(run) {
+  let begun = 0;
+  const job = () => { begun += 1; return sleep(HOLD); };
+  for (let n = 0; n < 1000; n += 1) run("ann", job);
+  while (begun < 50) await sleep(10);
+  const [start, before] = [performance.now(), begun];
+  let wait;
+  let passed;
+  await run("bob", () => { wait = performance.now() - start; passed = begun - before; return sleep(HOLD); });
+  return `${(wait / HOLD).toFixed(1)} ${passed}`;
+}
+
 export async function drive(take) {
   const [, , , what, key, tasks, seconds] = process.argv;
   if (what === "pairs") console.log(await pairs(take, key, Number(tasks), Number(seconds)));
   if (what === "contend") console.log(await contend(take, key));
+  if (what === "newcomer") {
+    console.log(await newcomer(async (_, job) => {
+      const release = await take(key, 5);
+      await job();
+      await release();
+    }));
+  }
   if (what === "hold") {
     await take(key, 1);
     console.log(`held ${process.pid}`);

@@ -8,7 +8,7 @@
 # nginx, unless apt-get can download it. A peer that cannot be installed or run is reported with its
 # error. Installs under target/peers.
 #
-# Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY.
+# Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY; some also newcomer KEY.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -29,7 +29,8 @@ install() {
 
 node_peers() {
     cp "$here"/*.mjs "$into/"
-    npm install --no-audit --no-fund --prefix "$into" redis-semaphore@5.8.0 bottleneck@2.19.5 ioredis@5
+    npm install --no-audit --no-fund --prefix "$into" redis-semaphore@5.8.0 bottleneck@2.19.5 \
+        @trigger.dev/redis-worker@4.5.16 ioredis@5
 }
 
 python_peers() {
@@ -66,8 +67,9 @@ drive() {
         tower-semaphore) timeout 30 "$into/rust/release/peers" ours "$url" "$@" ;;
         tower-semaphore-four) timeout 30 "$into/rust/release/peers" four "$url" "$@" ;;
         distributed-lock) timeout 30 "$into/rust/release/peers" distributed-lock "$url" "$@" ;;
-        redis-semaphore) timeout 30 node "$into/redis-semaphore.mjs" "$url" "$@" ;;
-        bottleneck) timeout 30 node "$into/bottleneck.mjs" "$url" "$@" ;;
+        redis-semaphore) timeout 60 node "$into/redis-semaphore.mjs" "$url" "$@" ;;
+        bottleneck) timeout 60 node "$into/bottleneck.mjs" "$url" "$@" ;;
+        trigger.dev) timeout 60 node "$into/trigger.mjs" "$url" "$@" ;;
         bottleneck-four) FOUR=1 timeout 30 node "$into/bottleneck.mjs" "$url" "$@" ;;
         redis-rate-limiters) timeout 30 "$into/venv/bin/python" "$here/redis_rate_limiters.py" "$url" "$@" ;;
     esac
@@ -138,9 +140,21 @@ several() {
     printf '\n'
 }
 
+# How long one job of another tenant waits beside a crowd of 1,000, under a limit of 5 and with holds of 50 ms.
+newcomers() {
+    printf '| queue | wait of a newcomer, holds | jobs before it |\n|---|---|---|\n'
+    for peer in "$@"; do
+        figures=$(drive "$peer" newcomer "newcomer-$peer" 2>>"$into/$peer.err" | tail -n 1 | sed 's/ / | /')
+        printf '| %s | %s |\n' "$peer" "${figures:-- | -}"
+    done
+    printf '\n'
+}
+
 all=" ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock nginx} "
 named=$(printf '%s' "$all" | sed 's/ nginx / /')
 [ "$named" = " " ] || libraries $named
 chained=$(printf '%s' "$named" | tr ' ' '\n' | grep -xE 'tower-semaphore|bottleneck')
 [ -z "$chained" ] || several $chained
+tenants=$(printf '%s' "$named" | tr ' ' '\n' | grep -xE 'tower-semaphore|redis-semaphore|bottleneck')
+[ -z "$tenants" ] || newcomers $tenants trigger.dev
 [ "$named" = "$all" ] || over_http

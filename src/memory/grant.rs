@@ -25,7 +25,6 @@ pub(super) struct Wanted {
 
 /// Acquires of all these entries or of none, in one step: of one by a compare-and-swap; several are locked together
 /// for a few instructions. What refuses is the first that does, in their order.
-#[inline]
 pub(super) fn acquire_all(wanted: &[Wanted]) -> Result<Few<Acquired>, (usize, Refusal)> {
     match wanted {
         [one] => match one.entry.semaphore.try_acquire(one.units) {
@@ -87,7 +86,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
         Self {
             entry: wanted.entry,
@@ -142,24 +141,29 @@ impl Drop for Level {
 }
 
 /// A permit of these levels, for these claims.
-///
-/// Always inlined, so that the grant is not copied.
-#[inline(always)]
 pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
     let listed = levels.iter().filter_map(|level| level.details.clone());
     // All levels of a store are listed, or none is.
     let listed: Vec<_> = listed.collect();
+    let permit = unlisted(claims, levels);
+    for (number, details) in listed.iter().enumerate() {
+        details.belongs_to(&permit, number);
+    }
+    permit
+}
+
+/// The same of levels that are not listed.
+///
+/// Always inlined, so that the grant is not copied.
+#[inline(always)]
+pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),
         changing: Mutex::default(),
     };
     let held = |grant: &MemoryGrant, at: usize| grant.levels[at].held;
-    let permit = Permit::granted(grant, Store::Memory, claims, held);
-    for (number, details) in listed.iter().enumerate() {
-        details.belongs_to(&permit, number);
-    }
-    permit
+    Permit::granted(grant, Store::Memory, claims, held)
 }
 
 struct MemoryGrant {

@@ -1,7 +1,7 @@
 //! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::{Level, Wanted, acquire_all, permit},
+    grant::{Level, Wanted, acquire_all, permit, unlisted},
     key_semaphore::Refusal,
     keys::Keys,
     queue::Acquired,
@@ -13,7 +13,7 @@ use crate::{
         Acquire, AcquireError, Claim, Claims, Few, Key, Permit, Policy, Semaphore, SemaphoreId,
     },
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 /// A store of semaphores in this process: one for each policy and key.
 ///
@@ -81,6 +81,27 @@ impl MemorySemaphore {
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
+        let all = claims.as_slice();
+        match self.try_one(all) {
+            Some(permit) => Acquire::ready(Ok(permit)).counted(MEMORY, all),
+            None => self.try_or_wait(claims).counted(MEMORY, all),
+        }
+    }
+
+    /// A permit if there is one limit, which has room, and nothing to list: the usual case of
+    /// [`try_all`](Self::try_all). Apart from the others each value is made where it stays, and none is copied.
+    #[inline(always)]
+    fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
+        let [claim] = claims else { return None };
+        let units = claim.units().ok().filter(|_| !self.0.has_holders)?;
+        let entry = self.0.entry(claim);
+        let acquired = entry.semaphore.try_acquire(units).ok()?;
+        let level = Level::new(Wanted { entry, units }, acquired, None);
+        Some(unlisted(slice::from_ref(claim), Few::One([level])))
+    }
+
+    #[inline(never)]
+    fn try_or_wait(&self, claims: &Claims) -> Acquire {
         let answer = claims.check().and_then(|()| self.try_all(claims));
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
         match answer {
@@ -95,7 +116,6 @@ impl MemorySemaphore {
     }
 
     /// All or none, without a wait.
-    #[inline]
     fn try_all(&self, claims: &Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
         loop {
@@ -117,7 +137,6 @@ impl MemorySemaphore {
         }
     }
 
-    #[inline(always)]
     fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
         let loss = self.0.has_holders.then(Arc::default);
         let levels = wanted.map(|at, wanted| {
@@ -132,8 +151,7 @@ impl MemorySemaphore {
 impl Semaphore for MemorySemaphore {
     #[inline]
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let answer = self.decide(&claims);
-        answer.counted(MEMORY, claims.as_slice())
+        self.decide(&claims)
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {

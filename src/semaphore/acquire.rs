@@ -54,6 +54,7 @@ pub trait Semaphore: Send + Sync + 'static {
     fn acquire_all(&self, claims: Claims) -> Acquire;
 
     /// Acquires a permit for one claim, as [`acquire_all`](Self::acquire_all) does.
+    #[inline]
     fn acquire(&self, claim: Claim) -> Acquire {
         self.acquire_all(claim.into())
     }

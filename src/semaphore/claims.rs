@@ -173,13 +173,16 @@ impl<C: Into<Claim>> From<C> for Claims {
 
 impl<const N: usize> From<[Claim; N]> for Claims {
     fn from(claims: [Claim; N]) -> Self {
-        claims.into_iter().collect()
+        Vec::from(claims).into()
     }
 }
 
 impl From<Vec<Claim>> for Claims {
     fn from(claims: Vec<Claim>) -> Self {
-        claims.into_iter().collect()
+        Self(match <[Claim; 1]>::try_from(claims) {
+            Ok(one) => Few::One(one),
+            Err(several) => Few::Several(several),
+        })
     }
 }
 

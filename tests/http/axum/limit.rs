@@ -4,14 +4,13 @@ use super::{
     client::{BOTH, Client, read},
     server::Server,
 };
-use bytes::Bytes;
 use futures_util::future::join_all;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use std::time::Duration;
 use testing::ledger::Page;
-use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, key};
+use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 
 #[tokio::test]
 async fn the_sixth_request_is_refused_with_the_fields_and_a_problem() {
@@ -81,11 +80,12 @@ async fn a_client_sees_that_a_response_was_aborted() {
 async fn items_of_one_route_share_its_limit() {
     use axum::{Router, routing::get};
     use tower::ServiceExt;
+    use tower_semaphore::{MemorySemaphore, key};
 
     let item = || async {
-        axum::body::Body::from_stream(
-            futures_util::stream::pending::<Result<Bytes, std::io::Error>>(),
-        )
+        axum::body::Body::from_stream(futures_util::stream::pending::<
+            Result<bytes::Bytes, std::io::Error>,
+        >())
     };
     let limit = ConcurrencyLimitLayer::new(1, key::matched_path(), MemorySemaphore::new());
     let routes: Router = Router::new()

@@ -163,10 +163,10 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When the new one does not answer within ten seconds.
+    /// When the new one does not answer within a minute: it may have much data to load.
     pub fn restart(&mut self) {
         self.kill();
-        let end = Instant::now() + START;
+        let end = Instant::now() + 6 * START;
         while self.launch().is_err() {
             assert!(Instant::now() < end, "no restart: {}", self.log());
             sleep(Duration::from_millis(10));

@@ -287,7 +287,8 @@ impl Effect<'_> {
 
     /// Each waiter that goes was granted, has given up or is dead. What has room does not wait.
     pub(super) fn check_queue(&self) -> Verdict {
-        let granted = self.granted();
+        // Where a clock was ahead, one that waits may be held already.
+        let held: BTreeSet<_> = live(&self.after.held, self.clock).collect();
         let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
             .map(|(name, _)| name)
             .collect();
@@ -298,7 +299,7 @@ impl Effect<'_> {
                 *other == name && leaves
             });
             let is_right = stays.contains(&name)
-                || granted.contains(&name)
+                || held.contains(&name)
                 || (self.is_release() || self.is_cut_short()) && self.names(&name)
                 || gives_up.next().is_some();
             check(is_right, "S4", || {
