@@ -291,7 +291,8 @@ impl Builder {
     /// enough to name some Sentinels, but a majority of the named ones must be reachable: one that is
     /// cut off from the others would name an old primary. All this takes two and a half seconds at most, or
     /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
-    /// that they named last, until that is started again.
+    /// that they named last, until that is started again. A user who may not run `INFO` does not know whether it was, so
+    /// only connections that are there go on.
     ///
     /// - The URLs say how to connect to the Sentinels: their user and password, and TLS or not, which
     ///   the primary then has too. A database number in the first URL is the primary's, because

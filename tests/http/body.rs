@@ -51,15 +51,6 @@ fn next_data<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Bytes {
 }
 
 #[test]
-fn the_store_in_memory_forgets_a_key_while_the_ended_body_lives() {
-    let memory = MemorySemaphore::new();
-    let mut body = wrap(Script::exact([Data("one")]), memory.clone());
-    assert_eq!(memory.busy_keys(), 1);
-    assert_eq!(next_data(&mut body), "one");
-    assert_eq!(memory.busy_keys(), 0);
-}
-
-#[test]
 fn the_body_of_a_refusal_is_one_frame_of_known_length() {
     let memory = MemorySemaphore::new();
     let mut body = wrap_refused(&memory);

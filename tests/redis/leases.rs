@@ -55,6 +55,30 @@ async fn a_permit_lasts_for_three_leases_and_more_while_it_is_held() {
     assert!(permit.release().await);
 }
 
+/// Messages only save time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_refreshed_while_the_server_permits_no_subscription() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1).await;
+    let mut raw = Raw::connect(server.port()).await;
+    // That ends the subscription that there is.
+    let rights = ["ACL", "SETUSER", "default", "resetchannels"];
+    assert_eq!(raw.cmd(&rights).await.text(), "OK");
+    assert!(timeout(LEASE * 3, permit.lost()).await.is_err());
+    let waiter = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
+    drop(permit);
+    let waited = waiter.await.expect("no panic");
+    assert!(waited.is_ok(), "{waited:?}");
+    let rights = ["ACL", "SETUSER", "default", "allchannels"];
+    assert_eq!(raw.cmd(&rights).await.text(), "OK");
+    eventually("it is subscribed again", BOUND, async || {
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"]).await;
+        channels.array().len() == 1
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_process_holds_its_permits_to_the_end_of_their_lease_and_not_much_longer() {
     let server = RedisServer::start();

@@ -614,12 +614,13 @@ impl Core {
         is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
     }
 
-    /// The lease at which a claim has arrived is to be acquired.
+    /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing
+    /// leaves while a server is in an outage.
     fn want(&mut self, at: At, now: Time) {
         if let Some(lease) = self.lease(at) {
             (lease.state, lease.next) = (State::Wanted, now);
         }
-        self.send_if_due(now, at);
         self.decide_if_open(now, at.0);
+        self.send_if_due(now, at);
     }
 }

@@ -275,3 +275,51 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::core::{Change, Failure, Level, Settings};
+    use std::time::Duration;
+
+    /// A core whose only server answers nothing, and when it has noticed that.
+    fn in_an_outage() -> (Core, Time) {
+        let mut core = Core::new(Settings {
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_millis(250),
+            slots_of_store: [0, 0],
+            slot_of_process: None,
+            replicas: 0,
+            is_own: true,
+            policy: WhenUnavailable::Refuse,
+        });
+        let mut now = Time::from_secs(1);
+        core.handle_servers(now, Change::Connected(THREAD, 0));
+        while !core.is_open(0) && now < Time::from_secs(100) {
+            core.handle_timeout(now);
+            while let Some(call) = core.poll_call(now, THREAD) {
+                core.handle_reply(now, call.id, Err(Failure::TimedOut));
+            }
+            now += Duration::from_millis(50);
+        }
+        (core, now)
+    }
+
+    /// An outage may last for days.
+    #[test]
+    fn a_claim_that_is_decided_in_an_outage_leaves_nothing() {
+        let (mut core, now) = in_an_outage();
+        let level = Level {
+            name: "a".into(),
+            slot: 0,
+            limit: 1,
+            weight: 1,
+            wait: None,
+            is_strict: false,
+            label: None,
+        };
+        let (id, call) = core.acquire(now, THREAD, &[level]);
+        assert!(call.is_none() && core.permit(id).is_none());
+        assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
+    }
+}

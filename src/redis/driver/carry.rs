@@ -182,7 +182,7 @@ fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
         if let Ok(runtime) = Handle::try_current() {
             let mut carrying = Box::pin(carrier.carry_on());
             let mut context = Context::from_waker(Waker::noop());
-            // A connection that was supplied may panic. That is not a matter of whoever makes the call.
+            // A panic is not a matter of whoever makes the call.
             if let Some(Poll::Pending) = contained(|| carrying.as_mut().poll(&mut context)) {
                 runtime.spawn(carrying);
             }

@@ -28,7 +28,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{select, sync::OwnedMutexGuard};
+use tokio::{select, sync::OwnedMutexGuard, time::sleep};
+
+/// The pause after a subscription was refused.
+const PAUSE: Duration = Duration::from_millis(100);
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
@@ -55,7 +58,7 @@ impl Wire {
         }))
     }
 
-    /// Subscribed before anything is sent, so that no message is missed.
+    /// Subscribed before anything is sent, if that is possible, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let servers = Arc::clone(&self.0);
         let line = Arc::clone(&servers.topology).connect(server).await?;
@@ -70,7 +73,11 @@ impl Wire {
         if session.messages.is_some()
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
         {
-            let subscription = session.subscribe().await?;
+            let subscription = match session.subscribe().await {
+                // A server that has a password says so of a short command only: after a long one it is gone.
+                Err(error) if error.is_code(&["NOAUTH"]) => return Err(error),
+                subscription => subscription.ok().flatten(),
+            };
             *session.subscription.get_mut() = subscription.map(|own| (turn, own));
         }
         Ok(session)
@@ -167,25 +174,29 @@ impl Connection for Session {
 }
 
 impl Session {
-    /// Receives messages, once it is its turn, until they end.
+    /// Receives messages, once it is its turn, until they end. Calls do not need them, so a subscription that is refused
+    /// is no reason to end the connection. One that has ended is: what was sent to it may be lost.
     async fn receive(&self) {
         let Some(messages) = &self.messages else {
             return pending().await;
         };
-        let subscribed = self.subscription.lock().take();
-        let (_turn, subscription) = match subscribed {
-            Some(subscribed) => subscribed,
-            None => {
-                let turn = Arc::clone(&self.servers.turn).lock_owned().await;
-                match self.subscribe().await {
-                    Ok(Some(subscription)) => (turn, subscription),
-                    Ok(None) => return pending().await,
-                    Err(error) => return self.servers.failed(self.server, error),
+        let mut subscribed = self.subscription.lock().take();
+        while subscribed.is_none() {
+            let turn = Arc::clone(&self.servers.turn).lock_owned().await;
+            match self.subscribe().await {
+                Ok(Some(subscription)) => subscribed = Some((turn, subscription)),
+                Ok(None) => return pending().await,
+                Err(error) => {
+                    self.servers.topology.failed(&error);
+                    drop(turn);
+                    sleep(PAUSE).await;
                 }
             }
-        };
+        }
         let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
-        subscription.receive(take).await;
+        if let Some((_turn, subscription)) = subscribed {
+            subscription.receive(take).await;
+        }
     }
 
     /// `None`: no messages can be received.

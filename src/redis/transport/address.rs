@@ -46,7 +46,8 @@ impl Address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 (*host, *port) = (self.host.clone(), self.port);
             }
-            _ => {}
+            // A Sentinel may be reached over a Unix socket. The primary that it names is not.
+            other => *other = ConnectionAddr::Tcp(self.host.clone(), self.port),
         }
         Client::open(template.clone().set_addr(address))
     }

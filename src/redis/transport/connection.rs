@@ -10,7 +10,7 @@ use crate::{
     redis::error::Error,
     semaphore::{BoxFuture, timer},
 };
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 use redis::{
     Client, Cmd, Pipeline, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -19,6 +19,8 @@ use redis::{
 use scopeguard::{ScopeGuard, guard};
 use std::{
     future::pending,
+    io, mem,
+    panic::AssertUnwindSafe,
     pin::pin,
     sync::{
         Arc, Weak,
@@ -60,8 +62,10 @@ pub(in crate::redis) struct Connection {
 
 enum Way {
     Own(MultiplexedConnection),
-    Supplied(Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>),
+    Supplied(Box<Call>),
 }
+
+type Call = dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync;
 
 impl Connection {
     /// One that this runtime has made.
@@ -113,7 +117,7 @@ impl Connection {
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
             Way::Own(multiplexed) => send(multiplexed.clone(), commands).await,
-            Way::Supplied(call) => call(commands).await,
+            Way::Supplied(call) => unless_it_panics(call, commands).await,
         };
         ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
@@ -167,6 +171,18 @@ impl Connection {
             }
         }
     }
+}
+
+/// A panic of a connection that was supplied is a failure like others: it counts, and is not repeated at once.
+async fn unless_it_panics(call: &Call, commands: Vec<Cmd>) -> Replies {
+    let count = commands.len();
+    let replies = AssertUnwindSafe(async { call(commands).await }).catch_unwind();
+    replies.await.unwrap_or_else(|panic| {
+        // Its drop may panic too.
+        mem::forget(panic);
+        let error = io::Error::other("the supplied connection has panicked");
+        vec![Err(Error::Redis(error.into())); count]
+    })
 }
 
 async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Replies {

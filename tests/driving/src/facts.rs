@@ -1,5 +1,5 @@
 use super::{
-    core::{Change, Core, Failure, Level, Refusal, THREAD, Time, Wait},
+    core::{Change, Core, Failure, Level, Refusal, Settings, THREAD, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
@@ -147,6 +147,33 @@ fn a_dropped_acquire_is_taken_back() {
         drop(claim);
         until("it has left", || fake.0.holds("b") == (1, 0));
         assert!(!held.is_lost());
+    });
+}
+
+/// What it sent may run until its deadline. A call that counts as under way until then begins another one.
+#[test]
+fn a_call_that_is_dropped_costs_a_shutdown_one_deadline_at_most() {
+    let lease = LEASE * 3 / 2;
+    let (fake, timeout) = (Fake::new(lease, Duration::ZERO), lease / 3);
+    let patient = Settings {
+        timeout,
+        ..settings(lease)
+    };
+    let driver = Driver::start(fake.clone(), patient, Deaths::default().observer());
+    runtime().block_on(async {
+        drop(acquire(&driver, limited("a", 1)).await);
+        fake.0.is_silent.store(true, SeqCst);
+        let mut claim = Box::pin(claim_levels(&driver, vec![limited("b", 1)]));
+        until("its call arrives", || {
+            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            fake.0.holds("b").0 == 1
+        });
+        drop(claim);
+        fake.0.is_silent.store(false, SeqCst);
+        let since = Instant::now();
+        assert!(driver.shutdown(since + 3 * timeout).await.is_empty());
+        let took = since.elapsed();
+        assert!(took < timeout * 3 / 2, "{took:?}");
     });
 }
 

@@ -8,12 +8,9 @@ use testing::{
     http_requests::limit,
     in_flight::InFlight,
     ledger::{Ledger, Page},
+    wait::eventually,
 };
-use tokio::{
-    net::TcpListener,
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tower_semaphore::{ConcurrencyLimitLayer, key};
 
 /// How long a condition may take to come true on a busy machine.
@@ -82,18 +79,7 @@ impl Server {
 
     /// Waits until alice holds `count` permits.
     pub(crate) async fn holds(&self, count: u32) {
-        eventually(|| self.held() == count).await;
+        let is_it = async || self.held() == count;
+        eventually("so many are held", BOUND, is_it).await;
     }
-}
-
-/// Waits for a condition, with a bound.
-pub(crate) async fn eventually(holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(BOUND, waiting)
-        .await
-        .expect("the condition in time");
 }

@@ -2,13 +2,14 @@
 
 use super::{
     client::{BOTH, Client},
-    server::{Server, eventually},
+    server::{BOUND, Server},
 };
 use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::time::Duration;
+use testing::wait::eventually;
 use tokio::time::{Instant, sleep};
 
 const MAX_STALL: Duration = Duration::from_secs(2);
@@ -34,7 +35,8 @@ async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() 
         let mut stalled = Client::new(http, &server).get("/endless").await;
         read_some(&mut stalled).await;
         assert_eq!(server.held(), 1);
-        eventually(|| server.page().returned == 1).await;
+        let is_back = async || server.page().returned == 1;
+        eventually("it is returned", BOUND, is_back).await;
         // It is not cut off: it may read on.
         read_some(&mut stalled).await;
     }

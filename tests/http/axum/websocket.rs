@@ -1,6 +1,6 @@
 //! A WebSocket whose handler extracts its permit and keeps it.
 
-use super::server::{Server, eventually};
+use super::server::{BOUND, Server};
 use axum::{
     extract::ws::{WebSocket, WebSocketUpgrade},
     response::Response,
@@ -10,6 +10,7 @@ use futures_util::{SinkExt, StreamExt};
 use testing::{
     http_requests::{ACCOUNT, limit},
     ledger::{Ledger, Page},
+    wait::eventually,
 };
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
@@ -76,7 +77,8 @@ async fn say(socket: &mut Socket, word: &str) {
 }
 
 async fn assert_freed(ledger: &Ledger, server: &Server) {
-    eventually(|| ledger.page("alice") == FREED).await;
+    let is_free = async || ledger.page("alice") == FREED;
+    eventually("it is free", BOUND, is_free).await;
     assert!(try_open(server).await.is_ok());
 }
 

@@ -1,6 +1,6 @@
 //! The layer of a fixed key follows a limit, which changes while its services wait.
 
-use super::{BOUND, Held, arrive, request};
+use super::{BOUND, Held, arrive, queues, request};
 use http::{Response, StatusCode};
 use std::{
     convert::Infallible,
@@ -25,8 +25,6 @@ facts_of_two! {
     a_service_that_waits_follows_the_limit
     a_service_keeps_its_position_in_a_full_queue
 }
-
-const MOMENT: Duration = Duration::from_millis(100);
 
 async fn ok(_: http::Request<()>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
@@ -57,7 +55,7 @@ async fn services_whose_limit_is_never_the_same_are_served() {
         .with_live_limit(move || 3 + reads.fetch_add(1, SeqCst));
     let service = layer.layer(service_fn(ok));
     let calls: Vec<_> = (0..3).map(|_| arrive(&service)).collect();
-    sleep(MOMENT).await;
+    queues(&store, 10).await;
     drop(held);
     let mut answers = Vec::new();
     for call in calls {
@@ -104,7 +102,7 @@ async fn who_waits_keeps_its_position_under_another_limit() {
     let (operator, limit) = watch::channel(1);
     let service = layer(limit, &store).layer(service_fn(ok));
     let first = arrive(&service);
-    sleep(MOMENT).await;
+    queues(&store, 9).await;
     operator.send(2).expect("the layer lives");
     let second = arrive(&service);
     // A probe wakes it each second, and then it sees the other limit.
@@ -123,7 +121,7 @@ async fn a_service_keeps_its_position_in_a_full_queue(store: Store) {
     let waits = layer(limit, &store).with_max_waiting(1);
     let waits = arrive(&waits.layer(service_fn(ok)));
     for limit in 2..4 {
-        sleep(MOMENT).await;
+        queues(&store, 10).await;
         operator.send(limit).expect("the layer lives");
         sleep(Duration::from_secs(2)).await;
         assert!(!waits.is_finished(), "nothing is free");
@@ -142,7 +140,7 @@ async fn a_service_that_waits_follows_the_limit(store: Store) {
 
     // Two services wait under the limit of 1. Raised, it lets both in, in the order of their queue.
     let waiting: Vec<_> = (0..2).map(|_| arrive(&service)).collect();
-    sleep(Duration::from_millis(100)).await;
+    queues(&store, 9).await;
     assert!(waiting.iter().all(|call| !call.is_finished()));
     operator.send(3).expect("the layer lives");
     let mut answers = Vec::new();

@@ -6,7 +6,7 @@ mod waiting;
 
 use http::{Request, Response, request::Parts};
 use std::{convert::Infallible, time::Duration};
-use testing::stores::Store;
+use testing::{stores::Store, wait::eventually};
 use tokio::{sync::watch::Receiver, task::JoinHandle};
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer};
@@ -24,6 +24,16 @@ pub(crate) fn layer(
 
 pub(crate) fn request() -> Request<()> {
     Request::new(())
+}
+
+/// Returns when a claim of ann waits. This limit has room.
+pub(crate) async fn queues(store: &Store, limit: u32) {
+    // A claim that does not wait passes nobody, so it is refused as soon as one waits.
+    eventually("it waits", BOUND, async || {
+        let claim = Claim::new("ann").with_limit(limit);
+        store.acquire(claim).await.is_err()
+    })
+    .await;
 }
 
 /// A response that keeps its permit until it is dropped, once it is there.

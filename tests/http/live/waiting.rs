@@ -1,6 +1,6 @@
 //! What becomes of requests that wait while the limit changes.
 
-use super::{BOUND, Held, arrive, layer};
+use super::{BOUND, Held, arrive, layer, queues};
 use http::Response;
 use std::{convert::Infallible, time::Duration};
 use testing::{
@@ -9,23 +9,11 @@ use testing::{
 };
 use tokio::sync::watch;
 use tower::{Layer, service_fn};
-use tower_semaphore::{Claim, Semaphore};
 
 facts_of_two! { who_waits_keeps_limit_and_position }
 
 async fn is_there<B>(held: &Held<B>) {
     eventually("it is admitted", BOUND, async || held.is_finished()).await;
-}
-
-async fn queues(store: &Store, limit: u32) {
-    // A claim that does not wait passes nobody, so it is refused as soon as one waits.
-    eventually("it waits", BOUND, async || {
-        store
-            .acquire(Claim::new("ann").with_limit(limit))
-            .await
-            .is_err()
-    })
-    .await;
 }
 
 async fn who_waits_keeps_limit_and_position(store: Store) {

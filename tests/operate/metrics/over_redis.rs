@@ -12,6 +12,7 @@ use tower_semaphore::{
 const CLAIMS: &str = "tower_semaphore_claims_total";
 const LOST: &str = "tower_semaphore_lost_permits_total";
 const DEGRADED: &str = "tower_semaphore_degraded_permits_total";
+const TIMES_IN_QUEUE: &str = "tower_semaphore_claim_time_in_queue_seconds_count";
 const CALLS: &str = "tower_semaphore_store_call_duration_seconds_count";
 const SIZES: &str = "tower_semaphore_store_call_size";
 
@@ -65,7 +66,9 @@ async fn a_permit_whose_lease_has_ended_is_not_lost_again_by_a_bound() {
     let permit = lost(&rig, policy).await;
     permit.end_after(Duration::ZERO);
     until_gauges(policy, (0.0, 0.0)).await;
-    assert_eq!(value(LOST, &[("policy", policy)]), 1.0);
+    let lost = |by| value(LOST, &[("policy", policy), ("by", by)]);
+    eventually("it is counted", BOUND, async || lost("lease") == 1.0).await;
+    assert_eq!(lost("bound"), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,8 +129,8 @@ async fn waiters_count_while_they_are_in_the_queue() {
     drop(permit);
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
     let waits = |outcome| {
-        let name = "tower_semaphore_claim_time_in_queue_seconds_count";
-        value(name, &[("policy", wide), ("outcome", outcome)])
+        let labels = [("policy", wide), ("outcome", outcome)];
+        value(TIMES_IN_QUEUE, &labels)
     };
     assert_eq!((waits("admitted"), waits("cancelled")), (1.0, 1.0));
     assert_eq!(by_outcome(CLAIMS, wide)["cancelled"], 1.0);
@@ -155,9 +158,24 @@ async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     let id = &usage.waiting[0].id;
     assert!(store.revoke(&policy, &key, id).await.expect("it answers"));
     assert!(revoked.await.expect("no panic").is_err());
-    let waits = |policy| by_outcome("tower_semaphore_claim_time_in_queue_seconds_count", policy);
+    let waits = |policy| by_outcome(TIMES_IN_QUEUE, policy);
     assert_eq!(waits(narrow), [("admitted".to_owned(), 1.0)].into());
     assert_eq!(waits(wide), [("revoked".to_owned(), 1.0)].into());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_whose_server_is_silent_at_its_end_is_unavailable_and_not_timed_out() {
+    install();
+    let policy = "silent at the end";
+    let rig = Rig::new(short()).await;
+    let _held = held(&rig, policy).await;
+    let waits = rig.store.acquire(claim(policy).with_wait(BOUND / 10));
+    let waits = tokio::spawn(waits);
+    until_gauges(policy, (1.0, 1.0)).await;
+    rig.proxy.black_hole();
+    assert!(waits.await.expect("no panic").is_err());
+    let waits = by_outcome(TIMES_IN_QUEUE, policy);
+    assert_eq!(waits, [("unavailable".to_owned(), 1.0)].into());
 }
 
 /// The servers and stores of other tests in this program call too, so what is counted here only grows.

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError, WhenUnavailable},
+    redis::{Builder, ConnectError, Risk, WhenUnavailable},
 };
 
 type Outcome = Result<RedisSemaphore, ConnectError>;
@@ -194,7 +194,11 @@ async fn one_node_of_a_cluster_is_no_store_unless_it_has_all_keys() {
     }
     let alone = Cluster::of_primaries(1).await;
     let outcome = patient().connect(alone.node(0).url()).await;
-    outcome.expect("it has all keys");
+    let risks = outcome.expect("it has all keys").check().await;
+    assert!(
+        matches!(risks.as_deref(), Ok([Risk::ClusterNode])),
+        "{risks:?}"
+    );
     let database = format!("{}1", alone.node(0).url());
     explained(
         patient().connect(database).await,

@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 /// Long enough that nothing ends by itself.
 const LEASE: Duration = Duration::from_secs(60);
@@ -101,6 +101,23 @@ async fn a_claim_all_of_whose_replies_are_lost_is_released() {
         rig.store.acquire(claim).await.is_ok()
     })
     .await;
+}
+
+/// A second one would say that there is no such permit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
+    let rig = rig().await;
+    let permit = rig.store.acquire(claim("a", 0)).await.expect("it is free");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let usage = rig.store.usage(&policy, &key).await.expect("it answers");
+    let id = usage.held[0].id.clone();
+    let named = id.clone().into_bytes();
+    rig.proxy
+        .drop_replies_to(1, move |args| args.contains(&named));
+    let revoked = rig.store.revoke(&policy, &key, &id).await;
+    assert!(revoked.is_err(), "{revoked:?}");
+    let is_lost = timeout(BOUND, permit.lost()).await;
+    is_lost.expect("it was revoked all the same");
 }
 
 /// Each way.

@@ -70,6 +70,7 @@ pub(crate) async fn a_claim_cancelled_at_any_limit_leaves_nothing_behind(store: 
         // It waits behind the first one, where that waits or at a narrower limit that it keeps.
         until_queued(&store, &claims[0], u32::from(full > 0)).await;
         cancelled.abort();
+        assert!(cancelled.await.is_err(), "it waits");
         permit.release().await;
         let permit = granted(next).await;
         assert_eq!(held(&store, &claims).await, [1, 1, 1]);

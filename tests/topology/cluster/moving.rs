@@ -8,7 +8,7 @@ use testing::{
     wait::eventually,
 };
 use tokio::time::{sleep, timeout};
-use tower_semaphore::{Claim, Semaphore};
+use tower_semaphore::{Claim, Operate, Policy, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
@@ -90,6 +90,9 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
     cluster.begin_move(slot, 0, 1).await;
     cluster.move_keys(slot, 0, 1).await;
     // The old node says ASK, and the new one serves only who says ASKING.
+    let (policy, of) = (Policy::DEFAULT, key.as_str().into());
+    let usage = store.usage(&policy, &of).await.expect("it answers");
+    assert_eq!((usage.units, usage.waiting.len()), (1, 1));
     drop(holder);
     let waiter = timeout(BOUND, waiting)
         .await

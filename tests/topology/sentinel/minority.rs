@@ -5,6 +5,7 @@
 use super::{BOUND, claim, patient, scripts, watch, watching, works};
 use std::{thread, time::Duration};
 use testing::{
+    causes::causes,
     redis::{RedisServer, Sentinels},
     resp::Raw,
     wait::eventually,
@@ -125,6 +126,29 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
     // The two may have made another primary, where nobody sees it from here.
     primary.restart();
     grants_nothing(&store, &primary).await;
+}
+
+/// Nor does a primary that does not tell its user, who has the rights that the docs name.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary() {
+    let primary = RedisServer::start();
+    let mut raw = Raw::connect(primary.port()).await;
+    let rule = "ACL SETUSER ann on >battery-staple ~* &* +@all -info";
+    let rule: Vec<_> = rule.split(' ').collect();
+    assert_eq!(raw.cmd(&rule).await.text(), "OK");
+    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let urls = sentinels.iter().map(RedisServer::url);
+    let builder = patient().credentials("ann", "battery-staple");
+    let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
+    let store = store.expect("it connects");
+    let _held = store.acquire(claim()).await.expect("there is room");
+    sentinels[1..].iter_mut().for_each(RedisServer::kill);
+    cut(&primary).await;
+    eventually("that is told", BOUND, async || {
+        let answer = store.acquire(claim().with_limit(10_000)).await;
+        answer.is_err_and(|error| causes(&error).contains("without INFO it is not known"))
+    })
+    .await;
 }
 
 /// They are being set up anew, one after the other, and know of the same failovers.

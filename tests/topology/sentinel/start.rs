@@ -3,7 +3,7 @@
 use super::{patient, works};
 use testing::{
     causes::causes,
-    redis::{RedisServer, Sentinels, sentinel},
+    redis::{RedisServer, Sentinels, sentinel, sentinel_with},
     resp::Raw,
 };
 use tower_semaphore::{
@@ -45,6 +45,17 @@ async fn a_name_that_no_sentinel_knows_is_blamed() {
     let none: [&str; 0] = [];
     let outcome = patient().connect_sentinel(none, "shop").await;
     assert_eq!(blamed(outcome), ("connect_sentinel", "it names no server"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_is_found_by_a_sentinel_at_a_unix_socket() {
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir());
+    let folder = folder.expect("a temporary folder can be made");
+    let socket = format!("{}/sentinel", folder.path().display());
+    let _sentinel = sentinel_with(&["--unixsocket", &socket], server.port(), 1);
+    let url = format!("unix://{socket}");
+    let store = patient().connect_sentinel([url], Sentinels::NAME).await;
+    assert!(works(&store.expect("it is found")).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,8 +164,8 @@ fn says(error: &Error) -> u8 {
 /// What a server says of itself.
 pub(super) struct ServerInfo {
     pub(super) is_primary: bool,
-    /// Another one after each start; `None` if the server does not tell it to this user.
-    pub(super) run_id: Option<String>,
+    /// Another one after each start; empty if the server does not tell it to this user.
+    pub(super) run_id: String,
 }
 
 impl ServerInfo {
@@ -174,9 +174,10 @@ impl ServerInfo {
         let (role, info) = within(both(server, commands)).await?;
         let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
         let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
+        let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
         Ok(Self {
             is_primary: matches!(role, Value::Array(role) if role.first().is_some_and(is_master)),
-            run_id: info.and_then(|info| field(&info, "run_id").map(str::to_owned)),
+            run_id: run_id.unwrap_or_default().to_owned(),
         })
     }
 }

@@ -148,7 +148,7 @@ struct Primary {
     address: Address,
     epoch: u64,
     generation: u64,
-    /// What it said of itself when Sentinels had named it.
+    /// What it said of itself when Sentinels had named it. `None`: there was no connection to it yet.
     run_id: Option<String>,
 }
 
@@ -199,18 +199,21 @@ impl Known {
 
     /// Judges what the primary says of itself: it has to be one, and still the one that is known. If too few Sentinels
     /// have answered, it must not have been started again since they did, because it may be empty then, and another one
-    /// may have taken its place.
+    /// may have taken its place. Whether it has is not known to a user who may not run `INFO`.
     fn check(&mut self, asked: &Primary, is_named: bool, info: ServerInfo) -> Result<(), Error> {
         if !info.is_primary {
             return Err(gone("the server that the Sentinels name is no primary"));
         }
-        if !is_named && (info.run_id.is_none() || info.run_id != asked.run_id) {
+        if !is_named && info.run_id.is_empty() {
+            return Err(gone(NOT_TOLD));
+        }
+        if !is_named && asked.run_id.as_ref() != Some(&info.run_id) {
             let why = "too few Sentinels answer, and the server was started again since they did";
             return Err(gone(why));
         }
         let mut known = self.primary.iter_mut();
         match known.find(|known| known.generation == asked.generation) {
-            Some(known) => known.run_id = info.run_id,
+            Some(known) => known.run_id = Some(info.run_id),
             None => {
                 return Err(gone(
                     "another primary has taken the place of this one meanwhile",
@@ -220,6 +223,9 @@ impl Known {
         Ok(())
     }
 }
+
+const NOT_TOLD: &str = "too few Sentinels answer, and without INFO it is not known whether the \
+    server was started again since they did";
 
 #[cfg(test)]
 mod tests {
@@ -266,10 +272,10 @@ mod tests {
         assert!(known.is_news(&name(2, 1)));
     }
 
-    fn info(run_id: Option<&str>) -> ServerInfo {
+    fn info(run_id: &str) -> ServerInfo {
         ServerInfo {
             is_primary: true,
-            run_id: run_id.map(ToOwned::to_owned),
+            run_id: run_id.to_owned(),
         }
     }
 
@@ -280,9 +286,10 @@ mod tests {
             let primary = known.primary.clone().expect("it is known");
             known.check(&primary, is_named, info(run_id)).is_ok()
         };
-        assert!(!check(false, None) && !check(false, Some("a")));
-        assert!(check(true, Some("a")) && check(false, Some("a")));
-        assert!(!check(false, Some("b")) && !check(false, None));
-        assert!(check(true, Some("b")) && !check(false, Some("a")));
+        assert!(!check(false, "") && !check(false, "a"));
+        assert!(check(true, "a") && check(false, "a"));
+        assert!(!check(false, "b") && !check(false, ""));
+        assert!(check(true, "b") && !check(false, "a"));
+        assert!(check(true, "") && !check(false, ""));
     }
 }

@@ -3,7 +3,12 @@
 use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
 use crate::holders::{BOUND, Store, distinct, first, forged::forged, ids, shown, usage};
 use futures_util::StreamExt;
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
@@ -147,6 +152,47 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
     assert_eq!(found, [StoredKey::whole("a")]);
     let whole = page(None, BOUND).await;
     assert_eq!((whole.keys.len(), whole.next), (1, None), "it is one page");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let script = "for key = 1, 5000 do
+        redis.call('SET', 'semaphore:{concurrency:' .. key .. '}:held', '')
+    end";
+    raw.cmd(&["EVAL", script, "0"]).await;
+    let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
+    let page = page.expect("it answers").expect("it is the first");
+    let keys = page.keys.len();
+    assert!(
+        (1_000..3_000).contains(&keys) && page.next.is_some(),
+        "{keys}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_ends_with_the_first_of_its_units() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let (soon, late) = (later(&mut raw, 30_000).await, later(&mut raw, 60_000).await);
+    let units = [(&soon, "aaaa.1.2.2.60000"), (&late, "aaaa.1.2.2.60000:2")];
+    for (end, unit) in units {
+        raw.cmd(&["ZADD", HELD, end, unit]).await;
+    }
+    let permit = first(&store).await;
+    let ends = UNIX_EPOCH + Duration::from_millis(soon.parse().expect("a number"));
+    assert_eq!((permit.weight, permit.ends), (2, Some(ends)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_was_refreshed_is_shown_with_the_time_of_its_grant() {
+    let (_server, _, [store]) = processes(LEASE).await;
+    let _permit = granted(&store, 1).await;
+    let before = first(&store).await;
+    eventually("it is refreshed", BOUND, async || {
+        first(&store).await.ends > before.ends
+    })
+    .await;
+    assert_eq!(first(&store).await.since, before.since);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,19 +105,22 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
     });
 }
 
-/// One leaves while the unit is released: it is out of the queue, or is granted and releases it.
+/// One leaves while a unit is released: it is out of the queue, or is granted and releases it; one that is too heavy
+/// for the unit is out of the way.
 #[test]
 fn a_waiter_that_leaves_lets_the_next_in() {
-    explore(|| {
-        let key = Key::with_held(1, 1);
-        let [first, second] = [key.join_queue(1), key.join_queue(1)];
-        let leaves = key.spawn(move |key| key.leave(first));
-        let stays = key.spawn(move |key| key.wait(second));
-        key.release(1);
-        join([leaves, stays]);
-        key.release(1);
-        key.assert_free();
-    });
+    for limit in [1, 2] {
+        explore(move || {
+            let key = Key::with_held(limit, limit);
+            let [first, second] = [key.join_queue(limit), key.join_queue(1)];
+            let leaves = key.spawn(move |key| key.leave(first));
+            let stays = key.spawn(move |key| key.wait(second));
+            key.release(1);
+            join([leaves, stays]);
+            key.release(limit);
+            key.assert_free();
+        });
+    }
 }
 
 /// A queue that becomes empty lets claims without a wait in again.
