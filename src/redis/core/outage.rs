@@ -317,6 +317,7 @@ mod tests {
             wait: None,
             is_strict: false,
             label: None,
+            flow: None,
         };
         let (id, call) = core.acquire(now, THREAD, &[level]);
         assert!(call.is_none() && core.permit(id).is_none());
