@@ -53,6 +53,7 @@ impl Crowd {
             "{name} waits"
         );
         self.waiters.push((name, tokio::spawn(acquire)));
+        self.settle().await;
     }
 
     async fn join_all(&mut self, flow: &'static str, count: usize) {
@@ -75,13 +76,16 @@ impl Crowd {
         granted.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// What is held is released, once all have joined: a claim that comes behind them is answered behind them.
-    async fn free(&mut self) {
+    /// All have joined: a claim that comes behind them is answered behind them.
+    async fn settle(&self) {
         let refused = self.store.acquire(claim("a", 1)).await;
         assert!(
             matches!(refused, Err(AcquireError::Full { .. })),
             "{refused:?}"
         );
+    }
+
+    async fn free(&mut self) {
         let held = self.held.take().expect("it is held until now");
         assert!(held.release().await);
     }
