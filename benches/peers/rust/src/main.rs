@@ -7,6 +7,10 @@ use std::{
     env,
     error::Error,
     iter, process,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 use tokio::{task::JoinSet, time::sleep};
@@ -23,7 +27,7 @@ const WIDER: [&str; 3] = ["route", "model", "fleet"];
 #[derive(Clone)]
 enum Store {
     Ours(RedisSemaphore, &'static [&'static str]),
-    Peer(std::sync::Arc<RedisLockProvider>),
+    Peer(Arc<RedisLockProvider>),
 }
 
 enum Held {
@@ -82,6 +86,7 @@ async fn main() -> Result<(), BoxError> {
     match args[3].as_str() {
         "pairs" => pairs(&store, key, args[5].parse()?, args[6].parse()?).await?,
         "contend" => contend(&store, key).await?,
+        "newcomer" => newcomer(&store, key).await?,
         "hold" => {
             let _held = store.take(key, 1).await?;
             println!("held {}", process::id());
@@ -94,6 +99,34 @@ async fn main() -> Result<(), BoxError> {
         }
     }
     Ok(())
+}
+
+/// As `newcomer` of drive.mjs, each tenant a flow: the wait in holds, and how many began before it.
+async fn newcomer(store: &Store, key: &str) -> Result<(), BoxError> {
+    const HOLD: Duration = Duration::from_millis(50);
+    let Store::Ours(store, _) = store else {
+        return Err("it knows no tenants".into());
+    };
+    let claim = Claim::new(key.to_owned()).with_limit(5).with_wait(PATIENCE);
+    let claim = claim.with_max_waiting(1_000);
+    let begun = Arc::new(AtomicUsize::new(0));
+    let mut crowd = JoinSet::new();
+    for _ in 0..1_000 {
+        let (store, claim, begun) = (store.clone(), claim.clone().with_flow("ann"), begun.clone());
+        crowd.spawn(async move {
+            let _permit = store.acquire(claim).await;
+            begun.fetch_add(1, SeqCst);
+            sleep(HOLD).await;
+        });
+    }
+    while begun.load(SeqCst) < 50 {
+        sleep(HOLD / 5).await;
+    }
+    let (start, before) = (Instant::now(), begun.load(SeqCst));
+    let _permit = store.acquire(claim.with_flow("bob")).await?;
+    let holds = start.elapsed().as_secs_f64() / HOLD.as_secs_f64();
+    println!("{holds:.1} {}", begun.load(SeqCst) - before);
+    process::exit(0)
 }
 
 async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(), BoxError> {
