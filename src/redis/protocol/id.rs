@@ -1,8 +1,8 @@
 //! The ids under which a server knows permits, as they are written, and as they are read from a server or an
 //! operator.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use std::{fmt, str::from_utf8, sync::Arc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use std::{borrow::Cow, fmt, str::from_utf8, sync::Arc};
 
 /// What a permit's number grows by when the permit gets another id. A process numbers fewer permits.
 const GENERATION: u64 = 1 << 48;
@@ -142,7 +142,7 @@ impl fmt::Display for UnitId<'_> {
     }
 }
 
-/// The characters of a label that are percent-encoded, with `~` for the sign: what is left needs no
+/// The characters of a label, or a flow, that are percent-encoded, with `~` for the sign: what is left needs no
 /// encoding in a URL, and no pattern of a script can mistake it for another part of the id.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
@@ -150,8 +150,8 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// ends with the permit.
 ///
 /// `.SINCE` and, if the claim has a label, `.LABEL`; or, for units that were added to a permit,
-/// `.SINCE.+SERIAL` with the serial of that permit. A flow follows the label as `~_SHARE_FLOW`, which is no label's. SINCE is in base 36, so that most ids are short enough
-/// for Redis to store a small set in one piece.
+/// `.SINCE.+SERIAL` with the serial of that permit. A flow follows the label as `~_SHARE_FLOW`, which is no label's.
+/// SINCE is in base 36, so that most ids are short enough for Redis to store a small set in one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) struct Tag {
     /// When the permit was claimed, ms of the server's clock as this process estimates it.
@@ -183,7 +183,7 @@ impl fmt::Display for Tag {
             Of::Claim(None, None) => Ok(()),
             Of::Claim(label, flow) => {
                 f.write_str(".")?;
-                let mut label = label.iter().map(|label| encoded(label));
+                let mut label = label.iter().map(|label| encoded(label.as_bytes()));
                 label.try_for_each(|label| f.write_str(&label))?;
                 flow.iter().try_for_each(|Flow(flow)| {
                     f.write_str(FLOW)?;
@@ -227,10 +227,18 @@ fn base36(f: &mut fmt::Formatter<'_>, mut number: u64) -> fmt::Result {
     }
 }
 
-fn encoded(label: &str) -> String {
-    utf8_percent_encode(label, ENCODED)
-        .to_string()
-        .replace('%', "~")
+/// How a label, or a flow, is written.
+pub(super) fn encoded(bytes: &[u8]) -> Cow<'_, str> {
+    let text = Cow::from(percent_encode(bytes, ENCODED));
+    match text.contains('%') {
+        true => text.replace('%', "~").into(),
+        false => text,
+    }
+}
+
+/// What was encoded so.
+pub(super) fn decoded(text: &str) -> Vec<u8> {
+    percent_decode_str(&text.replace('~', "%")).collect()
 }
 
 /// A permit's id as it was read.
@@ -286,12 +294,12 @@ impl Of {
     /// Reads a label, a flow, or both.
     fn claim(text: &str) -> Option<Self> {
         let Some((label, flow)) = text.split_once(FLOW) else {
-            return Some(Self::Claim(Some(decoded(text)?.into()), None));
+            return Some(Self::Claim(Some(read_label(text)?), None));
         };
         let flow = Flow::read(flow)?;
         let label = match label {
             "" => None,
-            label => Some(decoded(label)?.into()),
+            label => Some(read_label(label)?),
         };
         Some(Self::Claim(label, Some(flow)))
     }
@@ -302,10 +310,8 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(is_plain)
 }
 
-/// The label that was encoded so.
-fn decoded(label: &str) -> Option<String> {
-    let label = is_plain(label).then(|| label.replace('~', "%"))?;
-    Some(percent_decode_str(&label).decode_utf8_lossy().into_owned())
+fn read_label(text: &str) -> Option<Arc<str>> {
+    is_plain(text).then(|| String::from_utf8_lossy(&decoded(text)).into())
 }
 
 fn is_word(text: &str) -> bool {

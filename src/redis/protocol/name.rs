@@ -4,6 +4,7 @@
 //! others percent-encoded; a component that would be long is written as its SHA-256. `:` separates
 //! the components and `#` marks a hash. Neither is plain, so no two names are the same.
 
+use super::id::{decoded, encoded};
 use crate::semaphore::{Key, Policy, StoredKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use sha2::{Digest, Sha256};
@@ -53,9 +54,6 @@ pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     (again == component).then(|| StoredKey::whole(key))
 }
 
-/// The characters of a flow that an id has as they are. `~` takes the place of the percent sign there.
-const FLOW: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
-
 /// What begins the name of a flow that is written as its hash: no other begins so.
 const HASHED: &str = "~-";
 
@@ -63,10 +61,7 @@ const HASHED: &str = "~-";
 pub(in crate::redis) fn flow_name(flow: &Key) -> Cow<'_, str> {
     let flow = flow.as_bytes();
     if flow.len() <= LONGEST {
-        let name = match Cow::from(percent_encode(flow, FLOW)) {
-            Cow::Owned(name) => name.replace('%', "~").into(),
-            plain @ Cow::Borrowed(_) => plain,
-        };
+        let name = encoded(flow);
         if name.len() <= LONGEST {
             return name;
         }
@@ -81,8 +76,7 @@ pub(in crate::redis) fn flow_of(name: &str) -> StoredKey {
     if let Some(hash) = name.strip_prefix(HASHED) {
         return StoredKey::hashed(hash);
     }
-    let flow: Vec<u8> = percent_decode_str(&name.replace('~', "%")).collect();
-    StoredKey::whole(flow)
+    StoredKey::whole(decoded(name))
 }
 
 fn push(name: &mut String, component: &[u8]) {
@@ -148,7 +142,15 @@ mod tests {
 
     #[test]
     fn the_name_of_a_flow_leads_back_to_it_unless_it_is_long() {
-        for flow in [&b"ann"[..], b"~_1_b", b"-", b"a.b:c", b"\xff\0", b"~-0f"] {
+        for flow in [
+            &b"ann"[..],
+            b"~_1_b",
+            b"-",
+            b"/",
+            b"a.b:c",
+            b"\xff\0",
+            b"~-0f",
+        ] {
             let flow = Key::from(flow);
             let name = flow_name(&flow);
             assert!(
