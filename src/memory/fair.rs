@@ -3,7 +3,7 @@
 //! A waiter's rank is its start tag. A flow starts when its last claim finishes, or at the virtual time, which is that
 //! of the head: so it saves nothing up while it is idle, and no new one comes before a head that does not fit.
 
-use crate::semaphore::{Claim, Key, Units};
+use crate::semaphore::{Claim, Key};
 use std::collections::HashMap;
 
 /// What a unit adds to the tags of a flow of share 1, so that any share is exact to one percent.
@@ -18,23 +18,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// That of a claim that has none.
-    pub(super) fn without_flow(units: Units) -> Self {
-        let (flow, cost) = (None, i64::from(units.weight) * UNIT);
+    pub(super) fn new(claim: &Claim) -> Self {
+        let flow = claim.flow().cloned();
+        // A share is that of a flow.
+        let share = flow.as_ref().map_or(1, |_| i64::from(claim.share()));
+        let cost = (i64::from(claim.weight()) * UNIT + share - 1) / share;
         Self { flow, cost }
-    }
-
-    /// That of a claim.
-    pub(super) fn of(claim: &Claim) -> Self {
-        let (flow, share) = (claim.flow().cloned(), i64::from(claim.share()));
-        let units = i64::from(claim.weight()) * UNIT;
-        match flow {
-            None => Self { flow, cost: units },
-            Some(_) => Self {
-                flow,
-                cost: (units + share - 1) / share,
-            },
-        }
     }
 
     /// Whether its claim makes a queue fair.
@@ -89,7 +78,7 @@ mod tests {
 
     fn turn(flow: &str, weight: u32, share: u32) -> Turn {
         let claim = Claim::new("a").with_weight(weight).with_share(share);
-        Turn::of(&claim.with_flow(flow))
+        Turn::new(&claim.with_flow(flow))
     }
 
     #[test]

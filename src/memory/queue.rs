@@ -4,7 +4,7 @@ use super::{
     fair::{Tags, Turn},
     holders::{Details, Listed},
 };
-use crate::semaphore::{Units, Wait, timer};
+use crate::semaphore::{Claim, Units, Wait, timer};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
@@ -50,25 +50,18 @@ impl Granted {
 
 impl Waiting {
     pub(super) fn new(
-        units: Units,
+        claim: &Claim,
         wait: Wait,
         details: Arc<Details>,
         deliver: impl FnOnce(Acquired) + Send + 'static,
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
-            turn: Turn::without_flow(units),
-            units,
+            turn: Turn::new(claim),
+            units: claim.checked_units(),
             details,
             deliver: Box::new(deliver),
         }
-    }
-}
-
-impl Waiting {
-    /// In the turn of its flow.
-    pub(super) fn with_turn(self, turn: Turn) -> Self {
-        Self { turn, ..self }
     }
 }
 

@@ -1,7 +1,6 @@
 //! A request that waits: in the queue of one key, with what it has of narrower limits.
 
 use super::{
-    fair::Turn,
     grant::{Level, Wanted, permit},
     holders::Details,
     key_semaphore::Refusal,
@@ -100,12 +99,11 @@ impl Waiter {
         let (details, units) = (self.keys.details(claim, &self.loss), claim.checked_units());
         let (of, listed) = (Arc::clone(entry), Arc::clone(&details));
         let (sender, level) = oneshot::channel();
-        let waiting = Waiting::new(units, wait, Arc::clone(&details), move |acquired| {
+        let waiting = Waiting::new(claim, wait, Arc::clone(&details), move |acquired| {
             let details = Some(listed).filter(|details| details.is_listed);
             let level = Level::new(Wanted { entry: of, units }, acquired, details);
             drop(sender.send(level));
         });
-        let waiting = waiting.with_turn(Turn::of(claim));
         if !entry.semaphore.enqueue(waiting, wait.max_waiting)? {
             return Ok(None);
         }

@@ -99,7 +99,7 @@ impl Keys {
             drop(sender.send(super::grant::permit(&[own], Few::One([level]))));
         };
         let details = Details::new(claim, 0, false, &Arc::default());
-        let waiting = Waiting::new(units, wait, details, deliver);
+        let waiting = Waiting::new(claim, wait, details, deliver);
         let semaphore = &self.entries[key].semaphore;
         assert!(matches!(
             semaphore.enqueue(waiting, wait.max_waiting),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Few, Permit, Units, Wait},
+    semaphore::{Claim, Few, Permit, Units},
     sync::oneshot,
     witness::Witness,
 };
@@ -68,15 +68,18 @@ impl Key {
         &self.entry.semaphore
     }
 
-    fn claim(&self, weight: u32) -> (Units, Wait) {
-        let claim = Claim::new("a").with_limit(self.limit).with_weight(weight);
-        let wait = claim.clone().with_wait(WAIT).wait().expect("it waits");
-        (claim.units().expect("it fits"), wait)
+    fn claim(&self, weight: u32) -> Claim {
+        let claim = Claim::new("a").with_limit(self.limit);
+        claim.with_weight(weight).with_wait(WAIT)
+    }
+
+    fn units(&self, weight: u32) -> Units {
+        self.claim(weight).units().expect("it fits")
     }
 
     fn take(&self, weight: u32) -> Result<(), Refusal> {
         let before = self.witness.last_token();
-        let acquired = self.semaphore().try_acquire(self.claim(weight).0)?;
+        let acquired = self.semaphore().try_acquire(self.units(weight))?;
         self.witness.acquired(weight, acquired.token, before);
         Ok(())
     }
@@ -109,7 +112,8 @@ impl Key {
 
     fn join_as(&self, weight: u32, details: Arc<Details>) -> Option<Waiting> {
         let before = self.witness.last_token();
-        let ((units, wait), entry) = (self.claim(weight), Arc::clone(&self.entry));
+        let (claim, entry) = (self.claim(weight), Arc::clone(&self.entry));
+        let (units, wait) = (self.units(weight), claim.wait().expect("it waits"));
         let (serial, listed) = (details.serial, Arc::clone(&details));
         let (sender, receiver) = oneshot::channel();
         let deliver = move |acquired| {
@@ -117,7 +121,7 @@ impl Key {
             let level = Level::new(Wanted { entry, units }, acquired, listed);
             drop(sender.send(permit(&[Claim::new("a")], Few::One([level]))));
         };
-        let waiting = queue::Waiting::new(units, wait, details, deliver);
+        let waiting = queue::Waiting::new(&claim, wait, details, deliver);
         let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
         is_live.expect("the queue is not full").then_some(Waiting {
             permit: receiver,

@@ -15,7 +15,7 @@ fn retire(key: &Key) -> bool {
 
 /// Locks the entry, as for several limits, and acquires a unit if it is free.
 fn lock_and_take(key: &Key) -> bool {
-    let (units, before) = (key.claim(1).0, key.witness.last_token());
+    let (units, before) = (key.units(1), key.witness.last_token());
     let Some(mut locked) = key.semaphore().lock() else {
         return false;
     };
