@@ -57,9 +57,10 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Makes the queues of wider limits fair to keys. Where a request is under several limits, the flow of each claim behind the first is then the key of the first, for example the account, unless the
-        /// claim names a [flow](crate::Claim::with_flow). So no account waits for another one's crowd at the route's or the fleet's limit. A claim's
-        /// [share](crate::Claim::with_share) counts there as it is. A wider claim with a
+        /// Makes the queues of wider limits fair to keys. Where a request is under several limits, the flow of each
+        /// claim behind the first is then the key of the first, for example the account, unless the claim names a
+        /// [flow](crate::Claim::with_flow). So no account waits for another one's crowd at the route's or the fleet's
+        /// limit. A claim's [share](crate::Claim::with_share) counts there as it is. A wider claim with a
         /// [head start](crate::Claim::with_head_start) is not valid then. With one limit it has no effect: of a
         /// shared key the extractor names the flows.
         ///

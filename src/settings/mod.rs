@@ -15,7 +15,6 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
-    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -98,16 +97,15 @@ impl Settings {
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the
     /// flow of each wider limit is the narrowest key.
     pub(crate) fn complete_all(&self, claims: Claims) -> Claims {
-        let is_fair = self.has_fair_queues && claims.as_slice().len() > 1;
-        let flow = is_fair.then(|| claims.as_slice()[0].key().clone());
-        let mut is_wider = false;
+        let has_flows = self.has_fair_queues && claims.as_slice().len() > 1;
+        let mut narrowest = None;
         claims.map(|claim| {
             let claim = self.complete(claim);
-            let flow = flow.as_ref().filter(|_| mem::replace(&mut is_wider, true));
-            match flow {
-                Some(flow) => claim.or_flow(flow),
-                None => claim,
+            if let Some(flow) = &narrowest {
+                return claim.or_flow(flow);
             }
+            narrowest = has_flows.then(|| claim.key().clone());
+            claim
         })
     }
 
