@@ -16,7 +16,8 @@
 -- arguments, and these.
 --
 -- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE, and behind that
--- what operators see. It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the others id:2, id:3 and so on.
+-- what operators see. It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the
+-- others id:2, id:3 and so on.
 
 -- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
@@ -43,7 +44,7 @@ local REVOKED = 5000000000000000
 
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
 -- held. Built only for contended semaphores, because building these functions takes longer than running
--- them. Returns `advance`, `grant`, `hold`, `clamp`, `weight_of`, `revocation_of`, `flow_of` and `give_back`.
+-- them. Returns `advance`, `give_back`, `weight_of`, `revocation_of`, `grant`, `hold`, `clamp` and `flow_of`.
 local function granting(now, micros, floor, is_provisional)
   local function weight_of(id)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
@@ -196,5 +197,5 @@ local function granting(now, micros, floor, is_provisional)
     end
   end
 
-  return advance, grant, hold, clamp, weight_of, revocation_of, flow_of, give_back
+  return advance, give_back, weight_of, revocation_of, grant, hold, clamp, flow_of
 end

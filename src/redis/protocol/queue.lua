@@ -10,7 +10,7 @@ end
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local advance, grant, hold, clamp, weight_of, revocation_of, flow_of, give_back =
+  local advance, give_back, weight_of, revocation_of, grant, hold, clamp, flow_of =
     granting(now, micros, floor, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 

@@ -14,7 +14,7 @@
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
-local now, micros, advance, give_back, _
+local now, micros, advance, give_back
 local answer, at = {}, 3
 
 -- Frees what is named of a semaphore, from this argument to that one.
@@ -32,7 +32,7 @@ local function free(key, first, last)
     end
     if call('EXISTS', queue) == 1 then
       if not advance then
-        advance, _, _, _, _, _, _, give_back = granting(now, micros, floor)
+        advance, give_back = granting(now, micros, floor)
       end
       local waited = call('ZREM', alive, unpack(ARGV, first, last)) > 0
       -- Turns are given back from the last to the first.
