@@ -122,20 +122,24 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
     );
 }
 
+/// Claims "b", and drops that while its call is in flight.
+fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
+    fake.0.is_silent.store(true, SeqCst);
+    let mut claim = Box::pin(claim_levels(driver, vec![limited("b", 1)]));
+    until("its call arrives", || {
+        let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        fake.0.holds("b").0 == 1
+    });
+    drop(claim);
+    fake.0.is_silent.store(false, SeqCst);
+}
+
 #[test]
 fn a_dropped_acquire_is_taken_back() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         drop(acquire(&driver, limited("a", 1)).await);
-        // While its call is in flight.
-        fake.0.is_silent.store(true, SeqCst);
-        let mut claim = Box::pin(claim_levels(&driver, vec![limited("b", 1)]));
-        until("its call arrives", || {
-            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            fake.0.holds("b").0 == 1
-        });
-        drop(claim);
-        fake.0.is_silent.store(false, SeqCst);
+        drop_in_flight(&fake, &driver);
         until("it is released", || fake.0.holds("b") == (0, 0));
         // While it waits.
         let held = acquire(&driver, limited("b", 1)).await;
@@ -162,14 +166,7 @@ fn a_call_that_is_dropped_costs_a_shutdown_one_deadline_at_most() {
     let driver = Driver::start(fake.clone(), patient, Deaths::default().observer());
     runtime().block_on(async {
         drop(acquire(&driver, limited("a", 1)).await);
-        fake.0.is_silent.store(true, SeqCst);
-        let mut claim = Box::pin(claim_levels(&driver, vec![limited("b", 1)]));
-        until("its call arrives", || {
-            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            fake.0.holds("b").0 == 1
-        });
-        drop(claim);
-        fake.0.is_silent.store(false, SeqCst);
+        drop_in_flight(&fake, &driver);
         let since = Instant::now();
         assert!(driver.shutdown(since + 3 * timeout).await.is_empty());
         let took = since.elapsed();
