@@ -202,9 +202,9 @@ impl Claim {
         self.with_fair(|fair| fair.flow = Some(flow.into()))
     }
 
-    /// Sets the share of the claim's [flow](Self::with_flow): 1 unless set, and [`MAX_SHARE`](super::MAX_SHARE) at most. While
-    /// both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Of claims of one flow each
-    /// counts by its own share.
+    /// Sets the share of the claim's [flow](Self::with_flow): 1 unless set, and [`MAX_SHARE`](super::MAX_SHARE) at
+    /// most. While both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Of claims of one
+    /// flow each counts by its own share.
     pub fn with_share(self, share: u32) -> Self {
         self.with_fair(|fair| fair.share = share)
     }
@@ -396,7 +396,8 @@ impl Claim {
     /// # Errors
     ///
     /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, a weight above the limit,
-    /// an empty flow, a share out of range, or a flow with a head start; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
+    /// an empty flow, a share out of range, or a flow with a head start; [`AcquireError::Full`] for a limit of 0,
+    /// which refuses every claim.
     ///
     /// # Examples
     ///
