@@ -2,7 +2,8 @@
 
 use super::{holders::serial_of, keys::SHARDS, store::MemorySemaphore};
 use crate::semaphore::{
-    BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, StoreError, StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, Operate, Policy, Process, StoreError, StoredKey,
+    Usage,
 };
 use futures_core::Stream;
 use std::{
@@ -51,6 +52,20 @@ impl Operate for MemorySemaphore {
         // Only once polled: as over Redis, making the future revokes nothing.
         Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
     }
+
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let (store, policy, keys) = (self.clone(), policy.clone(), keys.to_vec());
+        let count = move |key| store.count_now(&policy, key);
+        Box::pin(async move { Ok(keys.into_iter().map(count).collect()) })
+    }
+
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        Box::pin(async { Ok(vec![Process::current()]) })
+    }
 }
 
 impl MemorySemaphore {
@@ -84,6 +99,17 @@ impl MemorySemaphore {
         let now = self.0.clock.now();
         let usage = self.0.find(policy, key).and_then(|entry| entry.usage(now));
         usage.unwrap_or_else(|| Usage::new(now.system, 0, Vec::new(), Vec::new()))
+    }
+
+    fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
+        let entry = match &key {
+            StoredKey::Whole { key } => self.0.find(policy, key),
+            // It remembers each key whole.
+            StoredKey::Hashed { .. } => None,
+        };
+        let counts = entry.and_then(|entry| entry.counts());
+        let (units, waiting) = counts.unwrap_or_default();
+        KeyCounts::new(key, units, waiting)
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: Option<u64>) -> bool {

@@ -70,6 +70,10 @@ impl Queue {
         self.waiting.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
     /// Gives the waiter back if `max_waiting` or more are ahead of it.
     pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {

@@ -169,6 +169,15 @@ impl Entry {
         Some(Usage::new(now.system, units, infos(permits, now), waiting))
     }
 
+    /// How many units are held, and how many claims wait. `None`: the entry is retired.
+    pub(super) fn counts(&self) -> Option<(u32, u32)> {
+        let locked = self.semaphore.lock()?;
+        let counts = (locked.held() as u32, locked.queue.len() as u32);
+        drop(locked);
+        self.evict_if_idle();
+        Some(counts)
+    }
+
     /// Ends a permit or a wait of this serial. `false`: there is none.
     pub(super) fn revoke(&self, serial: u64) -> bool {
         // First: a claim goes from the waiters to the holders.

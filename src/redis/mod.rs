@@ -168,6 +168,7 @@ mod check;
 mod connect;
 mod connect_error;
 mod core;
+mod counts;
 mod driver;
 mod error;
 mod judge;

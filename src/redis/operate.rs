@@ -4,15 +4,15 @@ use super::{
     ask::{Terms, To},
     error::Error,
     protocol::{
-        Ending, Listed, Of, ReadId, Tag, flow_of, is_revoked, key_of, listed, names_of, process,
-        revoke, usage,
+        Listed, Next, Of, ReadId, Tag, flow_of, is_revoked, key_of, names_of, process, revoke,
+        usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyPage, KeyStream, Operate, PermitInfo, Policy, Process, StoreError,
-    StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Policy, Process,
+    StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use redis::cmd;
@@ -41,8 +41,8 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 /// A failover may forget a revocation before its holder was told, unless replicas
 /// [must have it](super::Builder::min_replicas).
 ///
-/// `keys` and `keys_page` need `SCAN`, on every primary. Over a connection that was
-/// [supplied](RedisSemaphore::with_connection) they fail, because such a connection may be one to several servers.
+/// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary. Over a connection that was
+/// [supplied](RedisSemaphore::with_connection) the keys are not listed, because such a connection may be one to several servers.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
@@ -74,6 +74,23 @@ impl Operate for RedisSemaphore {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
         Box::pin(async move { store.revoke(&name, &id).await.map_err(StoreError::new) })
     }
+
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
+        Box::pin(async move {
+            let counts = store.counts(&policy, keys).await;
+            counts.map_err(StoreError::new)
+        })
+    }
+
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move { store.processes().await.map_err(StoreError::new) })
+    }
 }
 
 impl Store {
@@ -93,9 +110,8 @@ impl Store {
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
+        let mut usage = read_usage(&self.listed(name).await?);
         let terms = self.terms();
-        let reply = self.request("usage", (name, usage(name)), terms);
-        let mut usage = read_usage(&listed(reply.await?)?);
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
         let known = ids.into_iter().map(async |id| {
@@ -109,8 +125,18 @@ impl Store {
         Ok(usage)
     }
 
+    /// Page after page, each of them a call.
+    async fn listed(&self, name: &str) -> Result<Listed, Error> {
+        let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
+        while let Some(at) = next {
+            let page = self.request("usage", (name, usage(name, &at)), self.terms());
+            next = listed.add(page.await?)?;
+        }
+        Ok(listed)
+    }
+
     /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
-    async fn who(&self, id: &str, terms: Terms) -> Process {
+    pub(super) async fn who(&self, id: &str, terms: Terms) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
@@ -124,9 +150,9 @@ impl Store {
 
 /// The usage that a server lists. Of the processes only the ids are known yet.
 fn read_usage(listed: &Listed) -> Usage {
-    let waiting = listed.waiting.iter().filter_map(|(id, ends)| {
+    let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
         let read = ReadId::read(id)?;
-        Some(info(id, &read, read.weight, *ends))
+        Some(info(id, &read, read.weight, ends))
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
     let held = held(&listed.held);
@@ -134,7 +160,7 @@ fn read_usage(listed: &Listed) -> Usage {
 }
 
 /// The permits that hold these units. Units that were added to a permit are that permit's.
-fn held(units: &[Ending]) -> Vec<PermitInfo> {
+fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
     // In order, so that permits of one moment are listed alike each time.
     let mut permits: BTreeMap<(&str, u64), PermitInfo> = BTreeMap::new();
     for (unit, ends) in units {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{Acquire, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
+    semaphore::{Acquire, AcquireError, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
@@ -128,6 +128,7 @@ pub struct Unreleased {
 impl Semaphore for RedisSemaphore {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let acquire = match claims.check() {
+            Ok(()) if !self.0.settings.claims => Acquire::ready(Err(AcquireError::Closed)),
             Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims.clone())),
             Err(error) => Acquire::ready(Err(error)),
         };

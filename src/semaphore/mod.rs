@@ -42,7 +42,7 @@ pub use error::{
 };
 pub use key::Key;
 pub use loss::{Loss, PermitLost};
-pub use operate::{KeyPage, KeyStream, Operate, PermitInfo, Process, StoredKey, Usage};
+pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, StoredKey, Usage};
 pub(crate) use permit::WeakPermit;
 pub use permit::{BoxFuture, Grant, Level, Permit, Resizing};
 pub use policy::{Policy, SemaphoreId};

@@ -4,7 +4,7 @@ use super::{BoxFuture, Key, Policy, StoreError};
 use futures_core::Stream;
 use std::{
     env, fs,
-    future::poll_fn,
+    future::{poll_fn, ready},
     path::Path,
     pin::Pin,
     process,
@@ -44,6 +44,9 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 pub trait Operate: Send + Sync + 'static {
     /// Who holds units of the key under the policy now, and who waits for them. Changes nothing. It
     /// takes time in proportion to the units held and the claims that wait.
+    ///
+    /// Over Redis it is read in pages if there are more than 1,000 of either, so that no other call waits for long. It
+    /// is no snapshot then: what is held all the time is there, once, and what comes or goes may be there or not.
     ///
     /// # Errors
     ///
@@ -147,6 +150,103 @@ pub trait Operate: Send + Sync + 'static {
     /// Once polled, the permit may be revoked although the future is dropped. Nothing changes if it is
     /// revoked again.
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>>;
+
+    /// How many units of each of these keys are held, and how many claims wait, in the order of the keys. It is
+    /// what [`usage`](Self::usage) says of many keys, without the permits, and no snapshot: each key is looked at by
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed. By default that the store counts nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing but the answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore, semaphore::StoredKey};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("ann").with_limit(3).with_weight(2)).await.unwrap();
+    ///
+    /// let keys = ["ann", "bob"].map(StoredKey::whole);
+    /// let counts = semaphore.counts(&Policy::DEFAULT, &keys).await.unwrap();
+    /// assert_eq!((counts[0].units, counts[0].waiting), (2, 0));
+    /// assert_eq!(counts[1].units, 0);
+    /// # drop(permit);
+    /// # }
+    /// ```
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let _ = (policy, keys);
+        unsupported("the store counts nothing")
+    }
+
+    /// The processes that share the store and are alive, in any order. Of one that has said nothing of itself only
+    /// the id is known. A process that dies is there for up to a lease.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed. By default that the store does not know them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing but the answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{MemorySemaphore, Operate};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let processes = MemorySemaphore::new().processes().await.unwrap();
+    /// assert_eq!(processes[0].pid, Some(std::process::id()));
+    /// # }
+    /// ```
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        unsupported("the store does not know its processes")
+    }
+}
+
+fn unsupported<T: Send + 'static>(reason: &'static str) -> BoxFuture<Result<T, StoreError>> {
+    Box::pin(ready(Err(StoreError::new(reason))))
+}
+
+/// How many units of a key are held, and how many claims wait for it. [`Operate::counts`] returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyCounts {
+    /// The key.
+    pub key: StoredKey,
+    /// How many units are held.
+    pub units: u32,
+    /// How many claims wait.
+    pub waiting: u32,
+}
+
+impl KeyCounts {
+    /// The counts of a store of your own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::{KeyCounts, StoredKey};
+    ///
+    /// assert_eq!(KeyCounts::new(StoredKey::whole("ann"), 5, 2).waiting, 2);
+    /// ```
+    pub fn new(key: StoredKey, units: u32, waiting: u32) -> Self {
+        Self {
+            key,
+            units,
+            waiting,
+        }
+    }
 }
 
 /// Some of the keys of a policy. [`Operate::keys_page`] returns it.
@@ -267,14 +367,26 @@ macro_rules! through_pointers {
             fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
                 (**self).revoke(policy, key, id)
             }
+
+            fn counts(
+                &self,
+                policy: &Policy,
+                keys: &[StoredKey],
+            ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+                (**self).counts(policy, keys)
+            }
+
+            fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+                (**self).processes()
+            }
         }
     )* };
 }
 
 through_pointers!(Arc Box);
 
-/// What is held of one key, and what waits for it, at one instant. [`Operate::usage`](super::Operate::usage)
-/// returns it.
+/// What is held of one key, and what waits for it, at one instant unless there is [very much of
+/// it](super::Operate::usage). [`Operate::usage`](super::Operate::usage) returns it.
 ///
 /// # Examples
 ///

@@ -304,7 +304,8 @@ impl Core {
     fn presence_commands(&self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
         let [clock, processes] = self.settings.slots_of_store;
         let is_own = |slot| self.slots.server_of(slot) == draft.server;
-        let (has_clock, counts) = (is_own(clock), is_own(processes));
+        let has_clock = self.settings.claims && is_own(clock);
+        let counts = is_own(processes);
         if counts && self.stay == Stay::Leaving {
             commands.push(Command::Leave);
             flight.items.push(Items::Leave);

@@ -153,6 +153,11 @@ pub(in crate::redis) struct Core {
 
 impl Core {
     pub(in crate::redis) fn new(settings: Settings) -> Self {
+        let stay = if settings.claims {
+            Stay::Here
+        } else {
+            Stay::Gone
+        };
         Self {
             settings,
             permits: Slab::new(),
@@ -169,7 +174,7 @@ impl Core {
             live: Live::default(),
             sweep: None,
             is_closed: false,
-            stay: Stay::Here,
+            stay,
             last_permit: 0,
             last_call: 0,
         }

@@ -289,6 +289,7 @@ mod tests {
             timeout: Duration::from_millis(250),
             slots_of_store: [0, 0],
             slot_of_process: None,
+            claims: true,
             replicas: 0,
             is_own: true,
             policy: WhenUnavailable::Refuse,

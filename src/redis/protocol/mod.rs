@@ -16,8 +16,8 @@ pub(super) use answer::{Acquired, Answer, Fault, Message};
 pub(super) use check::{CHECK, elsewhere, failures, own_question, questions};
 pub(super) use command::{Command, Group, Position, Sink, Verb, Wanted};
 pub(super) use id::{Flow, Of, Owner, PermitId, ReadId, Tag};
-pub(super) use name::{flow_name, flow_of, key_of, name, names_of};
-pub(super) use operate::{Ending, Listed, is_revoked, listed, revoke, usage};
+pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
+pub(super) use operate::{Listed, Next, alive, counting, is_revoked, now, revoke, usage};
 pub(super) use presence::{described, process};
 pub(super) use script::{Form, Script};
 

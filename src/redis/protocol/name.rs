@@ -30,6 +30,14 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
     name.into()
 }
 
+/// The same for a key as a store remembers it.
+pub(in crate::redis) fn name_of(prefix: &str, policy: &Policy, key: &StoredKey) -> String {
+    match key {
+        StoredKey::Whole { key } => name(prefix, policy, key).to_string(),
+        StoredKey::Hashed { hash } => format!("{}#{hash}}}", names_of(prefix, policy)),
+    }
+}
+
 /// What the names of all semaphores of a policy begin with.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);

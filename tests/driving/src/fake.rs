@@ -83,6 +83,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
         slot_of_process: None,
+        claims: true,
         replicas: 0,
         is_own: true,
         policy: super::core::WhenUnavailable::Refuse,

@@ -159,6 +159,11 @@ impl StandIn {
             ("ZRANGE", [key, start, stop, options @ ..]) => {
                 self.range(key, [integer(start)?, integer(stop)?], options)
             }
+            // A small set is scanned at once.
+            ("ZSCAN", [key, "0", "COUNT", _]) => {
+                let items = listed(self.sorted(key)?.0.into_iter(), true);
+                Ok(Reply::List(vec![Reply::Text("0".to_owned()), items]))
+            }
             _ => Err(format!("ERR the stand-in does not know {name} {args:?}")),
         }
     }

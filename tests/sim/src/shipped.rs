@@ -29,6 +29,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         timeout: settings.timeout,
         slots_of_store: settings.slots_of_store(),
         slot_of_process: None,
+        claims: true,
         replicas: settings.replicas,
         is_own: true,
         policy: match (settings.shares, settings.counts) {

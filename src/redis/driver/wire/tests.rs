@@ -31,6 +31,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
         slot_of_process: None,
+        claims: true,
         replicas: 0,
         is_own: true,
         policy: Default::default(),

@@ -62,6 +62,7 @@ impl World {
             timeout: Duration::from_millis(250),
             slots_of_store: [0, 0],
             slot_of_process: None,
+            claims: true,
             replicas: 0,
             is_own: true,
             policy: core::WhenUnavailable::Refuse,

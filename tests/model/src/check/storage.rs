@@ -5,7 +5,7 @@ use crate::{
     semaphore::{FOREVER, Semaphore, Units},
     server::{Effect, violated},
     stand_in::Reply,
-    time::NOW_MS,
+    time::{NOW, NOW_MS},
     unit::Unit,
 };
 
@@ -49,20 +49,28 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     }
 }
 
-/// **U** What an operator is shown is what there is: the answer lists each unit that is held, and the waiters that are alive in the order of the queue.
+/// **U** What an operator is shown is what there is: the answer lists each unit that is held, and the waiters that are
+/// alive with their places in the queue.
 pub(crate) fn usage(semaphore: &Semaphore, reply: &Reply) -> Checked {
+    let time = |ms: i64| (NOW_MS + ms).to_string();
+    let held = semaphore.held.live();
+    let held = held.flat_map(|(unit, end)| [unit.to_string(), time(end)]);
     let alive = |id: Unit| semaphore.alive.get(id).filter(|until| *until > 0);
     let queue = semaphore.queue.items.iter();
-    let waiting = queue.filter_map(|(id, _)| Some((*id, alive(*id)?)));
-    let now = Reply::Int(NOW_MS);
-    let expected = vec![now, listed(semaphore.held.live()), listed(waiting)];
-    match *reply == Reply::List(expected) {
+    let waiting = queue.filter_map(|(id, arrival)| {
+        let place = (NOW + arrival).to_string();
+        Some([id.to_string(), time(alive(*id)?), place])
+    });
+    let lists = [listed(held), listed(waiting.flatten())];
+    let expected = [Reply::Int(NOW_MS)].into_iter().chain(lists);
+    match *reply == Reply::List(expected.collect()) {
         true => Ok(()),
         false => violated("U", format!("{reply:?} of {semaphore:?}")),
     }
 }
 
-fn listed(units: impl Iterator<Item = (Unit, i64)>) -> Reply {
-    let words = units.flat_map(|(unit, end)| [unit.to_string(), (NOW_MS + end).to_string()]);
-    Reply::List(words.map(Reply::Text).collect())
+/// All of it is on one page.
+fn listed(words: impl Iterator<Item = String>) -> Reply {
+    let last = ["-".to_owned()].into_iter();
+    Reply::List(last.chain(words).map(Reply::Text).collect())
 }

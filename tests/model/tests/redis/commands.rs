@@ -15,7 +15,7 @@ fn command(rng: &mut Rng) -> Vec<String> {
     let low = rng.one_of(&["-inf", "0", "-5", "(0"]);
     let at = rng.one_of(&["0", "1", "-1", "-2"]);
     let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
-    let forms: [&[&str]; 27] = [
+    let forms: [&[&str]; 28] = [
         &["ZADD", key, score, member],
         &["ZADD", key, score, member, "3", more],
         &["ZADD", key, "XX", score, member],
@@ -30,6 +30,7 @@ fn command(rng: &mut Rng) -> Vec<String> {
         &["ZRANGEBYSCORE", key, low, high, "WITHSCORES"],
         &["ZRANGEBYSCORE", key, low, high, "LIMIT", "0", "1"],
         &["ZRANGE", key, at, "0"],
+        &["ZSCAN", key, "0", "COUNT", "1000"],
         &["ZRANGE", key, "0", at, "WITHSCORES"],
         &["ZRANGE", key, "0", "0", "REV", "WITHSCORES"],
         &["ZRANGE", key, at, "-1", "REV"],
