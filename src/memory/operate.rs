@@ -2,15 +2,10 @@
 
 use super::{holders::serial_of, keys::SHARDS, store::MemorySemaphore};
 use crate::semaphore::{
-    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, Operate, Policy, Process, StoreError, StoredKey,
-    Usage,
+    BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Policy,
+    Process, StoreError, StoredKey, Usage,
 };
-use futures_core::Stream;
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 use tokio::{task::yield_now, time::Instant};
 
 /// Each future answers at its first poll. Permits are listed only by a store [with
@@ -29,7 +24,7 @@ impl Operate for MemorySemaphore {
         let (shards, policy) = (self.0.shards.clone().into_iter(), policy.clone());
         // No lock is held for longer than one shard takes.
         let keys = shards.flat_map(move |shard| shard.keys_of(&policy, 0));
-        Box::pin(Keys(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
+        Box::pin(Items(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
     }
 
     fn keys_page(
@@ -51,6 +46,28 @@ impl Operate for MemorySemaphore {
         let serial = serial_of(id);
         // Only once polled: as over Redis, making the future revokes nothing.
         Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
+    }
+
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = LimitInfo::check(policy, key);
+        let (store, policy, key) = (self.clone(), policy.clone(), key.cloned());
+        let note = LimitInfo::note_of(note);
+        Box::pin(async move {
+            checked?;
+            store.0.limits.set(&policy, key.as_ref(), limit, note);
+            store.0.limit_anew(&policy, key.as_ref());
+            Ok(())
+        })
+    }
+
+    fn limits(&self) -> LimitStream {
+        Box::pin(Items(self.0.limits.list().into_iter().map(Ok)))
     }
 
     fn counts(
@@ -98,7 +115,10 @@ impl MemorySemaphore {
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
         let usage = self.0.find(policy, key).and_then(|entry| entry.usage(now));
-        usage.unwrap_or_else(|| Usage::new(now.system, 0, Vec::new(), Vec::new()))
+        usage.unwrap_or_else(|| {
+            let nothing = Usage::new(now.system, 0, Vec::new(), Vec::new());
+            nothing.under(self.0.limits.find(policy, key))
+        })
     }
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
@@ -126,15 +146,4 @@ fn position_of(cursor: &str) -> Option<Position> {
     let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
     let hash = u64::from_str_radix(hash, 16).ok()?;
     Some((shard, hash))
-}
-
-/// The keys of a policy.
-struct Keys<I>(I);
-
-impl<I: Iterator + Unpin> Stream for Keys<I> {
-    type Item = I::Item;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
-        Poll::Ready(self.0.next())
-    }
 }

@@ -96,7 +96,10 @@ impl Store {
             store: Arc::clone(self),
             held,
         };
-        Permit::granted(grant, REDIS, claims, |grant, level| grant.held.held(level))
+        Permit::granted(grant, REDIS, claims, |grant, level| {
+            let limit = claims[level].limit().unwrap_or_default();
+            (grant.held.held(level), limit)
+        })
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {

@@ -25,6 +25,7 @@ mod claim;
 mod claims;
 mod error;
 mod key;
+mod limits;
 mod loss;
 mod operate;
 mod permit;
@@ -41,6 +42,8 @@ pub use error::{
     AcquireError, ClaimError, MAX_CLAIMS, MAX_SHARE, MAX_UNITS, MAX_WEIGHT, StoreError,
 };
 pub use key::Key;
+pub(crate) use limits::Items;
+pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, StoredKey, Usage};
 pub(crate) use permit::WeakPermit;

@@ -1,10 +1,11 @@
-//! What operators ask of a store: who holds what.
+//! What operators ask of a store: who holds what, and under which limits.
 
-use super::{BoxFuture, Key, Policy, StoreError};
+use super::{BoxFuture, Key, LimitStream, Policy, StoreError, limits::Items};
 use futures_core::Stream;
 use std::{
     env, fs,
     future::{poll_fn, ready},
+    iter,
     path::Path,
     pin::Pin,
     process,
@@ -16,8 +17,8 @@ use tokio::time::timeout;
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
 pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + Send>>;
 
-/// A store that says who holds what, and takes a permit back. Both stores of this crate can. A `Box` or an
-/// `Arc` of one does too.
+/// A store that says who holds what, takes a permit back, and has limits that operators set. Both stores of this
+/// crate can. A `Box` or an `Arc` of one does too.
 ///
 /// A method that is added later has a default, so a store of your own that implements this trait goes on to.
 ///
@@ -150,6 +151,69 @@ pub trait Operate: Send + Sync + 'static {
     /// Once polled, the permit may be revoked although the future is dropped. Nothing changes if it is
     /// revoked again.
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>>;
+
+    /// Sets the limit of a key, or of all keys of the policy that have none of their own if `key` is `None`. It is in
+    /// force instead of the limits that claims say, in every process that shares the store, until it is set anew.
+    /// `None` as `limit` takes it away. `note` says who sets it or why; it may be empty, and its first 128 characters
+    /// are kept.
+    ///
+    /// - The limit of a key comes before that of its policy, and that before the claim's. So a limit of a policy
+    ///   makes all its keys equal, whatever an extractor gives to each.
+    /// - A lower limit ends no permit: nothing is granted until there is room. A higher one grants to claims that wait
+    ///   at once.
+    /// - 0 closes a key: claims, those that wait too, are refused with
+    ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused
+    ///   as [full](super::AcquireError::Full), because it could only wait in vain.
+    /// - Permits, refusals, RateLimit fields and [`usage`](Self::usage) show the limit in force.
+    /// - A lock's limit is 1, so for the policy `lock` none can be set.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed: the limit may have been set. By default that the store has no such limits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the limit may be set although the future is dropped. Nothing changes if it is set again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Policy, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let (policy, key) = (Policy::DEFAULT, "account-42".into());
+    /// semaphore.set_limit(&policy, Some(&key), Some(1), "ann: too many exports").await.unwrap();
+    ///
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+    /// assert_eq!(permit.limit(), 1);
+    /// let refused = semaphore.acquire(claim.clone()).await;
+    /// assert!(matches!(refused, Err(AcquireError::Full { limit: 1, .. })));
+    ///
+    /// semaphore.set_limit(&policy, Some(&key), None, "").await.unwrap();
+    /// assert!(semaphore.acquire(claim).await.is_ok());
+    /// # }
+    /// ```
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let _ = (policy, key, limit, note);
+        unsupported("the store has no limits that operators set")
+    }
+
+    /// The limits that operators have [set](Self::set_limit), in any order. By default there are none.
+    ///
+    /// # Errors
+    ///
+    /// An error of the store is the last item.
+    fn limits(&self) -> LimitStream {
+        Box::pin(Items(iter::empty()))
+    }
 
     /// How many units of each of these keys are held, and how many claims wait, in the order of the keys. It is
     /// what [`usage`](Self::usage) says of many keys, without the permits, and no snapshot: each key is looked at by
@@ -368,6 +432,20 @@ macro_rules! through_pointers {
                 (**self).revoke(policy, key, id)
             }
 
+            fn set_limit(
+                &self,
+                policy: &Policy,
+                key: Option<&Key>,
+                limit: Option<u32>,
+                note: &str,
+            ) -> BoxFuture<Result<(), StoreError>> {
+                (**self).set_limit(policy, key, limit, note)
+            }
+
+            fn limits(&self) -> LimitStream {
+                (**self).limits()
+            }
+
             fn counts(
                 &self,
                 policy: &Policy,
@@ -410,7 +488,8 @@ through_pointers!(Arc Box);
 pub struct Usage {
     /// When that was, by the store's clock, as all times here.
     pub now: SystemTime,
-    /// The limit of the claim that came last, of those that hold or wait; `None`: the store knows none.
+    /// The limit that an operator has [set](super::Operate::set_limit), else that of the claim that came last, of those
+    /// that hold or wait; `None`: the store knows none.
     pub limit: Option<u32>,
     /// How many units are held.
     pub units: u32,
@@ -432,7 +511,7 @@ pub struct PermitInfo {
     pub process: Process,
     /// How many units it holds, or waits for.
     pub weight: u32,
-    /// The limit that it was claimed under, in units.
+    /// The limit in force when it was claimed, in units. One that waits waits under the limit in force.
     pub limit: u32,
     /// What its claim was [labelled](super::Claim::with_label).
     pub label: Option<String>,
@@ -463,6 +542,12 @@ impl Usage {
             held,
             waiting,
         }
+    }
+
+    /// The same under the limit that an operator has set, if there is one.
+    pub(crate) fn under(self, limit: Option<u32>) -> Self {
+        let limit = limit.or(self.limit);
+        Self { limit, ..self }
     }
 }
 

@@ -109,6 +109,12 @@ impl Settings {
         })
     }
 
+    /// The limit of a claim that is in force.
+    pub(crate) fn limit_of(&self, claim: &Claim) -> u32 {
+        let set = self.semaphore.limit(claim.policy(), claim.key());
+        set.or(claim.limit()).unwrap_or_default()
+    }
+
     /// The claim, with these settings for each value that the claim does not set.
     #[inline]
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
