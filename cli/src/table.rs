@@ -4,7 +4,10 @@ use crate::text::{key, shown};
 use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets::NOTHING,
 };
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 use tower_semaphore::semaphore::{LimitInfo, PermitInfo, Process, Usage};
 
 /// How tables look.
@@ -173,33 +176,41 @@ pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> Strin
 ///
 /// An id is made of parts with dots between them. The first two name the permit for as long as its process lives, so
 /// what was copied from a screen never names a later permit.
-pub(crate) struct Ids(Vec<String>);
+pub(crate) struct Ids {
+    all: Vec<String>,
+    /// How many ids begin with these parts.
+    counts: HashMap<String, usize>,
+}
 
 /// How many parts a short id has at least.
 const PARTS: usize = 2;
 
+/// The short forms of an id, and the whole of it at the end.
+fn forms(id: &str) -> impl Iterator<Item = &str> {
+    let dots = id.match_indices('.').map(|(at, _)| at);
+    let ends = dots.skip(PARTS - 1).chain([id.len()]);
+    ends.map(|end| &id[..end])
+}
+
 impl Ids {
     pub(crate) fn of(usage: &Usage) -> Self {
         let infos = usage.held.iter().chain(&usage.waiting);
-        Self(infos.map(|info| info.id.clone()).collect())
+        let all: Vec<_> = infos.map(|info| info.id.clone()).collect();
+        let mut counts = HashMap::new();
+        for form in all.iter().flat_map(|id| forms(id)) {
+            *counts.entry(form.to_owned()).or_default() += 1;
+        }
+        Self { all, counts }
     }
 
     fn short<'a>(&self, id: &'a str) -> &'a str {
-        let dots = id.match_indices('.').map(|(at, _)| at);
-        let ends = dots.skip(PARTS - 1).chain([id.len()]);
-        let mut shorts = ends.map(|end| &id[..end]);
-        shorts
-            .find(|short| self.named(short).count() == 1)
-            .unwrap_or(id)
+        let is_alone = |form: &&str| self.counts.get(*form) == Some(&1);
+        forms(id).find(is_alone).unwrap_or(id)
     }
 
-    /// The ids that a text may mean: the whole of one, or its first parts.
+    /// The ids that a text may mean: the whole of one, or a short form.
     pub(crate) fn named<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
-        let is_meant = move |id: &&str| {
-            let rest = id.strip_prefix(text);
-            let is_short = text.split('.').count() >= PARTS;
-            rest.is_some_and(|rest| rest.is_empty() || is_short && rest.starts_with('.'))
-        };
-        self.0.iter().map(String::as_str).filter(is_meant)
+        let all = self.all.iter().map(String::as_str);
+        all.filter(move |id| forms(id).any(|form| form == text))
     }
 }

@@ -21,7 +21,7 @@ static REVOKE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(source, &[":held", ":queue", ":alive", ":token"])
 });
 
-/// How many units, and how many claims that wait, a server lists in one call, about: for a millisecond or two.
+/// How many members of each of a semaphore's keys a server lists in one call, about: for a millisecond or two.
 const PAGE: usize = 1_000;
 
 /// What a server has of a semaphore. Times are ms of its clock.
@@ -30,78 +30,70 @@ pub(in crate::redis) struct Listed {
     pub(in crate::redis) now: u64,
     /// The members of a permit's units, and their ends.
     pub(in crate::redis) held: BTreeMap<String, u64>,
-    /// The ids of waiters, with their places in the queue, and until when they count as alive.
-    waiting: BTreeMap<String, (f64, u64)>,
+    /// The ids of waiters, and their places in the queue.
+    queue: BTreeMap<String, f64>,
+    /// Until when waiters count as alive.
+    alive: BTreeMap<String, u64>,
 }
 
-/// Where a list goes on, that of units and that of waiters.
-pub(in crate::redis) struct Next([String; 2]);
+/// Where the lists of a semaphore's keys go on.
+pub(in crate::redis) struct Next([String; 3]);
 
 impl Next {
     pub(in crate::redis) fn first() -> Self {
-        Self(["0", "0"].map(str::to_owned))
-    }
-
-    fn is_last(&self) -> bool {
-        self.0.iter().all(|cursor| cursor == "-")
+        Self(["0"; 3].map(str::to_owned))
     }
 }
 
 /// Asks for a page of what is held of a semaphore, and of what waits for it.
-pub(in crate::redis) fn usage(name: &str, next: &Next) -> Cmd {
-    let [held, queue] = &next.0;
-    USAGE.run_for(name, &[&PAGE, &2, held, queue])
+pub(in crate::redis) fn usage(name: &str, Next([held, queue, alive]): &Next) -> Cmd {
+    USAGE.run_for(name, &[&PAGE, &3, held, queue, alive])
 }
 
+/// Some members of a key with their scores, and where the list goes on.
+type Page = (String, Vec<(Vec<u8>, f64)>);
+
 impl Listed {
-    /// Adds a page, which is the reply to that. Where the list goes on, unless it has ended.
+    /// Adds a page, which is the reply to that. Where the lists go on, unless all have ended.
     pub(in crate::redis) fn add(&mut self, page: Value) -> Result<Option<Next>, Error> {
-        let (now, held, waiting): (i64, Words, Words) =
+        let (now, held, queue, alive): (i64, Page, Page, Page) =
             from_redis_value(page).map_err(|_| Error::Reply)?;
-        self.now = millis(now).ok_or(Error::Reply)?;
-        // What is no text is not an id of ours.
-        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        let [held, waiting] =
-            [held, waiting].map(|words| words.iter().map(text).collect::<Vec<_>>());
-        let (next_held, held) = parted(&held)?;
-        let (next_waiting, waiting) = parted(&waiting)?;
-        for [unit, ends] in held.as_chunks().0 {
-            self.held.insert(unit.clone(), time(ends));
-        }
-        for [id, ends, place] in waiting.as_chunks().0 {
-            let place = place.parse().unwrap_or_default();
-            self.waiting.insert(id.clone(), (place, time(ends)));
-        }
-        let next = Next([next_held, next_waiting].map(str::to_owned));
-        Ok(Some(next).filter(|next| !next.is_last()))
+        let now = millis(now).ok_or(Error::Reply)?;
+        self.now = now;
+        self.held.extend(ends_after(now, held.1));
+        self.queue
+            .extend(queue.1.into_iter().map(|(id, place)| (text(&id), place)));
+        self.alive.extend(ends_after(now, alive.1));
+        let next = [held.0, queue.0, alive.0];
+        let is_last = next.iter().all(|cursor| cursor == "-");
+        Ok((!is_last).then_some(Next(next)))
     }
 
     /// The waiters in the order of the queue, and until when they count as alive. One that was granted between two
     /// pages holds.
     pub(in crate::redis) fn waiting(&self) -> Vec<(&str, u64)> {
-        let waiting = self.waiting.iter();
-        let waiting = waiting.filter(|(id, _)| !self.held.contains_key(*id));
-        let mut waiting: Vec<_> = waiting.collect();
+        let queue = self.queue.iter();
+        let queue = queue.filter(|(id, _)| !self.held.contains_key(*id));
+        let mut queue: Vec<_> = queue.collect();
         // Those of one place are in the order of their ids, as in the server's set.
-        waiting.sort_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other));
-        let waiting = waiting.into_iter();
-        let waiting = waiting.map(|(id, (_, ends))| (id.as_str(), *ends));
-        waiting.collect()
+        queue.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let alive = |(id, _): (&'_ String, _)| self.alive.get_key_value(id);
+        let waiting = queue.into_iter().filter_map(alive);
+        waiting.map(|(id, ends)| (id.as_str(), *ends)).collect()
     }
 }
 
-type Words = Vec<Vec<u8>>;
-
-/// Where a list goes on, and what is on its page.
-fn parted(list: &[String]) -> Result<(&str, &[String]), Error> {
-    let (next, page) = list.split_first().ok_or(Error::Reply)?;
-    Ok((next, page))
+/// What has not ended. What is no time has.
+fn ends_after(now: u64, list: Vec<(Vec<u8>, f64)>) -> impl Iterator<Item = (String, u64)> {
+    list.into_iter().filter_map(move |(id, ends)| {
+        let ends = millis(ends as i64).filter(|ends| *ends > now)?;
+        Some((text(&id), ends))
+    })
 }
 
-/// A time that is none would be of no use to anybody.
-fn time(score: &str) -> u64 {
-    let ms = score.parse::<f64>().unwrap_or_default();
-    millis(ms as i64).unwrap_or_default()
+/// What is no text is not an id of ours.
+fn text(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).into_owned()
 }
 
 /// Asks how many units of a semaphore are held, and how many claims wait, at this time in ms of the server's clock.

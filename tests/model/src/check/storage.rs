@@ -2,11 +2,10 @@
 
 use super::{Checked, View};
 use crate::{
-    semaphore::{FOREVER, Semaphore, Units},
+    semaphore::{FOREVER, Units},
     server::{Effect, violated},
-    stand_in::Reply,
-    time::{NOW, NOW_MS},
-    unit::Unit,
+    stand_in::{Reply, StandIn, Value},
+    time::NOW_MS,
 };
 
 /// **M** A server whose memory is full accepts a script whose first write frees memory.
@@ -49,28 +48,30 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     }
 }
 
-/// **U** What an operator is shown is what there is: the answer lists each unit that is held, and the waiters that are
-/// alive with their places in the queue.
-pub(crate) fn usage(semaphore: &Semaphore, reply: &Reply) -> Checked {
-    let time = |ms: i64| (NOW_MS + ms).to_string();
-    let held = semaphore.held.live();
-    let held = held.flat_map(|(unit, end)| [unit.to_string(), time(end)]);
-    let alive = |id: Unit| semaphore.alive.get(id).filter(|until| *until > 0);
-    let queue = semaphore.queue.items.iter();
-    let waiting = queue.filter_map(|(id, arrival)| {
-        let place = (NOW + arrival).to_string();
-        Some([id.to_string(), time(alive(*id)?), place])
-    });
-    let lists = [listed(held), listed(waiting.flatten())];
-    let expected = [Reply::Int(NOW_MS)].into_iter().chain(lists);
+/// **U** What an operator is shown is what there is: the answer lists each unit that is held, each claim that waits with
+/// its place in the queue, and until when it is alive.
+pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Checked {
+    let items = |key: &String| {
+        let entry = server.entries().find(|(name, _)| *name == key);
+        match entry.map(|(_, entry)| &entry.value) {
+            Some(Value::Sorted(sorted)) => sorted.items().to_vec(),
+            _ => Vec::new(),
+        }
+    };
+    let listed = |items: Vec<(f64, String)>| {
+        let words = items
+            .into_iter()
+            .flat_map(|(score, member)| [member, format!("{score:.0}")]);
+        Reply::List(words.map(Reply::Text).collect())
+    };
+    // All of it is on one page.
+    let last = || Reply::Text("-".to_owned());
+    let pages = keys
+        .iter()
+        .map(|key| Reply::List(vec![last(), listed(items(key))]));
+    let expected = [Reply::Int(NOW_MS)].into_iter().chain(pages);
     match *reply == Reply::List(expected.collect()) {
         true => Ok(()),
-        false => violated("U", format!("{reply:?} of {semaphore:?}")),
+        false => violated("U", format!("{reply:?} of {keys:?}")),
     }
-}
-
-/// All of it is on one page.
-fn listed(words: impl Iterator<Item = String>) -> Reply {
-    let last = ["-".to_owned()].into_iter();
-    Reply::List(last.chain(words).map(Reply::Text).collect())
 }
