@@ -66,12 +66,12 @@ impl Source {
         let own = level.weight().min(limit);
         match others.saturating_add(own) > limit || limit == 0 {
             true => Err(AcquireError::under(claim.policy(), limit, level.held())),
-            false => Ok(wanted.min(level.limit())),
+            false => Ok(wanted.min(level.limit_now())),
         }
     }
 
     async fn grow_to(&self, weight: u32) -> Result<(), AcquireError> {
-        let limit = self.level().limit();
+        let limit = self.level().limit_now();
         match weight > self.level().weight() {
             true => {
                 let levels = vec![(self.number, Units { limit, weight })];

@@ -1,21 +1,22 @@
-//! What operators ask of the store in Redis: who holds what, which keys there are, and that a permit ends.
+//! What operators ask of the store in Redis: who holds what, which keys there are, that a permit ends, and which limits
+//! are in force.
 
 use super::{
     ask::{Terms, To},
     error::Error,
     protocol::{
-        Listed, Next, Of, ReadId, Tag, flow_of, is_revoked, key_of, names_of, process, revoke,
-        usage,
+        Listed, Next, Of, ReadId, Tag, flow_of, is_revoked, is_set, key_of, limit_of, limits,
+        names_of, process, revoke, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Policy, Process,
-    StoreError, StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, PermitInfo,
+    Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use redis::cmd;
+use redis::{Cmd, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -75,6 +76,38 @@ impl Operate for RedisSemaphore {
         Box::pin(async move { store.revoke(&name, &id).await.map_err(StoreError::new) })
     }
 
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = LimitInfo::check(policy, key);
+        let (store, asked) = (
+            Arc::clone(&self.0),
+            self.0.owner.set_limit(policy, key, limit, note),
+        );
+        Box::pin(async move {
+            checked?;
+            match store.set_limit(asked).await.map_err(StoreError::new)? {
+                true => Ok(()),
+                false => Err(StoreError::new("there are as many limits as there may be")),
+            }
+        })
+    }
+
+    fn limits(&self) -> LimitStream {
+        let store = Arc::clone(&self.0);
+        let all = async move {
+            match store.limits().await {
+                Ok(all) => all.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(StoreError::new(error))],
+            }
+        };
+        Box::pin(stream::once(all).flat_map(stream::iter))
+    }
+
     fn counts(
         &self,
         policy: &Policy,
@@ -109,6 +142,24 @@ impl Store {
         is_revoked(reply.await?)
     }
 
+    /// Sets a limit. `false`: there are too many.
+    async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
+        let replicas = self.settings.replicas;
+        let terms = Terms {
+            replicas,
+            ..self.terms()
+        };
+        let reply = self.request("limits", (&key, command), terms).await;
+        self.driver.look_at_limits();
+        is_set(reply?)
+    }
+
+    async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
+        let (key, command) = self.owner.limits();
+        let reply = self.request("presence", (&key, command), self.terms());
+        limits(reply.await?)
+    }
+
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
         let mut usage = read_usage(&self.listed(name).await?);
         let terms = self.terms();
@@ -122,7 +173,19 @@ impl Store {
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
             info.process.clone_from(&known[&info.process.id]);
         }
-        Ok(usage)
+        let limit = match self.settings.claims {
+            true => self.driver.limit_of(name),
+            // Nothing has told it.
+            false => self.limit_of(name).await?,
+        };
+        Ok(usage.under(limit))
+    }
+
+    /// The limit of a semaphore that an operator has set.
+    async fn limit_of(&self, name: &str) -> Result<Option<u32>, Error> {
+        let (key, command) = self.owner.limit(name);
+        let reply = self.ask(To::Key(&key), command, self.terms());
+        limit_of(reply.await?)
     }
 
     /// Page after page, each of them a call.

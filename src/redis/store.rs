@@ -138,6 +138,10 @@ impl Semaphore for RedisSemaphore {
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
         Some(self.0.semaphore_id(&self.0.name(policy, key)))
     }
+
+    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
+        self.0.driver.limit_of(&self.0.name(policy, key))
+    }
 }
 
 impl fmt::Debug for RedisSemaphore {

@@ -3,7 +3,7 @@
 use super::{
     core::{Failure, Settings},
     driver::{Connection, Messages, News, Transport},
-    protocol::{Acquired, Answer, Command, Group, Message, Wanted},
+    protocol::{Acquired, Answer, Command, Group, Message, Told, Wanted},
 };
 use parking_lot::Mutex;
 use std::{
@@ -178,7 +178,8 @@ impl Server {
                 }
             }
             Command::Presence { .. } => {
-                Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1))
+                let limits = Some(Told::default());
+                Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1), limits)
             }
             other => unreachable!("a store of one server sends no {other:?}"),
         }
