@@ -55,7 +55,9 @@ impl Fleet {
         fleet.holds("ann", export).await;
         fleet.holds("ann", claim(EXPORTS, 3, 1, "")).await;
         fleet.waits("ann", claim(EXPORTS, 4, 1, ".nightly")).await;
-        fleet.waits("ann", claim(MARKET, 32, 1, ".~_1_team~2D7")).await;
+        fleet
+            .waits("ann", claim(MARKET, 32, 1, ".~_1_team~2D7"))
+            .await;
         fleet.holds("bob", claim(MARKET, 33, 1, "")).await;
         fleet
     }
@@ -69,7 +71,8 @@ impl Fleet {
         let key = format!("semaphore:process:{id}");
         self.set(&["SET", &key, about]).await;
         let (member, end) = (format!("{id}:{DAY}"), (self.now + DAY).to_string());
-        self.set(&["ZADD", "semaphore:processes", &end, &member]).await;
+        self.set(&["ZADD", "semaphore:processes", &end, &member])
+            .await;
     }
 
     /// `key`: as names in Redis have it.
@@ -91,7 +94,8 @@ impl Fleet {
         let place = (self.now * 1_000 + claim.weight).to_string();
         // A later one behind an earlier one.
         self.now += 1;
-        self.set(&["ZADD", &format!("{of}:queue"), &place, &id]).await;
+        self.set(&["ZADD", &format!("{of}:queue"), &place, &id])
+            .await;
         self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
     }
 
@@ -113,7 +117,8 @@ impl Fleet {
             redis.call('ZADD', 'semaphore:{concurrency:k' .. number .. '}:held', ARGV[2], id) end";
         let (count, end) = (count.to_string(), (self.now + SOON).to_string());
         let since = base36(self.now - LONG_AGO);
-        self.set(&["EVAL", script, "0", &count, &end, MARKET, &since]).await;
+        self.set(&["EVAL", script, "0", &count, &end, MARKET, &since])
+            .await;
     }
 }
 

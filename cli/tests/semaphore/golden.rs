@@ -19,7 +19,10 @@ pub(crate) fn assert_golden(name: &str, printed: &str) {
         fs::write(path(name), printed).expect("the file is written");
     }
     let expected = fs::read_to_string(path(name)).unwrap_or_default();
-    assert!(printed == expected, "{name}:\n{printed}\nexpected:\n{expected}");
+    assert!(
+        printed == expected,
+        "{name}:\n{printed}\nexpected:\n{expected}"
+    );
 }
 
 fn done(run: &Run) {
@@ -78,7 +81,10 @@ async fn json_is_as_documented() {
     assert_eq!(usage["waiting"][1]["flow"], "team-7");
 
     let top = &json("top")[0];
-    assert_eq!((&top["keys"], &top["units"], &top["waiting"]), (&json!(2), &json!(4), &json!(2)));
+    assert_eq!(
+        (&top["keys"], &top["units"], &top["waiting"]),
+        (&json!(2), &json!(4), &json!(2))
+    );
     let longest = json!([{"key": "ann", "units": 3, "waiting": 2, "limit": 5}]);
     assert_eq!(top["longest"], longest);
 
@@ -94,13 +100,20 @@ async fn json_is_as_documented() {
 #[test]
 fn the_guide_shows_what_is_printed() {
     let guide = include_str!("../../../src/guide/terminal.rs");
-    let lines: Vec<_> = guide.lines().map(|line| line.trim_start_matches("//!").trim()).collect();
+    let lines: Vec<_> = guide
+        .lines()
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
     let guide = lines.join("\n");
     for file in fs::read_dir(path("").parent().expect("a folder")).expect("the files") {
         let file = file.expect("a file").path();
         let text = fs::read_to_string(&file).expect("text");
         let text: Vec<_> = text.lines().map(str::trim).collect();
-        assert!(guide.contains(&text.join("\n")), "the guide lacks {}", file.display());
+        assert!(
+            guide.contains(&text.join("\n")),
+            "the guide lacks {}",
+            file.display()
+        );
     }
 }
 

@@ -87,9 +87,7 @@ type Field = (Vec<u8>, Vec<u8>);
 /// Reads the reply to the third. What is no limit of ours is left out.
 pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
     let (_, all): (u64, Vec<Field>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
-    let read = |(of, value): &Field| {
-        read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?)
-    };
+    let read = |(of, value): &Field| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
     Ok(all.iter().filter_map(read).collect())
 }
 
