@@ -28,7 +28,7 @@ pub(crate) async fn revoke(
     let ids = Ids::of(&asked.usage(store).await?);
     let meant: Vec<_> = ids.named(id).collect();
     match meant[..] {
-        [id] => revoke_all(store, &asked, &[id.to_owned()], output).await,
+        [id] => revoke_all(store, &asked, (&ids, &[id.to_owned()]), output).await,
         [] => Err(Failure::Nothing(format!(
             "no permit is called {}",
             shown(id)
@@ -48,33 +48,32 @@ pub(crate) async fn revoke_each(
     output: Output,
 ) -> Result<(), Failure> {
     let asked = Asked::new(of);
-    let held = asked.usage(store).await?.held;
-    let ids: Vec<_> = held.into_iter().map(|info| info.id).collect();
-    if ids.is_empty() {
+    let usage = asked.usage(store).await?;
+    let held: Vec<_> = usage.held.iter().map(|info| info.id.clone()).collect();
+    if held.is_empty() {
         let nothing = "nobody holds a permit of this key";
         return Err(Failure::Nothing(nothing.to_owned()));
     }
     if !is_sure {
-        let (count, of) = (ids.len(), whole(&asked.key));
-        let question = format!(
-            "End {count} permits of {} {of}?",
-            shown(asked.policy.as_str())
-        );
+        let policy = shown(asked.policy.as_str());
+        let (count, of) = (held.len(), whole(&asked.key));
+        let question = format!("End all permits of {policy} {of}: {count}?");
         confirm(question).await?;
     }
-    revoke_all(store, &asked, &ids, output).await
+    let ids = Ids::of(&usage);
+    revoke_all(store, &asked, (&ids, &held), output).await
 }
 
 async fn revoke_all(
     store: &RedisSemaphore,
     asked: &Asked,
-    ids: &[String],
+    (ids, ended): (&Ids, &[String]),
     output: Output,
 ) -> Result<(), Failure> {
     let mut revoked = Vec::new();
-    for id in ids {
-        let ended = store.revoke(&asked.policy, &asked.key, id).await;
-        if ended.map_err(|error| Failure::store(&error))? {
+    for id in ended {
+        let is_there = store.revoke(&asked.policy, &asked.key, id).await;
+        if is_there.map_err(|error| Failure::store(&error))? {
             revoked.push(id);
         }
     }
@@ -84,7 +83,9 @@ async fn revoke_all(
     match output.is_json {
         true => output.json(&json!({"revoked": revoked})),
         false => {
-            let lines = revoked.iter().map(|id| format!("revoked {}\n", shown(id)));
+            let lines = revoked
+                .iter()
+                .map(|id| format!("revoked {}\n", shown(ids.short(id))));
             output.text(&lines.collect::<String>())
         }
     }

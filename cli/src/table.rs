@@ -76,15 +76,12 @@ fn between(earlier: SystemTime, later: SystemTime) -> String {
 
 /// Who holds permits, and who waits.
 pub(crate) fn usage(policy: &str, of: &str, usage: &Usage, look: Look) -> String {
-    let limit = usage.limit.map_or("no known limit".to_owned(), |limit| {
-        format!("limit {limit}")
-    });
-    let waiting = usage.waiting.len();
-    let mut text = format!(
-        "{}: {limit}, {} units held, {waiting} waiting\n",
-        look.bold(&format!("{} {of}", shown(policy))),
-        usage.units,
-    );
+    let name = look.bold(&format!("{} {of}", shown(policy)));
+    let limit = usage
+        .limit
+        .map_or("-".to_owned(), |limit| limit.to_string());
+    let (held, waiting) = (usage.units, usage.waiting.len());
+    let mut text = format!("{name}: limit {limit}, held {held}, waiting {waiting}\n");
     let ids = Ids::of(usage);
     for (heads, infos) in [
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),
@@ -203,7 +200,7 @@ impl Ids {
         Self { all, counts }
     }
 
-    fn short<'a>(&self, id: &'a str) -> &'a str {
+    pub(crate) fn short<'a>(&self, id: &'a str) -> &'a str {
         let is_alone = |form: &&str| self.counts.get(*form) == Some(&1);
         forms(id).find(is_alone).unwrap_or(id)
     }

@@ -140,7 +140,7 @@ impl Tally {
     pub(crate) fn text(&self, policy: &str, look: Look) -> String {
         let (keys, units, waiting) = (self.keys, self.units, self.waiting);
         let name = look.bold(&shown(policy));
-        let mut text = format!("{name}: {keys} keys, {units} units held, {waiting} waiting\n");
+        let mut text = format!("{name}: keys {keys}, held {units}, waiting {waiting}\n");
         for (heading, rows) in [
             ("FULLEST", &self.fullest),
             ("LONGEST QUEUES", &self.longest),

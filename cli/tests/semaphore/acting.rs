@@ -134,8 +134,6 @@ async fn a_limit_is_set_listed_shown_and_taken_away() {
         assert_eq!(run.code, Some(0), "{run:?}");
         assert_golden(name, &run.out);
     }
-    let listed = words(server, "limits");
-    assert_golden("limits", &listed.out);
     let shown = words(server, "--json usage concurrency ann").out;
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(shown["limit"], 3);
@@ -168,4 +166,16 @@ async fn a_limit_is_set_listed_shown_and_taken_away() {
     );
     assert_eq!(words(server, "set-limit concurrency default").code, Some(0));
     assert_eq!(words(server, "limits").code, Some(1));
+}
+
+#[tokio::test]
+async fn limits_are_listed_with_who_set_them() {
+    let mut fleet = Fleet::start().await;
+    fleet.limit("concurrency", "20", "").await;
+    fleet
+        .limit("concurrency:ann", "3", "carol~3A~20stuck~20exports")
+        .await;
+    let run = words(&fleet.server, "limits");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_golden("limits", &run.out);
 }

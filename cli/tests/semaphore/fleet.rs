@@ -110,6 +110,20 @@ impl Fleet {
         format!("{process}.{serial:x}.5.{weight}.{DAY}.{since}{label}")
     }
 
+    /// A limit that somebody has set: of a key, or of a policy.
+    pub(crate) async fn limit(&mut self, of: &str, limit: &str, note: &str) {
+        let value = format!("{limit} {} {note}", self.now - LONG_AGO);
+        let fields = ["*version", "1", of, &value];
+        self.set(
+            &[
+                &["HSET", "semaphore:limits{semaphore:processes}"],
+                &fields[..],
+            ]
+            .concat(),
+        )
+        .await;
+    }
+
     /// So many keys with a permit each: `k1`, `k2` and so on.
     pub(crate) async fn keys(&mut self, count: u32) {
         let script = "for number = 1, ARGV[1] do \

@@ -7,16 +7,6 @@ use crate::{
 use std::collections::BTreeSet;
 use testing::resp::Raw;
 
-/// A limit that somebody has set.
-const LIMIT: [&str; 6] = [
-    "HSET",
-    "semaphore:limits{semaphore:processes}",
-    "*version",
-    "1",
-    "concurrency",
-    "5 1 ",
-];
-
 const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
 const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
 
@@ -61,7 +51,7 @@ async fn one_who_may_look_sees_all_and_changes_nothing() {
     let mut fleet = Fleet::start().await;
     let user = command(GUIDE, "look");
     make(&mut fleet.raw, &user).await;
-    make(&mut fleet.raw, &LIMIT).await;
+    fleet.limit("concurrency", "5", "").await;
     for args in LOOKS {
         let run = as_user(&fleet, "look", args);
         assert_eq!((run.code, &*run.err), (Some(0), ""), "{args}: {run:?}");
@@ -101,7 +91,7 @@ async fn one_who_may_look_needs_each_right() {
             &["ACL", "SETUSER", "look", &right.replacen('+', "-", 1)],
         )
         .await;
-        make(&mut fleet.raw, &LIMIT).await;
+        fleet.limit("concurrency", "5", "").await;
         let is_whole = |args: &&str| {
             let run = as_user(&fleet, "look", args);
             let has_names = *args != "processes" || run.out.contains("web-1");

@@ -134,14 +134,14 @@ async fn top_is_live_on_one_screen_and_leaves_the_terminal_as_it_was() {
     let mut fleet = Fleet::start().await;
     fleet.keys(100).await;
     let terminal = Terminal::run(&fleet.server, "top --every 0.1");
-    let screen = terminal.shows("102 keys, 104 units").await;
+    let screen = terminal.shows("keys 102, held 104").await;
     assert!(
         screen.contains("FULLEST") && screen.contains("LONGEST QUEUES"),
         "{screen}"
     );
     assert!(!screen.contains("before"), "{screen}");
     fleet.keys(200).await;
-    terminal.shows("202 keys, 204 units").await;
+    terminal.shows("keys 202, held 204").await;
     terminal.keys("q");
     terminal.is_as_before("0").await;
 }
@@ -150,12 +150,12 @@ async fn top_is_live_on_one_screen_and_leaves_the_terminal_as_it_was() {
 async fn watch_follows_a_key_until_ctrl_c() {
     let mut fleet = Fleet::start().await;
     let terminal = Terminal::run(&fleet.server, "watch concurrency ann --every 0.1");
-    terminal.shows("3 units held").await;
+    terminal.shows("held 3").await;
     fleet
         .raw
         .cmd(&["DEL", "semaphore:{concurrency:ann}:held"])
         .await;
-    terminal.shows("0 units held").await;
+    terminal.shows("held 0").await;
     terminal.keys("C-c");
     terminal.is_as_before("130").await;
 }
@@ -165,7 +165,7 @@ async fn a_signal_leaves_the_terminal_as_it_was() {
     let fleet = Fleet::start().await;
     for (signal, status) in [("-INT", "130"), ("-TERM", "143")] {
         let terminal = Terminal::run(&fleet.server, "watch concurrency ann");
-        terminal.shows("3 units held").await;
+        terminal.shows("held 3").await;
         let sent = Command::new("kill")
             .args([signal, &terminal.program()])
             .status();
@@ -186,7 +186,7 @@ async fn a_server_that_dies_leaves_the_terminal_as_it_was() {
 #[tokio::test]
 async fn a_person_is_asked_before_all_permits_end() {
     let fleet = Fleet::start().await;
-    let question = "End 2 permits of concurrency ann? [y/N]";
+    let question = "End all permits of concurrency ann: 2? [y/N]";
     for (answer, status) in [("n", "1"), ("y", "0")] {
         let terminal = Terminal::run(&fleet.server, "revoke concurrency ann --all");
         terminal.shows(question).await;
@@ -194,7 +194,9 @@ async fn a_person_is_asked_before_all_permits_end() {
         terminal.shows(&format!("status {status}")).await;
     }
     let terminal = Terminal::run(&fleet.server, "revoke concurrency bob --all");
-    terminal.shows("End 1 permits").await;
+    terminal
+        .shows("End all permits of concurrency bob: 1?")
+        .await;
     terminal.keys("C-c");
     terminal.shows("status 130").await;
 }
