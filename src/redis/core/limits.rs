@@ -176,8 +176,12 @@ impl Core {
                 self.keys[own.key].released_in = CallId(0);
             }
         }
+        let is_whole = old.len() == self.permits[at.0.slot].leases[at.1].levels.len();
         if is_known && !old.is_empty() {
             self.part(now, at, old, false);
+        }
+        if is_whole {
+            self.permits[at.0.slot].leases[at.1].forget();
         }
     }
 }

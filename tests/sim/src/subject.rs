@@ -96,6 +96,11 @@ impl Settings {
         }
     }
 
+    /// The server that counts processes, and has the limits that operators set.
+    pub fn counting(&self) -> Server {
+        usize::from(self.slots_of_store()[1]) % self.servers
+    }
+
     /// All slots, and the server of each.
     pub fn all_slots(&self) -> Vec<(Range<usize>, Server)> {
         let slots = match self.has_slots {

@@ -23,9 +23,24 @@ pub struct Script {
     pub is_asking: bool,
 }
 
+/// The number of a semaphore that is a lock.
+pub const LOCK: Key = 9;
+
+/// Whether a semaphore is a lock.
+pub fn is_lock(key: Key) -> bool {
+    key >= LOCK
+}
+
 /// What the keys of a semaphore begin with.
 pub fn name(key: Key) -> String {
-    format!("{PREFIX}{{concurrency:k{key}}}")
+    let [of, _] = limited(key);
+    format!("{PREFIX}{{{of}}}")
+}
+
+/// What the limit of a semaphore is of, and that of its policy.
+pub fn limited(key: Key) -> [String; 2] {
+    let policy = if is_lock(key) { "lock" } else { "concurrency" };
+    [format!("{policy}:k{key}"), policy.to_owned()]
 }
 
 impl Script {
@@ -52,7 +67,7 @@ impl Script {
         let mut numbers = Vec::new();
         for keys in self.keys.chunks(suffixes.len()) {
             let of = keys.first()?.strip_suffix(suffixes[0])?;
-            let digits = of.strip_prefix(PREFIX)?.strip_prefix("{concurrency:k")?;
+            let (_, digits) = of.strip_prefix(PREFIX)?.split_once(":k")?;
             let number: Key = digits.strip_suffix('}')?.parse().ok()?;
             let own = suffixes.iter().map(|suffix| name(number) + suffix);
             numbers.push(keys.iter().cloned().eq(own).then_some(number)?);
