@@ -20,7 +20,9 @@
 //! | a primary that Sentinels name | `+role` |
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
-//! | [`Operate::keys`](crate::Operate::keys) | `+scan` |
+//! | [`Operate`](crate::Operate): `usage` | `+zscan` |
+//! | `keys` | `+scan` |
+//! | `counts` | `+zcount` |
 //!
 //! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
 //! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another

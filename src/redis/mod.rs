@@ -135,8 +135,8 @@
 //! `+sentinel|get-master-addr-by-name +sentinel|master`; with [`Builder::min_replicas`] `+wait`. An
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
-//! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. [`Operate::keys`](crate::Operate::keys)
-//! needs `+scan` too, and fails alone without it.
+//! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
+//! needs `+zscan` too, `keys` `+scan` and `counts` `+zcount`, and each fails alone without it.
 //!
 //! # Who holds what
 //!

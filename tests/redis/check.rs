@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use std::{
     collections::BTreeSet,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -34,12 +34,17 @@ fn documented() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The commands that the scripts run.
+/// The scripts of operators' commands, which fail alone without a right.
+const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];
+
+/// The commands that the other scripts run.
 fn scripted() -> BTreeSet<String> {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis/protocol");
     let files = fs::read_dir(protocol).expect("the scripts");
     let files = files.map(|file| file.expect("a file").path());
     let scripts = files.filter(|path| path.extension().is_some_and(|ext| ext == "lua"));
+    let is_of_operators = |path: &PathBuf| OF_OPERATORS.iter().any(|name| path.ends_with(name));
+    let scripts = scripts.filter(|path| !is_of_operators(path));
     let scripts: String = scripts
         .map(|path| fs::read_to_string(path).expect("a script"))
         .collect();

@@ -8,7 +8,7 @@ use super::{
     Core,
     id::{At, CallId, PermitId},
     lease::State,
-    permit::Refusal,
+    permit::{Own, Refusal},
     time::Time,
 };
 use crate::redis::protocol::Told;
@@ -89,8 +89,11 @@ impl Core {
     /// The limit in force at a level.
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {
         let own = &self.permits[id.slot].levels[level];
-        let set = self.limits.of(&self.keys[own.key].name);
-        set.unwrap_or(own.limit)
+        self.limit_set_for(own).unwrap_or(own.limit)
+    }
+
+    fn limit_set_for(&self, own: &Own) -> Option<u32> {
+        self.limits.of(&self.keys[own.key].name)
     }
 
     /// Limits have changed. What waits under others is acquired anew at once.
@@ -113,24 +116,24 @@ impl Core {
         }
     }
 
-    /// Refuses a claim that could only wait in vain, because it is heavier than the limit in force at a level that it does
-    /// not hold. Returns whether it is refused.
+    /// Refuses a claim that could only wait in vain, because it is heavier than a limit that an operator has set at a level
+    /// that it does not hold. Returns whether it is refused.
     pub(super) fn refuse_if_heavy(&mut self, now: Time, id: PermitId) -> bool {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return false;
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
-        let mut levels = first..permit.levels.len();
-        let is_heavy = |level: &usize| {
-            let units = &self.permits[id.slot].levels[*level].units;
-            units.weight > self.limit_of(id, *level)
-        };
-        let heavy = levels.find(is_heavy);
-        if let Some(level) = heavy {
-            let limit = self.limit_of(id, level);
-            self.refuse(now, id, Refusal::Full(level, limit, limit));
+        let levels = self.permits[id.slot].levels.iter().enumerate().skip(first);
+        let mut heavy = levels.filter_map(|(level, own)| {
+            let limit = self.limit_set_for(own)?;
+            (own.units.weight > limit).then_some(Refusal::Full(level, limit, limit))
+        });
+        let refusal = heavy.next();
+        drop(heavy);
+        if let Some(refusal) = refusal {
+            self.refuse(now, id, refusal);
         }
-        heavy.is_some()
+        refusal.is_some()
     }
 
     /// Whether a lease has another limit than is in force at a level that it does not hold.
@@ -173,8 +176,12 @@ impl Core {
                 self.keys[own.key].released_in = CallId(0);
             }
         }
+        let is_whole = old.len() == self.permits[at.0.slot].leases[at.1].levels.len();
         if is_known && !old.is_empty() {
             self.part(now, at, old, false);
+        }
+        if is_whole {
+            self.permits[at.0.slot].leases[at.1].forget();
         }
     }
 }

@@ -95,9 +95,9 @@ fn a_permit_is_granted_held_and_released() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 1)).await;
-        assert!(!held.is_lost() && held.token(0) == 1 && held.held(0) == 1);
+        assert!(!held.is_lost() && held.token(0) == 1 && held.held(0) == (1, 1));
         let refused = claim_levels(&driver, vec![limited("a", 1)]).await.err();
-        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1))));
+        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1, 1))));
         assert!(held.release().await);
         drop(acquire(&driver, limited("a", 1)).await);
         until("the drop releases", || fake.0.holds("a") == (0, 0));

@@ -33,12 +33,19 @@ async fn counts_are_those_of_each_usage(store: Store) {
     for (counts, key) in counted.iter().zip(["c", "a", "b", "nobody", &long]) {
         let usage = usage(&store, key).await;
         let waiting = usage.waiting.len() as u32;
-        assert_eq!((counts.units, counts.waiting), (usage.units, waiting), "{key}");
+        assert_eq!(
+            (counts.units, counts.waiting),
+            (usage.units, waiting),
+            "{key}"
+        );
         assert_eq!(counts.key, StoredKey::whole(key));
     }
     assert_eq!((counted[1].units, counted[1].waiting), (4, 1));
     drop(heavy);
-    shown(&store, "a", "the waiter is granted", |usage| usage.waiting.is_empty()).await;
+    shown(&store, "a", "the waiter is granted", |usage| {
+        usage.waiting.is_empty()
+    })
+    .await;
     let [after] = &counts(&store, &keys[1..2]).await[..] else {
         panic!("one key");
     };
@@ -55,7 +62,11 @@ async fn keys_that_nobody_uses_count_nothing(store: Store) {
 
 async fn this_process_is_alive(store: Store) {
     let processes = store.processes().await.expect("the store answers");
-    assert!(processes.iter().any(|process| process.pid == Some(std::process::id())));
+    assert!(
+        processes
+            .iter()
+            .any(|process| process.pid == Some(std::process::id()))
+    );
 }
 
 #[cfg(feature = "redis")]
@@ -63,7 +74,9 @@ mod in_redis {
     use super::super::{granted, usage};
     use std::{sync::Arc, time::Duration};
     use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-    use tower_semaphore::{AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey};
+    use tower_semaphore::{
+        AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey,
+    };
 
     const BOUND: Duration = Duration::from_secs(20);
 
@@ -102,9 +115,15 @@ mod in_redis {
         let claim = Claim::new(&*long).with_limit(1);
         let _permit = store.acquire(claim).await.expect("there is room");
         let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
-        let keys = page.expect("the store answers").expect("the first page").keys;
+        let keys = page
+            .expect("the store answers")
+            .expect("the first page")
+            .keys;
         assert!(matches!(&keys[..], [StoredKey::Hashed { .. }]), "{keys:?}");
-        let counts = store.counts(&Policy::DEFAULT, &keys).await.expect("it answers");
+        let counts = store
+            .counts(&Policy::DEFAULT, &keys)
+            .await
+            .expect("it answers");
         assert_eq!(counts[0].units, 1);
     }
 

@@ -1,5 +1,6 @@
 //! Who holds what, and how a permit is taken back: the same facts for every store.
 
+mod counted;
 pub(crate) mod every_store;
 mod forged;
 #[cfg(feature = "redis")]

@@ -124,6 +124,13 @@ impl Reply for stand_in::Reply {
             _ => None,
         }
     }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
@@ -336,13 +343,13 @@ impl subject::Subject for Shipped {
         loop {
             return Some(match self.core.poll_event()? {
                 Event::Granted(id, grants) => {
-                    let grants = grants.into_iter().map(|(token, _)| token);
+                    let grants = grants.into_iter().map(|(token, ..)| token);
                     subject::Event::Granted(subject::PermitId(id.serial), tokens(grants))
                 }
                 Event::Refused(id, why) => {
                     let why = match why {
                         Refusal::Full(..) => subject::Refusal::Full,
-                        Refusal::QueueFull(_) => subject::Refusal::QueueFull,
+                        Refusal::QueueFull(..) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,

@@ -144,8 +144,8 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1)),
-        Command::Introduce => Answer::Presence(1_000_000, None, None),
+        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1), None),
+        Command::Introduce => Answer::Presence(1_000_000, None, None, None),
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
     let answers = answers.collect();

@@ -15,7 +15,7 @@ fn command(rng: &mut Rng) -> Vec<String> {
     let low = rng.one_of(&["-inf", "0", "-5", "(0"]);
     let at = rng.one_of(&["0", "1", "-1", "-2"]);
     let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
-    let forms: [&[&str]; 28] = [
+    let forms: [&[&str]; 35] = [
         &["ZADD", key, score, member],
         &["ZADD", key, score, member, "3", more],
         &["ZADD", key, "XX", score, member],
@@ -44,6 +44,13 @@ fn command(rng: &mut Rng) -> Vec<String> {
         &["PEXPIRE", key, ttl],
         &["PTTL", key],
         &["PUBLISH", key, member],
+        &["HSET", key, member, score],
+        &["HSET", key, member, score],
+        &["HGET", key, member],
+        &["HDEL", key, more],
+        &["HEXISTS", key, member],
+        &["HLEN", key],
+        &["HGETALL", key],
     ];
     forms[rng.below(forms.len())]
         .iter()
