@@ -118,13 +118,12 @@ fn ask(question: &str) -> Result<String, Failure> {
 pub(crate) async fn set_limit(
     store: &RedisSemaphore,
     policy: &str,
-    (rest, note): (&[OsString], &str),
+    (first, second, note): (&OsStr, Option<&OsString>, &str),
     output: Output,
 ) -> Result<(), Failure> {
-    let (key, limit) = match rest {
-        [limit] => (None, limit),
-        [key, limit, ..] => (Some(key_of(key)), limit),
-        [] => return Err(Failure::Usage("the limit is missing".to_owned())),
+    let (key, limit) = match second {
+        Some(limit) => (Some(key_of(first)), limit.as_os_str()),
+        None => (None, first),
     };
     let limit = limit_of(limit)?;
     let named = Policy::from(policy);

@@ -73,6 +73,7 @@ pub(crate) const URLS: &str = "urls";
 pub(crate) enum Command {
     /// List the keys of a policy that have permits or waiters
     Keys {
+        /// The policy: that of a layer is `concurrency` unless it has another one
         #[arg(value_name = "POLICY")]
         policy: String,
     },
@@ -115,11 +116,15 @@ pub(crate) enum Command {
     /// Set the limit of a key, or of all keys of a policy, in all processes
     #[command(override_usage = "semaphore set-limit [OPTIONS] POLICY [KEY] LIMIT|default")]
     SetLimit {
+        /// The policy
         #[arg(value_name = "POLICY")]
         policy: String,
-        /// The key, unless it is for all of them, and the limit: a number, or `default` for what claims say
-        #[arg(required = true, num_args = 1..=2, value_names = ["KEY", "LIMIT"])]
-        rest: Vec<OsString>,
+        /// The key; without one it is the limit of all keys of the policy
+        #[arg(value_name = "KEY")]
+        first: OsString,
+        /// The limit, also right behind the policy: a number, or `default` for what claims say
+        #[arg(value_name = "LIMIT")]
+        second: Option<OsString>,
         /// Who set it, or why: at most 128 characters
         #[arg(long, env = "USER", hide_env_values = true, default_value = "")]
         note: String,
@@ -137,8 +142,10 @@ pub(crate) enum Command {
 /// A key of a policy.
 #[derive(Debug, Args)]
 pub(crate) struct Of {
+    /// The policy: that of a layer is `concurrency` unless it has another one, that of a lock `lock`
     #[arg(value_name = "POLICY")]
     pub(crate) policy: String,
+    /// The key, byte for byte
     #[arg(value_name = "KEY")]
     pub(crate) key: OsString,
 }

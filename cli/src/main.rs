@@ -110,9 +110,12 @@ async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
         } => act::revoke(&store, of, id, output).await,
         Command::Revoke { of, yes, .. } => act::revoke_each(&store, of, *yes, output).await,
         Command::Limits => look::limits(&store, output).await,
-        Command::SetLimit { policy, rest, note } => {
-            act::set_limit(&store, policy, (rest, note), output).await
-        }
+        Command::SetLimit {
+            policy,
+            first,
+            second,
+            note,
+        } => act::set_limit(&store, policy, (first, second.as_ref(), note), output).await,
         Command::Processes => look::processes(&store, output).await,
         Command::Check => look::check(&store, output).await,
         Command::Completions { .. } | Command::Man { .. } => Ok(()),

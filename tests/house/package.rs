@@ -172,7 +172,10 @@ fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need
 fn the_command_line_has_the_version_of_the_library_and_requires_it() {
     let version = manifest("version");
     let cli = read("cli/Cargo.toml");
-    assert!(cli.contains(&format!("\nversion = {version}\n")), "{version}");
+    assert!(
+        cli.contains(&format!("\nversion = {version}\n")),
+        "{version}"
+    );
     let required = format!("tower-semaphore = {{ version = {version}, path = \"..\"");
     assert!(cli.contains(&required), "{required}");
 }
