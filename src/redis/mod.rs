@@ -127,8 +127,8 @@
 //! # What a server must allow
 //!
 //! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
-//! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
-//! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
+//! +evalsha +time +ping +subscribe +publish +exists +get +hget +hgetall +incr +set +pexpire +pttl +zadd
+//! +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
 //! the URL. Redis 6.2 takes `&PREFIX*` only after `resetchannels`. With `+info` too, its version,
 //! role and eviction policy are checked. On a cluster the user needs `+cluster|slots +cluster|info
 //! +asking` too; in front of a primary that Sentinels name `+role`, and on the Sentinels
@@ -136,7 +136,8 @@
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
-//! needs `+zscan` too, `keys` `+scan` and `counts` `+zcount`, and each fails alone without it.
+//! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
+//! without it, and no claim needs it.
 //!
 //! # Who holds what
 //!

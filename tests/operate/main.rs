@@ -7,3 +7,10 @@ mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod shadow;
+
+#[cfg(feature = "redis")]
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    testing::fleet::serve();
+}

@@ -104,7 +104,7 @@ impl Owner {
     }
 
     /// The key of the limits that operators have set, in the slot of the processes: one call names both.
-    pub(super) fn limits_key(&self) -> String {
+    pub(in crate::redis) fn limits_key(&self) -> String {
         self.key(&format!("limits{{{}}}", self.key("processes")))
     }
 

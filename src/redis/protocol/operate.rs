@@ -142,3 +142,67 @@ pub(in crate::redis) fn is_revoked(reply: Value) -> Result<bool, Error> {
     let (_, revoked): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
     Ok(revoked == 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// The reply of a server whose clock shows 100.
+    fn page(lists: [(&str, &[&str]); 3]) -> Value {
+        let lists = lists.map(|(next, list)| {
+            let list = list.iter().map(|word| text(word)).collect();
+            Value::Array(vec![text(next), Value::Array(list)])
+        });
+        Value::Array([Value::Int(100)].into_iter().chain(lists).collect())
+    }
+
+    #[test]
+    fn pages_are_put_together() {
+        let mut listed = Listed::default();
+        let first = page([
+            ("7", &["a", "200", "gone", "100"]),
+            ("8", &["y", "2", "x", "2", "z", "1"]),
+            ("-", &["x", "150", "z", "150", "revoked:p.1", "-5e15"]),
+        ]);
+        let next = listed.add(first).expect("it is a page");
+        let Next(next) = next.expect("it goes on");
+        assert_eq!(next, ["7", "8", "-"]);
+        // One unit is seen twice, and a waiter has been granted meanwhile.
+        let last = page([
+            ("-", &["a", "300", "z", "400"]),
+            ("-", &["w", "3", "dead", "4"]),
+            ("-", &["w", "101", "dead", "99", "y", "150"]),
+        ]);
+        assert!(listed.add(last).expect("it is a page").is_none());
+        let held: Vec<_> = listed
+            .held
+            .iter()
+            .map(|(id, ends)| (&**id, *ends))
+            .collect();
+        assert_eq!(held, [("a", 300), ("z", 400)]);
+        assert_eq!(listed.waiting(), [("x", 150), ("y", 150), ("w", 101)]);
+    }
+
+    #[test]
+    fn what_is_no_page_is_an_error() {
+        let mut listed = Listed::default();
+        for reply in [
+            Value::Nil,
+            Value::Int(1),
+            Value::Array(vec![Value::Int(100)]),
+        ] {
+            assert!(listed.add(reply).is_err());
+        }
+    }
+
+    #[test]
+    fn a_process_is_alive_until_its_end() {
+        let list = ["a:1", "101", "b:1", "100", "strange", "900"].map(text);
+        let ids = alive(Value::Array(list.into()), 100);
+        assert_eq!(ids.expect("a list"), ["a"]);
+    }
+}

@@ -55,7 +55,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         Verb::Refresh => vec!["300".to_owned()],
         Verb::Release => vec![rng.one_of(&["0", "1"]).to_owned(), now.to_string()],
         Verb::Revoke => vec![now.to_string(), rng.one_of(&["5000", "3600000"]).to_owned()],
-        Verb::Usage => Vec::new(),
+        Verb::Usage => ["1000", "3", "0", "0", "0"].map(str::to_owned).into(),
         _ => vec!["300".to_owned(), deadline.to_string(), now.to_string()],
     };
     let semaphores = match verb {
@@ -74,7 +74,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
             vec![rng.below(semaphores.into()) as u8],
         ],
         Verb::Revoke => vec![vec![0]],
-        Verb::Usage => vec![Vec::new()],
+        Verb::Usage => Vec::new(),
         _ => (0..semaphores)
             .map(|at| vec![at; 1 + rng.below(2)])
             .collect(),
