@@ -1,6 +1,9 @@
 //! From the arguments to a store.
 
-use crate::{arguments::Servers, failure::Failure};
+use crate::{
+    arguments::Servers,
+    failure::{Failure, causes},
+};
 use std::{env, fs, future::Future, path::Path, time::Duration};
 use tokio::time::timeout;
 use tower_semaphore::{
@@ -100,12 +103,28 @@ async fn bounded<T>(connect: impl Future<Output = T>) -> Result<T, Failure> {
     timeout(BOUND, connect).await.map_err(late)
 }
 
+/// The arguments that set what the library's settings of these names do.
+const ARGUMENTS: [(&str, &str); 6] = [
+    ("url", "--url"),
+    ("prefix", "--prefix"),
+    ("root_certificate", "--ca"),
+    ("credentials", "--user"),
+    ("connect_cluster", "--cluster"),
+    ("connect_sentinel", "--sentinel"),
+];
+
 /// An argument is mended by a person; the rest is the store's.
 pub(crate) fn failure(error: &ConnectError) -> Failure {
-    let failure = Failure::store(error);
-    match (error, failure) {
-        (ConnectError::Setting { source: None, .. }, Failure::Store(text)) => Failure::Usage(text),
-        (_, failure) => failure,
+    let mut text = causes(error);
+    for (setting, argument) in ARGUMENTS {
+        text = text.replace(&format!("`{setting}`"), argument);
+        if let Some(rest) = text.strip_prefix(&format!("{setting}: ")) {
+            text = format!("{argument}: {rest}");
+        }
+    }
+    match error {
+        ConnectError::Setting { .. } => Failure::Usage(text),
+        _ => Failure::Store(text),
     }
 }
 

@@ -24,9 +24,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// An error of the store, with its causes.
     pub(crate) fn store(error: &dyn Error) -> Self {
-        let causes = successors(Some(error), |&error| error.source());
-        let causes: Vec<_> = causes.map(ToString::to_string).collect();
-        Self::Store(causes.join(": "))
+        Self::Store(causes(error))
     }
 
     pub(crate) fn code(&self) -> ExitCode {
@@ -49,6 +47,13 @@ impl Failure {
             Self::Interrupted => None,
         }
     }
+}
+
+/// An error, and what has caused it.
+pub(crate) fn causes(error: &dyn Error) -> String {
+    let causes = successors(Some(error), |&error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
 }
 
 impl From<io::Error> for Failure {

@@ -23,7 +23,7 @@
 //! | [`Operate`](crate::Operate): `usage` | `+zscan` |
 //! | `keys` | `+scan` |
 //! | `counts` | `+zcount` |
-//! | `set_limit`, of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
+//! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
 //!
 //! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
 //! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another

@@ -8,4 +8,5 @@ mod hostile;
 mod many;
 mod program;
 mod rights;
+mod servers;
 mod terminal;
