@@ -354,6 +354,7 @@ impl Core {
             items: Vec::new(),
             units: draft.bill.units,
             left: draft.left.clone(),
+            parts: Vec::new(),
         }
     }
 
