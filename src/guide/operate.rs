@@ -179,7 +179,9 @@
 //!
 //! # Change a limit
 //!
-//! See [limits that change](super::recipes::changes): no restart is needed, and no permit ends.
+//! [`set_limit`](crate::Operate::set_limit) sets the limit of a key, or of a policy, in every process: no restart is needed,
+//! and no permit ends. 0 closes a key. [`limits`](crate::Operate::limits) lists what is set, since when, and what was said.
+//! See [limits that change](super::recipes::changes).
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

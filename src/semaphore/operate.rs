@@ -491,6 +491,8 @@ pub struct Usage {
     /// The limit that an operator has [set](super::Operate::set_limit), else that of the claim that came last, of those
     /// that hold or wait; `None`: the store knows none.
     pub limit: Option<u32>,
+    /// Whether an operator has set it, as far as the process that answers knows.
+    pub is_limit_set: bool,
     /// How many units are held.
     pub units: u32,
     /// The permits that hold them, the oldest claim first. One that has changed its weight is one.
@@ -538,6 +540,7 @@ impl Usage {
         Self {
             now,
             limit: last.map(|info| info.limit),
+            is_limit_set: false,
             units,
             held,
             waiting,
@@ -545,9 +548,12 @@ impl Usage {
     }
 
     /// The same under the limit that an operator has set, if there is one.
-    pub(crate) fn under(self, limit: Option<u32>) -> Self {
-        let limit = limit.or(self.limit);
-        Self { limit, ..self }
+    pub(crate) fn under(self, set: Option<u32>) -> Self {
+        Self {
+            limit: set.or(self.limit),
+            is_limit_set: set.is_some(),
+            ..self
+        }
     }
 }
 

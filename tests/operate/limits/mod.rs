@@ -109,7 +109,8 @@ async fn the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_
     limited(&store, Some(1)).await;
     is_full(&store, claim(5), 1).await;
     let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
-    assert_eq!(usage.expect("the store answers").limit, Some(1));
+    let usage = usage.expect("the store answers");
+    assert_eq!((usage.limit, usage.is_limit_set), (Some(1), true));
     let other = Claim::new("b").with_limit(1).with_policy("other");
     assert_eq!(granted(&store, other).await.limit(), 1);
     assert_eq!(
