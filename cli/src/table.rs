@@ -77,11 +77,12 @@ fn between(earlier: SystemTime, later: SystemTime) -> String {
 /// Who holds permits, and who waits.
 pub(crate) fn usage(policy: &str, of: &str, usage: &Usage, look: Look) -> String {
     let name = look.bold(&format!("{} {of}", shown(policy)));
+    let set = if usage.is_limit_set { " (set)" } else { "" };
     let limit = usage
         .limit
         .map_or("-".to_owned(), |limit| limit.to_string());
     let (held, waiting) = (usage.units, usage.waiting.len());
-    let mut text = format!("{name}: limit {limit}, held {held}, waiting {waiting}\n");
+    let mut text = format!("{name}: limit {limit}{set}, held {held}, waiting {waiting}\n");
     let ids = Ids::of(usage);
     for (heads, infos) in [
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),

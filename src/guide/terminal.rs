@@ -100,7 +100,7 @@
 //!
 //! `set-limit POLICY [KEY] N` [overrides](crate::Operate::set_limit) what claims say, of a key or of all keys of a policy,
 //! in all processes within a third of a lease; 0 closes a key, and `default` takes the limit away. `limits` lists what
-//! is set, with the note that `--note` gave: the user's name unless it is set.
+//! is set, with the note that `--note` gave: the user's name unless it is set. `usage` marks such a limit as `(set)`.
 //!
 //! ```text
 //! $ semaphore set-limit concurrency ann 3 --note stuck-exports

@@ -49,7 +49,7 @@ async fn serves(store: &RedisSemaphore, ways: &[&str]) {
         assert_eq!(run.code, Some(0), "{args}: {run:?}");
     }
     let usage = with(ways, "usage concurrency account-1");
-    assert!(usage.out.contains("limit 0, held 1"), "{usage:?}");
+    assert!(usage.out.contains("limit 0 (set), held 1"), "{usage:?}");
     let closed = async || store.acquire(Claim::new("account-1").with_limit(2)).await;
     testing::wait::eventually("it is closed", Duration::from_secs(20), async || {
         matches!(closed().await, Err(AcquireError::KeyClosed { .. }))
