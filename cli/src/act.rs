@@ -1,7 +1,7 @@
 //! Commands that change something.
 
 use crate::{
-    arguments::Of,
+    arguments::{Of, Set},
     failure::Failure,
     json,
     look::Asked,
@@ -11,7 +11,7 @@ use crate::{
 };
 use serde_json::json;
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     io::{self, BufRead, IsTerminal, Write},
 };
 use tokio::task::spawn_blocking;
@@ -118,17 +118,19 @@ fn ask(question: &str) -> Result<String, Failure> {
 pub(crate) async fn set_limit(
     store: &RedisSemaphore,
     policy: &str,
-    (first, second, note): (&OsStr, Option<&OsString>, &str),
+    set: &Set,
     output: Output,
 ) -> Result<(), Failure> {
-    let (key, limit) = match second {
-        Some(limit) => (Some(key_of(first)), limit.as_os_str()),
-        None => (None, first),
+    let (key, limit) = match &set.second {
+        Some(limit) => (Some(key_of(&set.first)), limit),
+        None => (None, &set.first),
     };
     let limit = limit_of(limit)?;
     let named = Policy::from(policy);
-    let set = store.set_limit(&named, key.as_ref(), limit, note).await;
-    set.map_err(|error| Failure::store(&error))?;
+    let done = store
+        .set_limit(&named, key.as_ref(), limit, &set.note)
+        .await;
+    done.map_err(|error| Failure::store(&error))?;
     if output.is_json {
         return output.json(&json::set(policy, key.as_ref(), limit));
     }

@@ -119,15 +119,8 @@ pub(crate) enum Command {
         /// The policy
         #[arg(value_name = "POLICY")]
         policy: String,
-        /// The key; without one it is the limit of all keys of the policy
-        #[arg(value_name = "KEY")]
-        first: OsString,
-        /// The limit, also right behind the policy: a number, or `default` for what claims say
-        #[arg(value_name = "LIMIT")]
-        second: Option<OsString>,
-        /// Who set it, or why: at most 128 characters
-        #[arg(long, env = "USER", hide_env_values = true, default_value = "")]
-        note: String,
+        #[command(flatten)]
+        set: Set,
     },
     /// List the processes that are alive
     Processes,
@@ -148,6 +141,20 @@ pub(crate) struct Of {
     /// The key, byte for byte
     #[arg(value_name = "KEY")]
     pub(crate) key: OsString,
+}
+
+/// What `set-limit` sets.
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// The key; without one it is the limit of all keys of the policy
+    #[arg(value_name = "KEY")]
+    pub(crate) first: OsString,
+    /// The limit, also right behind the policy: a number, or `default` for what claims say
+    #[arg(value_name = "LIMIT")]
+    pub(crate) second: Option<OsString>,
+    /// Who set it, or why: at most 128 characters
+    #[arg(long, env = "USER", hide_env_values = true, default_value = "")]
+    pub(crate) note: String,
 }
 
 #[derive(Debug, Args)]

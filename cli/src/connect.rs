@@ -47,20 +47,26 @@ impl Way {
             let missing = format!("--user needs {PASSWORD} or --password-file");
             return Err(Failure::Usage(missing));
         }
-        let user = servers.user.clone();
-        Ok(match (servers.sentinel.is_some(), password) {
-            (_, None) => Self { urls, login: None },
-            (true, Some(password)) => {
-                let user = user.unwrap_or_else(|| DEFAULT_USER.to_owned());
-                let login = Some((user, password));
-                Self { urls, login }
-            }
-            (false, Some(password)) => {
-                let log_in = |url| logged_in(url, user.as_deref(), &password);
-                let urls = urls.into_iter().map(log_in).collect();
-                Self { urls, login: None }
-            }
-        })
+        Ok(Self::with_password(servers, urls, password))
+    }
+
+    /// With Sentinels the password is that of the primary, and their own is in the URLs.
+    fn with_password(
+        servers: &Servers,
+        urls: Vec<ConnectionInfo>,
+        password: Option<String>,
+    ) -> Self {
+        let user = servers.user.as_deref();
+        let Some(password) = password else {
+            return Self { urls, login: None };
+        };
+        if servers.sentinel.is_some() {
+            let login = Some((user.unwrap_or(DEFAULT_USER).to_owned(), password));
+            return Self { urls, login };
+        }
+        let log_in = |url| logged_in(url, user, &password);
+        let urls = urls.into_iter().map(log_in).collect();
+        Self { urls, login: None }
     }
 
     /// A store of these settings. Only a check needs one that is no operator's.

@@ -16,7 +16,10 @@ use futures_util::StreamExt;
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
-use tower_semaphore::{Key, Operate, Policy, RedisSemaphore, semaphore::Usage};
+use tower_semaphore::{
+    Key, Operate, Policy, RedisSemaphore,
+    semaphore::{KeyCounts, Usage},
+};
 
 fn nothing(what: &str) -> Failure {
     Failure::Nothing(what.to_owned())
@@ -35,13 +38,7 @@ pub(crate) async fn keys(
             output.text(&output.look().bold("UNITS  WAITING  KEY"))?;
         }
         count += page.len() as u64;
-        let lines = page.iter().map(|counts| match output.is_json {
-            true => line(&json::counts(counts)),
-            false => {
-                let (units, waiting, key) = (counts.units, counts.waiting, key(&counts.key));
-                format!("{units:>5}  {waiting:>7}  {key}\n")
-            }
-        });
+        let lines = page.iter().map(|counts| line_of(counts, output));
         output.text(&lines.collect::<String>())?;
         progress.set(count);
     }
@@ -49,6 +46,14 @@ pub(crate) async fn keys(
         0 => Err(nothing("no key of this policy has permits or waiters")),
         _ => Ok(()),
     }
+}
+
+fn line_of(counts: &KeyCounts, output: Output) -> String {
+    if output.is_json {
+        return line(&json::counts(counts));
+    }
+    let (units, waiting, key) = (counts.units, counts.waiting, key(&counts.key));
+    format!("{units:>5}  {waiting:>7}  {key}\n")
 }
 
 /// A key, as arguments name it.

@@ -19,6 +19,7 @@ mod text;
 
 use arguments::{Arguments, Command, URLS};
 use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
+use clap_complete::Shell;
 use connect::Way;
 use failure::{Failure, INTERRUPTED, TERMINATED};
 use output::Output;
@@ -29,6 +30,7 @@ use std::{
     process::ExitCode,
 };
 use tokio::{runtime::Runtime, signal, task::JoinHandle};
+use tower_semaphore::RedisSemaphore;
 
 fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
@@ -82,44 +84,41 @@ fn ended(outcome: Result<(), Failure>) -> ExitCode {
 }
 
 async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
-    let Arguments {
-        servers,
-        json,
-        command,
-    } = arguments;
-    let output = Output::new(json);
-    match command {
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "semaphore", &mut script);
-            return output.text(&String::from_utf8_lossy(&script));
+    let output = Output::new(arguments.json);
+    match &arguments.command {
+        Command::Completions { shell } => completions(*shell, output),
+        Command::Man { folder } => manual(folder.as_deref(), output),
+        command => {
+            let is_operator = !matches!(command, Command::Check);
+            let way = Way::new(&arguments.servers, is_public)?;
+            let store = way.connect(&arguments.servers, is_operator).await?;
+            run_on(&store, command, output).await
         }
-        Command::Man { folder } => return manual(folder.as_deref(), output),
-        _ => {}
     }
-    let is_operator = !matches!(command, Command::Check);
-    let way = Way::new(&servers, is_public)?;
-    let store = way.connect(&servers, is_operator).await?;
-    match &command {
-        Command::Keys { policy } => look::keys(&store, policy, output).await,
-        Command::Usage { of } => look::usage(&store, of, output).await,
-        Command::Top { policy, pace } => look::top(&store, policy, pace.every, output).await,
-        Command::Watch { of, pace } => look::watch(&store, of, pace.every, output).await,
+}
+
+async fn run_on(store: &RedisSemaphore, command: &Command, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Keys { policy } => look::keys(store, policy, output).await,
+        Command::Usage { of } => look::usage(store, of, output).await,
+        Command::Top { policy, pace } => look::top(store, policy, pace.every, output).await,
+        Command::Watch { of, pace } => look::watch(store, of, pace.every, output).await,
         Command::Revoke {
             of, id: Some(id), ..
-        } => act::revoke(&store, of, id, output).await,
-        Command::Revoke { of, yes, .. } => act::revoke_each(&store, of, *yes, output).await,
-        Command::Limits => look::limits(&store, output).await,
-        Command::SetLimit {
-            policy,
-            first,
-            second,
-            note,
-        } => act::set_limit(&store, policy, (first, second.as_ref(), note), output).await,
-        Command::Processes => look::processes(&store, output).await,
-        Command::Check => look::check(&store, output).await,
+        } => act::revoke(store, of, id, output).await,
+        Command::Revoke { of, yes, .. } => act::revoke_each(store, of, *yes, output).await,
+        Command::Limits => look::limits(store, output).await,
+        Command::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
+        Command::Processes => look::processes(store, output).await,
+        Command::Check => look::check(store, output).await,
         Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
+}
+
+fn completions(shell: Shell, output: Output) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "semaphore", &mut script);
+    output.text(&String::from_utf8_lossy(&script))
 }
 
 fn manual(folder: Option<&Path>, output: Output) -> Result<(), Failure> {

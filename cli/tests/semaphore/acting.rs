@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    golden::assert_golden,
+    golden::{assert_golden, parsed},
     program::{run_on, words},
 };
 use serde_json::{Value, json};
@@ -119,10 +119,9 @@ async fn a_waiter_is_revoked_by_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_is_set_listed_shown_and_taken_away() {
-    let fleet = Fleet::start().await;
-    let server = &fleet.server;
-    assert_eq!(words(server, "limits").code, Some(1));
+async fn a_limit_is_set_and_taken_away() {
+    let server = RedisServer::start();
+    assert_eq!(words(&server, "limits").code, Some(1));
     for (name, args) in [
         (
             "set-limit",
@@ -130,42 +129,54 @@ async fn a_limit_is_set_listed_shown_and_taken_away() {
         ),
         ("set-limit-all", "set-limit concurrency 20"),
     ] {
-        let run = words(server, args);
+        let run = words(&server, args);
         assert_eq!(run.code, Some(0), "{run:?}");
         assert_golden(name, &run.out);
     }
-    let shown = words(server, "--json usage concurrency ann").out;
-    let shown: Value = serde_json::from_str(&shown).expect("JSON");
-    assert_eq!(shown["limit"], 3);
+    let store = store(&server).await;
+    let claimed = async |key| store.acquire(Claim::new(key).with_limit(1)).await;
+    let answers = (claimed("ann").await, claimed("bob").await);
+    let (Ok(ann), Ok(bob)) = answers else {
+        panic!("there is room: {answers:?}");
+    };
+    assert_eq!((ann.limit(), bob.limit()), (3, 20));
 
-    let lines = words(server, "--json limits").out;
-    let values: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let taken = parsed(&server, "set-limit concurrency ann default");
+    let expected = json!({"policy": "concurrency", "key": "ann", "limit": null});
+    assert_eq!(taken, [expected]);
+    let all = words(&server, "set-limit concurrency default");
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert_eq!(words(&server, "limits").code, Some(1));
+}
+
+#[tokio::test]
+async fn limits_are_listed_for_programs_and_shown_with_the_usage() {
+    let fleet = Fleet::start().await;
+    for args in [
+        "set-limit concurrency ann 3 --note stuck",
+        "set-limit concurrency 20",
+    ] {
+        assert_eq!(words(&fleet.server, args).code, Some(0));
+    }
+    let values = parsed(&fleet.server, "limits");
     let [all, ann] = &values[..] else {
-        panic!("two limits: {lines}");
+        panic!("two limits: {values:?}");
     };
     assert_eq!((&all["key"], &all["limit"]), (&Value::Null, &json!(20)));
     assert_eq!(
         (&ann["key"], &ann["note"]),
-        (&json!("ann"), &json!("stuck-exports"))
+        (&json!("ann"), &json!("stuck"))
     );
-
-    let store = store(server).await;
-    let refused = store.acquire(Claim::new("ann").with_limit(5)).await;
-    assert!(
-        matches!(refused, Err(AcquireError::Full { limit: 3, .. })),
-        "{refused:?}"
-    );
-    let run = words(server, "--json set-limit concurrency ann default");
-    let value: Value = serde_json::from_str(&run.out).expect("JSON");
+    let usage = &parsed(&fleet.server, "usage concurrency ann")[0];
     assert_eq!(
-        value,
-        json!({"policy": "concurrency", "key": "ann", "limit": null})
+        (&usage["limit"], &usage["limit_set"]),
+        (&json!(3), &json!(true))
     );
-    assert_eq!(words(server, "set-limit concurrency default").code, Some(0));
-    assert_eq!(words(server, "limits").code, Some(1));
+    let shown = words(&fleet.server, "usage concurrency ann").out;
+    assert!(
+        shown.starts_with("concurrency ann: limit 3 (set), held 3"),
+        "{shown}"
+    );
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn keys_are_listed_with_their_counts() {
 }
 
 /// The lines, as values.
-fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
+pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
     let run = words(server, &format!("--json {args}"));
     done(&run);
     let values = run.out.lines().map(serde_json::from_str);
