@@ -64,14 +64,14 @@ pub(in crate::redis) fn is_set(reply: Value) -> Result<bool, Error> {
     Ok(set == 1)
 }
 
+/// A field, and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// Reads the reply to the second. What is no limit of ours is left out.
 pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
-    let (_, all): (u64, Vec<(Vec<u8>, Vec<u8>)>) =
-        from_redis_value(reply).map_err(|_| Error::Reply)?;
-    let read = |(of, value): &(Vec<u8>, Vec<u8>)| {
-        read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?)
-    };
-    Ok(all.iter().filter_map(read).collect())
+    let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
+    Ok(all.iter().filter_map(limit).collect())
 }
 
 fn read(of: &str, value: &str) -> Option<LimitInfo> {
