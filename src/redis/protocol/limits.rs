@@ -81,14 +81,14 @@ pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, Error> {
     Ok(set.into_iter().flatten().find_map(limit))
 }
 
-/// What a limit is of, and its value.
-type Field = (Vec<u8>, Vec<u8>);
+/// A field, and its value.
+type Pair = (Vec<u8>, Vec<u8>);
 
 /// Reads the reply to the third. What is no limit of ours is left out.
 pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
-    let (_, all): (u64, Vec<Field>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
-    let read = |(of, value): &Field| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
-    Ok(all.iter().filter_map(read).collect())
+    let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
+    Ok(all.iter().filter_map(limit).collect())
 }
 
 fn read(of: &str, value: &str) -> Option<LimitInfo> {

@@ -21,7 +21,7 @@ use testing::{
 };
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{
-    AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore,
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
 };
 
@@ -261,10 +261,10 @@ async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() 
     let mut held = Vec::new();
     eventually("it is admitted without its server", BOUND, async || {
         held.extend(store.acquire(claim()).await);
-        held.iter().any(|permit| permit.is_degraded())
+        held.iter().any(Permit::is_degraded)
     })
     .await;
-    held.retain(|permit| permit.is_degraded());
+    held.retain(Permit::is_degraded);
     held.extend(store.acquire(claim()).await);
     assert_eq!(held.len(), 2, "of ten");
     assert!(held.iter().all(|permit| permit.limit() == 2));

@@ -10,7 +10,7 @@ use testing::wait::eventually;
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{
     AcquireError, Claim, Key, Lock, Permit, Policy,
-    semaphore::{ClaimError, LimitInfo, StoredKey},
+    semaphore::{ClaimError, Level, LimitInfo, StoredKey},
 };
 
 facts! {
@@ -328,7 +328,7 @@ async fn each_of_several_limits_is_the_one_in_force(store: Store) {
     let both = [claim(5), wide];
     let permit = store.acquire_all(both.clone().into()).await;
     let permit = permit.expect("there is room");
-    let limits: Vec<_> = permit.levels().map(|level| level.limit()).collect();
+    let limits: Vec<_> = permit.levels().map(Level::limit).collect();
     assert_eq!(limits, [5, 1]);
     let refused = store.acquire_all(both.into()).await;
     assert!(
