@@ -659,8 +659,6 @@ impl Record {
             was_granted: self.was_granted,
             lasts: self.lasts,
             may_run: self.may_run.clone(),
-            // What its core knows of the others it takes for true of this one.
-            falls_back: true,
             ..Self::default()
         }
     }
@@ -683,7 +681,6 @@ impl Record {
             is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
-            falls_back: self.falls_back,
             ..Self::default()
         })
     }
