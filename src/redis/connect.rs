@@ -397,10 +397,12 @@ impl Builder {
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
-        if !is_operator {
-            let risks = semaphore.check().await?;
-            risks.iter().for_each(|risk| events::risk(risk));
+        // Its user may have fewer rights than a claim needs, and no claim waits.
+        if is_operator {
+            return Ok(semaphore);
         }
+        let risks = semaphore.check().await?;
+        risks.iter().for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
         let ready = after(store.settings.budget());
         store.driver.warm_up(ready).await;
