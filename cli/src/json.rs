@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use std::{fmt::Write, time::UNIX_EPOCH};
 use tower_semaphore::{
     Key,
-    semaphore::{KeyCounts, LimitInfo, Process, StoredKey, Usage},
+    semaphore::{KeyCounts, LimitInfo, Process, StoredKey},
 };
 
 /// `key`: text; or `key_hex`: bytes that are no UTF-8; or `hash` of a long key.
@@ -70,11 +70,6 @@ pub(crate) fn tally(tally: &Tally) -> Value {
         "fullest": rows(&tally.fullest),
         "longest": rows(&tally.longest),
     })
-}
-
-/// As [`Usage::to_json`] has it.
-pub(crate) fn usage(usage: &Usage) -> Value {
-    serde_json::from_str(&usage.to_json()).unwrap_or_default()
 }
 
 pub(crate) fn process(process: &Process) -> Value {

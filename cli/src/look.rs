@@ -5,7 +5,7 @@ use crate::{
     connect::failure,
     failure::Failure,
     json,
-    output::{Output, line},
+    output::{Output, escaped, line},
     progress::Progress,
     screen::{Screen, Wish},
     table,
@@ -82,7 +82,7 @@ impl Asked {
 
     fn print(&self, usage: &Usage, output: Output) -> Result<(), Failure> {
         match output.is_json {
-            true => output.json(&json::usage(usage)),
+            true => output.text(&escaped(&usage.to_json())),
             false => output.text(&self.text(usage, output)),
         }
     }

@@ -62,10 +62,16 @@ pub(crate) fn line(value: &Value) -> String {
 }
 
 /// JSON whose strings have no character that a terminal obeys.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
+    if json
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() || byte == b' ')
+    {
+        return json.to_owned();
+    }
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
-        if character.is_ascii() && !character.is_ascii_control() || !is_obeyed(character) {
+        if !is_obeyed(character) {
             escaped.push(character);
             continue;
         }

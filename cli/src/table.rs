@@ -4,10 +4,7 @@ use crate::text::{key, shown};
 use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets::NOTHING,
 };
-use std::{
-    collections::HashMap,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 use tower_semaphore::semaphore::{LimitInfo, PermitInfo, Process, Usage};
 
 /// How tables look.
@@ -175,9 +172,7 @@ pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> Strin
 /// An id is made of parts with dots between them. The first two name the permit for as long as its process lives, so
 /// what was copied from a screen never names a later permit.
 pub(crate) struct Ids {
-    all: Vec<String>,
-    /// How many ids begin with these parts.
-    counts: HashMap<String, usize>,
+    sorted: Vec<String>,
 }
 
 /// How many parts a short id has at least.
@@ -190,25 +185,62 @@ fn forms(id: &str) -> impl Iterator<Item = &str> {
     ends.map(|end| &id[..end])
 }
 
+/// Whether this is a form of an id.
+fn is_form(form: &str, id: &str) -> bool {
+    id.starts_with(form) && forms(id).any(|other| other == form)
+}
+
 impl Ids {
     pub(crate) fn of(usage: &Usage) -> Self {
         let infos = usage.held.iter().chain(&usage.waiting);
-        let all: Vec<_> = infos.map(|info| info.id.clone()).collect();
-        let mut counts = HashMap::new();
-        for form in all.iter().flat_map(|id| forms(id)) {
-            *counts.entry(form.to_owned()).or_default() += 1;
-        }
-        Self { all, counts }
+        let mut sorted: Vec<_> = infos.map(|info| info.id.clone()).collect();
+        sorted.sort_unstable();
+        Self { sorted }
     }
 
+    /// Ids that begin alike are neighbours.
     pub(crate) fn short<'a>(&self, id: &'a str) -> &'a str {
-        let is_alone = |form: &&str| self.counts.get(*form) == Some(&1);
+        let at = self.sorted.partition_point(|other| **other < *id);
+        let neighbours = [at.checked_sub(1), Some(at + 1)];
+        let neighbours = neighbours.map(|at| self.sorted.get(at?));
+        let is_alone = |form: &&str| !neighbours.iter().flatten().any(|id| is_form(form, id));
         forms(id).find(is_alone).unwrap_or(id)
     }
 
     /// The ids that a text may mean: the whole of one, or a short form.
     pub(crate) fn named<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
-        let all = self.all.iter().map(String::as_str);
-        all.filter(move |id| forms(id).any(|form| form == text))
+        let ids = self.sorted.iter().map(String::as_str);
+        ids.filter(move |id| is_form(text, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_as_short_as_it_can_be_told_apart_and_ends_with_a_part() {
+        let ids = ["p.1.5.1", "p.1.5.2", "p.12.5.1", "q.1", "other"].map(str::to_owned);
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        let ids = Ids { sorted };
+        for (id, short) in [
+            ("p.1.5.1", "p.1.5.1"),
+            ("p.12.5.1", "p.12"),
+            ("q.1", "q.1"),
+            ("other", "other"),
+        ] {
+            assert_eq!(ids.short(id), short);
+        }
+        for (text, count) in [
+            ("p.1", 2),
+            ("p.12", 1),
+            ("p", 0),
+            ("p.1.5.2", 1),
+            ("", 0),
+            ("othe", 0),
+        ] {
+            assert_eq!(ids.named(text).count(), count, "{text}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::semaphore::{
 use futures_util::{StreamExt, future::join_all, stream};
 use redis::{Cmd, cmd};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -238,14 +238,20 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
             }) => Some(serial),
             _ => None,
         };
-        let new = info(id, &read, 0, *ends);
-        let permit = permits.entry((read.process, added_to.unwrap_or(read.serial)));
-        let permit = permit.or_insert_with(|| new.clone());
-        let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-        if added_to.is_none() {
-            *permit = new;
+        let new = info(id, &read, 1, *ends);
+        match permits.entry((read.process, added_to.unwrap_or(read.serial))) {
+            Entry::Vacant(permit) => {
+                permit.insert(new);
+            }
+            Entry::Occupied(mut permit) => {
+                let permit = permit.get_mut();
+                let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
+                if added_to.is_none() {
+                    *permit = new;
+                }
+                (permit.weight, permit.ends) = (weight, ends);
+            }
         }
-        (permit.weight, permit.ends) = (weight, ends);
     }
     permits.into_values().collect()
 }
