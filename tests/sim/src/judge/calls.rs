@@ -77,6 +77,8 @@ struct Record {
     is_revoked: bool,
     /// A loss was found, for which what is wider of its claim is given back, whatever is answered to that.
     falls_back: bool,
+    /// Its core knows it with others as one lease.
+    is_parted: bool,
 }
 
 /// How long a process may wait until it looks again whether a server is back.
@@ -654,6 +656,7 @@ impl Record {
     /// Takes a semaphore away, as a lease of its own.
     fn without(&mut self, key: Key) -> Self {
         self.keys.retain(|other| *other != key);
+        self.is_parted = true;
         let units = self.units.remove(&key).unwrap_or_default();
         Self {
             keys: vec![key],
@@ -668,6 +671,7 @@ impl Record {
             may_run: self.may_run.clone(),
             // What its core knows of the others it takes for true of this one.
             falls_back: true,
+            is_parted: true,
             ..Self::default()
         }
     }
@@ -687,10 +691,15 @@ impl Record {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
-            is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
+            is_needless: self.is_whole
+                && self.was_granted
+                && !was_over
+                && !self.is_lost
+                && !self.is_parted,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             falls_back: self.falls_back,
+            is_parted: self.is_parted,
             ..Self::default()
         })
     }
