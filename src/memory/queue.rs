@@ -5,7 +5,11 @@ use super::{
     holders::{Details, Listed},
 };
 use crate::semaphore::{Claim, Units, Wait, timer};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
 #[derive(Default)]
@@ -44,8 +48,14 @@ pub(super) struct Granted(Acquired, Deliver);
 
 impl Granted {
     pub(super) fn deliver(self) {
-        (self.1)(self.0);
+        waking(|| (self.1)(self.0));
     }
+}
+
+/// Does what may wake a task. A waker is user code: one that panics ends no drop, and keeps no other task waiting. The
+/// panic hook has reported it.
+pub(super) fn waking(wake: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(wake));
 }
 
 impl Waiting {

@@ -340,3 +340,30 @@ async fn flows_that_wait_or_have_gone_delay_no_claim() {
     }
     assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
 }
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics");
+    }
+}
+
+/// Neither does it end the drop that has woken it.
+#[tokio::test]
+async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
+    let store = MemorySemaphore::new();
+    let claim = patient().with_limit(2);
+    let held = store.acquire(claim.clone().with_weight(2)).await;
+    let mut first = store.acquire(claim.clone());
+    let waker = Arc::new(Panics).into();
+    let polled = first.poll_unpin(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let mut second = store.acquire(claim);
+    assert!(futures_util::poll!(&mut second).is_pending());
+    drop(held.expect("there is room"));
+    for granted in [first, second] {
+        let granted = granted.now_or_never().expect("it is granted");
+        assert!(granted.is_ok(), "{granted:?}");
+    }
+}
