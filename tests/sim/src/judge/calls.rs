@@ -75,8 +75,6 @@ struct Record {
     is_gone: bool,
     /// An answer has said that an operator has revoked it.
     is_revoked: bool,
-    /// A loss was found, for which what is wider of its claim is given back, whatever is answered to that.
-    falls_back: bool,
     /// Its core knows it with others as one lease.
     is_parted: bool,
 }
@@ -483,7 +481,7 @@ impl Calls {
                     .filter(|command| is_release(command));
                 releases.any(|command| command.ids().contains(&(key, id)))
             });
-            let is_once = !record.is_gone || record.falls_back || is_under_way;
+            let is_once = !record.is_gone || record.is_parted || is_under_way;
             return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
@@ -571,7 +569,6 @@ impl Calls {
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
-        let mut lost = Vec::new();
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
@@ -591,7 +588,6 @@ impl Calls {
                 );
                 record.was_granted &= !is_lost;
                 record.is_lost |= is_lost;
-                lost.extend(is_lost.then_some((at, id.permit())));
                 let may_run = matches!(
                     answer,
                     Err(Failure::Broken | Failure::Abandoned | Failure::Unconfirmed)
@@ -620,9 +616,6 @@ impl Calls {
                 record.is_revoked |= is_revoked;
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
-        }
-        for who in lost {
-            self.leases(who).for_each(|record| record.falls_back = true);
         }
     }
 }
@@ -670,7 +663,6 @@ impl Record {
             lasts: self.lasts,
             may_run: self.may_run.clone(),
             // What its core knows of the others it takes for true of this one.
-            falls_back: true,
             is_parted: true,
             ..Self::default()
         }
@@ -698,7 +690,6 @@ impl Record {
                 && !self.is_parted,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
-            falls_back: self.falls_back,
             is_parted: self.is_parted,
             ..Self::default()
         })
