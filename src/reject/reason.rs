@@ -86,7 +86,8 @@ impl Reason {
             } => None,
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
-                Some(retry.refused(policy, key, refusing.limit, refusing.weight))
+                let claimed = (refusing.limit, refusing.weight, refusing.share);
+                Some(retry.refused(policy, key, claimed))
             }
             Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
@@ -100,10 +101,12 @@ pub(crate) struct Limit {
     /// In units.
     pub(crate) limit: u32,
     pub(crate) weight: u32,
-    /// A hash of the key.
+    /// A hash of the key, and of the flow if there is one.
     pub(crate) key: u64,
     /// The key, if it is known.
     of: Option<Key>,
+    /// That of the flow; 0 without one.
+    pub(crate) share: u32,
 }
 
 /// The limits that a request is under, the narrowest first.
@@ -134,6 +137,7 @@ impl Limits {
             weight: claim.weight(),
             key: retry.key(claim),
             of: Some(claim.key().clone()),
+            share: claim.flow().map_or(0, |_| claim.share()),
         });
         Self(limits.collect())
     }

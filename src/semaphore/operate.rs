@@ -1,6 +1,6 @@
 //! What operators ask of a store: who holds what, and under which limits.
 
-use super::{BoxFuture, Key, LimitStream, Policy, StoreError, limits::Items};
+use super::{BoxFuture, Key, LimitStream, Policy, StoreError, StoredKey, limits::Items};
 use futures_core::Stream;
 use std::{
     env, fs,
@@ -367,45 +367,6 @@ async fn page(mut keys: KeyStream, earlier: usize, time: Duration) -> Result<Key
         Err(_) => page.next = next(page.keys.len()),
     }
     Ok(page)
-}
-
-/// A key as a store remembers it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoredKey {
-    /// The key, byte for byte.
-    #[non_exhaustive]
-    Whole {
-        /// The key.
-        key: Key,
-    },
-    /// A long key, of which a store keeps only a hash: who knows the key can ask for its
-    /// [usage](Operate::usage).
-    #[non_exhaustive]
-    Hashed {
-        /// The hash, as text.
-        hash: String,
-    },
-}
-
-impl StoredKey {
-    /// A key that a store remembers byte for byte. See [`KeyPage::new`] for an example.
-    pub fn whole(key: impl Into<Key>) -> Self {
-        Self::Whole { key: key.into() }
-    }
-
-    /// A key of which a store remembers a hash.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::semaphore::StoredKey;
-    ///
-    /// assert_ne!(StoredKey::hashed("ann"), StoredKey::whole("ann"));
-    /// ```
-    pub fn hashed(hash: impl Into<String>) -> Self {
-        Self::Hashed { hash: hash.into() }
-    }
 }
 
 macro_rules! through_pointers {

@@ -713,6 +713,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "with limits: a claim is sent before they are known",
         "limits",
         "self.limits.version.is_some() || server.health.is_failing() || server.is_denied",
-        "server.is_known() || self.limits.version.is_none()",
+        "server.is_known() || !server.is_known()",
     ),
 ];

@@ -162,7 +162,9 @@ impl Core {
         if levels == lease.levels {
             lease.limits = self.limits.changes;
         }
-        let (was_sent, is_known) = (lease.was_sent, lease.may_be_known(now));
+        // After its end its server has forgotten it by itself.
+        let is_known = lease.may_be_known(now) && lease.lasts > now;
+        let was_sent = lease.was_sent;
         let mut old = Vec::new();
         for level in levels {
             let limit = self.limit_of(at.0, level);

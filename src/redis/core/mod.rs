@@ -66,6 +66,9 @@
 //! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
 //!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
 //!     their runtime has left or come back, the thread sends them.
+//! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
+//!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
+//!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
 
 mod build;
 mod call;

@@ -75,6 +75,8 @@ struct Record {
     is_gone: bool,
     /// An answer has said that an operator has revoked it.
     is_revoked: bool,
+    /// Its core knows it with others as one lease.
+    is_parted: bool,
 }
 
 /// How long a process may wait until it looks again whether a server is back.
@@ -479,7 +481,7 @@ impl Calls {
                     .filter(|command| is_release(command));
                 releases.any(|command| command.ids().contains(&(key, id)))
             });
-            let is_once = !record.is_gone || is_under_way;
+            let is_once = !record.is_gone || record.is_parted || is_under_way;
             return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
@@ -647,6 +649,7 @@ impl Record {
     /// Takes a semaphore away, as a lease of its own.
     fn without(&mut self, key: Key) -> Self {
         self.keys.retain(|other| *other != key);
+        self.is_parted = true;
         let units = self.units.remove(&key).unwrap_or_default();
         Self {
             keys: vec![key],
@@ -659,6 +662,8 @@ impl Record {
             was_granted: self.was_granted,
             lasts: self.lasts,
             may_run: self.may_run.clone(),
+            // What its core knows of the others it takes for true of this one.
+            is_parted: true,
             ..Self::default()
         }
     }
@@ -678,9 +683,14 @@ impl Record {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
-            is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
+            is_needless: self.is_whole
+                && self.was_granted
+                && !was_over
+                && !self.is_lost
+                && !self.is_parted,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
+            is_parted: self.is_parted,
             ..Self::default()
         })
     }

@@ -241,8 +241,10 @@ impl Limits {
                     && !is_named;
                 let (view, clock) = (servers[number].view(level.key), servers[number].clock(now));
                 let limit = i64::from(self.in_force(who.0, level));
-                let mut waits = waiting(&view, clock / 1_000);
-                let is_old = waits.any(|(name, _)| name.who() == *who && name.limit != limit);
+                let own = waiting(&view, clock / 1_000).filter(|(name, _)| name.who() == *who);
+                let limits: Vec<_> = own.map(|(name, _)| name.limit).collect();
+                // One that came late under an old id is released later.
+                let is_old = !limits.is_empty() && !limits.contains(&limit);
                 if could && is_old {
                     outdated.insert((*who, level.key), process.local(now));
                 }
