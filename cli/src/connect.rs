@@ -17,6 +17,9 @@ use tower_semaphore::{
 /// How long a server may take to answer, so that a command fails within a second.
 const BOUND: Duration = Duration::from_millis(950);
 
+/// How long one call may take once it is there: a person waits for a busy server.
+const CALL: Duration = Duration::from_secs(2);
+
 /// A variable of the environment with the password, which other users cannot read.
 const PASSWORD: &str = "REDIS_PASSWORD";
 
@@ -76,7 +79,7 @@ impl Way {
         is_operator: bool,
     ) -> Result<RedisSemaphore, Failure> {
         let mut builder = RedisSemaphore::builder().prefix(&servers.prefix);
-        builder = builder.operator(is_operator);
+        builder = builder.operator(is_operator).timeout(CALL);
         if let Some(file) = &servers.ca {
             builder = builder.root_certificate(read(file, "--ca")?);
         }
