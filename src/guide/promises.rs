@@ -37,6 +37,10 @@
 //! later, and a lost permit is granted again if there is room and no claim waits. Protect a resource that must not
 //! suffer from that with the permit's [fencing token](crate::Permit::token).
 //!
+//! Tokens are counted on the server. On a cluster a counter may begin again below its last token if the clocks of two
+//! nodes jump forward within five seconds, one by more than some leases: that forgets the counter, and no process that
+//! claims there has learned of the other jump.
+//!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because
 //! the body is no longer polled; [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that.

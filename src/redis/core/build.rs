@@ -57,7 +57,7 @@ impl Core {
         id: PermitId,
     ) -> Option<Call> {
         let at = At(id, 0);
-        let server = self.lease(at)?.waits_in?.1;
+        let server = self.lease(at)?.waits()?.1;
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
         let waiting = &self.servers[server].releases;
@@ -146,7 +146,7 @@ impl Core {
         };
         let work = self
             .lease(at)
-            .filter(|lease| lease.waits_in == Some((queue, draft.server)));
+            .filter(|lease| lease.waits() == Some((queue, draft.server)));
         let Some(work) = work.and_then(|lease| lease.work()) else {
             // It has been sent, waits elsewhere, or is over.
             self.pop(draft, queue);
@@ -354,6 +354,7 @@ impl Core {
             items: Vec::new(),
             units: draft.bill.units,
             left: draft.left.clone(),
+            parts: Vec::new(),
         }
     }
 

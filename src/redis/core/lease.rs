@@ -96,7 +96,7 @@ pub(super) struct Lease {
     pub(super) state: State,
     /// When its next call is due.
     pub(super) next: Time,
-    /// And for which server.
+    /// Where it was last put to be sent, and for which server.
     pub(super) waits_in: Option<(Queue, usize)>,
     /// Whether a command names only it: one that named others too has met an error of a key.
     pub(super) is_alone: bool,
@@ -152,6 +152,23 @@ impl Lease {
         }
     }
 
+    /// Where its next call waits to be sent, by what that is for.
+    pub(super) fn queue(&self) -> Option<Queue> {
+        let work = self.work()?;
+        Some(match (work, &self.state) {
+            (Work::Release, _) => Queue::Releases,
+            (Work::Refresh, _) => Queue::Refreshes,
+            (Work::Acquire, State::Queued(_)) => Queue::Polls,
+            (Work::Acquire, _) => Queue::Claims,
+        })
+    }
+
+    /// Where it waits. One that was granted by a message waits no longer as a poll.
+    pub(super) fn waits(&self) -> Option<(Queue, usize)> {
+        let queue = self.queue();
+        self.waits_in.filter(|(waits, _)| Some(*waits) == queue)
+    }
+
     /// When its holder is told that it is lost, or its release is given up.
     pub(super) fn end(&self) -> Option<Time> {
         match &self.state {
@@ -169,7 +186,7 @@ impl Lease {
 
     /// The least of its timers.
     pub(super) fn timer(&self) -> Option<Time> {
-        let send = self.work().filter(|_| self.waits_in.is_none());
+        let send = self.work().filter(|_| self.waits().is_none());
         let send = send.map(|_| self.next);
         [send, self.end()].into_iter().flatten().min()
     }

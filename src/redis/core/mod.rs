@@ -550,19 +550,15 @@ impl Core {
             return;
         };
         let (lease, from) = (&permit.leases[at.1], permit.from);
-        if lease.waits_in.is_some() || lease.next > now {
+        let Some(queue) = lease.queue() else {
+            return;
+        };
+        if lease.waits().is_some() || lease.next > now {
             return;
         }
-        let queue = match (lease.work(), &lease.state) {
-            (None, _) => return,
-            (Some(_), State::Wanted) if self.is_beyond_share(now, at.0) => {
-                return self.hold_back(now, at);
-            }
-            (Some(_), State::Released(_)) => Queue::Releases,
-            (Some(_), State::Held(_)) => Queue::Refreshes,
-            (Some(_), State::Queued(_)) => Queue::Polls,
-            (Some(_), _) => Queue::Claims,
-        };
+        if matches!(lease.state, State::Wanted) && self.is_beyond_share(now, at.0) {
+            return self.hold_back(now, at);
+        }
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
         let from = if is_claim { from } else { THREAD };

@@ -59,6 +59,7 @@ impl Core {
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     self.carried_by(flight.runtime, at.0);
+                    self.parts_acquired(now, flight, *at, &acquired);
                     match self.landed(*at, flight.id) {
                         true => self.acquired(now, flight.sent, *at, acquired),
                         false => self.next_at(now, *at, now),
@@ -258,6 +259,16 @@ impl Core {
             }
             (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
             (_, refusal) => self.refused(now, sent, at, &refusal),
+        }
+    }
+
+    /// The same, of what a lease has given up since the acquire was sent.
+    fn parts_acquired(&mut self, now: Time, flight: &Flight, at: At, acquired: &Acquired) {
+        let parts = flight.parts.iter().filter(|(lease, _)| *lease == at);
+        for (_, part) in parts {
+            if self.lease(*part).is_some() {
+                self.acquired(now, flight.sent, *part, acquired.clone());
+            }
         }
     }
 

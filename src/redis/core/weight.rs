@@ -147,6 +147,12 @@ impl Core {
         });
         let levels: Vec<_> = levels.collect();
         let lease = &self.permits[id.slot].leases[number];
+        // What a server answers concerns what the call has named.
+        let flight = lease.call.and_then(|call| self.calls.get_mut(&call));
+        let part_of = (At(id, number), At(part, 0));
+        flight
+            .into_iter()
+            .for_each(|flight| flight.parts.push(part_of));
         let (is_known, lease) = (lease.may_be_known(now), lease.part(0..levels.len()));
         let mut permit = Permit::new(part, (now, THREAD), levels, vec![lease], &self.settings);
         (permit.budget, permit.tells_release) = (None, tells);

@@ -40,7 +40,8 @@
 //!
 //! It excuses what nobody can keep: a process that stands still tells nothing; a server that has lost data or
 //! jumped ahead has forgotten its holders; one whose clock was set back runs an acquire after its end, holds longer
-//! what nobody released because it had ended, mixes up head starts, and may repeat tokens if it is then set forward;
+//! what nobody released because it had ended, mixes up head starts, and may repeat tokens if it is then set forward, as may one whose clock is set forward by some leases a moment after that
+//! of another server of its cluster;
 //! one that started with old data has again what was released; where another program has written over a key of a
 //! semaphore, a permit that has lost it comes back as a whole or not at all, so its units of other semaphores are free a
 //! moment before its holder is told. A flow whose claim has left the queue before a later one has lost that turn, and may

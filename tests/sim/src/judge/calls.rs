@@ -75,8 +75,6 @@ struct Record {
     is_gone: bool,
     /// An answer has said that an operator has revoked it.
     is_revoked: bool,
-    /// A loss was found, for which what is wider of its claim is given back, whatever is answered to that.
-    falls_back: bool,
 }
 
 /// How long a process may wait until it looks again whether a server is back.
@@ -456,7 +454,7 @@ impl Calls {
                     .filter(|command| is_release(command));
                 releases.any(|command| command.ids().contains(&(key, id)))
             });
-            let is_once = !record.is_gone || record.falls_back || is_under_way;
+            let is_once = !record.is_gone || is_under_way;
             return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
@@ -544,7 +542,6 @@ impl Calls {
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
-        let mut lost = Vec::new();
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
@@ -564,7 +561,6 @@ impl Calls {
                 );
                 record.was_granted &= !is_lost;
                 record.is_lost |= is_lost;
-                lost.extend(is_lost.then_some((at, id.permit())));
                 let may_run = matches!(
                     answer,
                     Err(Failure::Broken | Failure::Abandoned | Failure::Unconfirmed)
@@ -593,9 +589,6 @@ impl Calls {
                 record.is_revoked |= is_revoked;
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
-        }
-        for who in lost {
-            self.leases(who).for_each(|record| record.falls_back = true);
         }
     }
 }

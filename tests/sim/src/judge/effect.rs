@@ -366,6 +366,16 @@ impl Effect<'_> {
         has_room(self.after, self.clock, name)
     }
 
+    /// How many units were held when a claim was decided: earlier claims of the call have given up or got theirs.
+    fn held_beside(&self, name: &Name) -> i64 {
+        let place = |name: &Name| self.wanted().position(|(other, ..)| other == *name);
+        let own = place(name);
+        let is_earlier = |other: &Name| place(other).is_some_and(|other| Some(other) < own);
+        let before = live(&self.before.held, self.clock).filter(|other| !is_earlier(other));
+        let after = live(&self.after.held, self.clock).filter(is_earlier);
+        (before.count() + after.count()) as i64
+    }
+
     /// Answers are true.
     pub(super) fn check_answers(&self) -> Verdict {
         // At some instant of the call as many may have waited.
@@ -388,15 +398,14 @@ impl Effect<'_> {
             let most = wanted
                 .position
                 .map_or(0, |position| position.wait.max_waiting);
-            // A later claim of this call may have given up what it had.
-            let has_always_room = self.has_room(&name) && has_room(self.before, self.clock, &name);
+            let had_room = self.held_beside(&name) + name.weight <= name.limit;
             let is_true = match acquired {
                 // Some of its units may have been released since it was sent.
                 Means::Granted(_) | Means::Kept => {
                     own as i64 == name.weight || own > 0 && had(&name) == own
                 }
                 Means::Nothing | Means::Revoked => own == 0 && !stays.contains(&name),
-                Means::Full => own == 0 && (waited || head.is_some() || !has_always_room),
+                Means::Full => own == 0 && (waited || head.is_some() || !had_room),
                 // Or a later claim of this call has left, and let it pass.
                 Means::Queued => head.is_some() || own as i64 == name.weight,
                 Means::QueueFull => own == 0 && queue.len() >= most as usize,

@@ -20,7 +20,8 @@ use std::{
 #[derive(Debug, Default, Clone, Copy)]
 struct Past {
     stepped_back: bool,
-    stepped_forward: bool,
+    /// By how many ms it was set forward, in all.
+    forward: i64,
     has_lost: bool,
     has_old: bool,
 }
@@ -68,7 +69,7 @@ impl Storage {
 
     pub(super) fn stepped(&mut self, server: usize, ms: i64) {
         self.past[server].stepped_back |= ms < 0;
-        self.past[server].stepped_forward |= ms > 0;
+        self.past[server].forward += ms.max(0);
         // It lets keys expire early.
         self.keys.values_mut().for_each(|known| known.fair.forget());
     }
@@ -115,6 +116,18 @@ impl Storage {
     pub(super) fn repeats(&self) -> bool {
         let mut pasts = self.past.iter();
         pasts.any(|past| past.has_old || past.has_lost || past.stepped_back)
+            || (0..self.past.len()).any(|server| self.counts_again(server))
+    }
+
+    /// Whether a counter of a server may have begun again below its last token. A step forward by some leases expires it
+    /// early. It begins again at the highest time that a process has seen of any server, of which each knows another one
+    /// if that clock was set back before, or if another server's was set forward a moment ago.
+    fn counts_again(&self, server: usize) -> bool {
+        let own = &self.past[server];
+        let others = self.past.iter().enumerate();
+        let mut others = others.filter(|(other, _)| *other != server);
+        let is_ahead = own.forward >= self.lease * 4 && others.any(|(_, past)| past.forward > 0);
+        own.stepped_back && own.forward > 0 || is_ahead
     }
 
     fn past(&self, key: Key) -> &Past {
@@ -126,7 +139,7 @@ impl Storage {
         let own = self.past[from];
         let past = &mut self.past[to];
         past.stepped_back |= own.stepped_back;
-        past.stepped_forward |= own.stepped_forward;
+        past.forward = past.forward.max(own.forward);
         past.has_lost |= own.has_lost;
         past.has_old |= own.has_old;
         debug_assert_eq!(self.settings.server_of(key), from);
@@ -141,7 +154,7 @@ impl Storage {
         let servers = servers.unwrap_or([Some(self.settings.server_of(key)), None, None]);
         let mut pasts = servers.into_iter().flatten().map(|at| self.past[at]);
         let is_poisoned = self.settings.slots.poisoned(key).is_some();
-        is_poisoned || pasts.any(|past| past.has_lost || past.stepped_forward)
+        is_poisoned || pasts.any(|past| past.has_lost || past.forward > 0)
     }
 
     /// The tokens that a claim was given.
@@ -215,10 +228,7 @@ impl Storage {
             }
             known.keep(after);
         }
-        self.note_tokens(
-            run,
-            self.past[server].stepped_back && self.past[server].stepped_forward,
-        )
+        self.note_tokens(run, self.counts_again(server))
     }
 
     /// An operator has revoked an id. Nothing of it is left.
@@ -293,8 +303,6 @@ impl Storage {
         given.sort_by_key(|(key, _, token)| (*key, *token));
         for (key, who, token) in given {
             let last = &mut self.keys.entry(key).or_default().last_token;
-            // A step forward expires the counter early. It starts again at the highest time that a process has
-            // seen, of which each knows another one, if the clock was set back before.
             check(token > *last || is_vague, "S3", || {
                 format!("{who:?} gets token {token} after {last}")
             })?;
