@@ -152,11 +152,34 @@ impl Queue {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
         let found = self.waiting.iter().position(is_it);
         let removed = found.and_then(|index| self.waiting.remove(index))?;
-        if let Some(tags) = &mut self.tags {
-            tags.left(&removed.turn, removed.rank);
-        }
+        self.move_up(&removed);
         self.begin_anew();
         Some(removed)
+    }
+
+    /// The later waiters of the flow of one that has left have its turn, each that of the one before it.
+    fn move_up(&mut self, removed: &Waiting) {
+        let Some(tags) = &mut self.tags else {
+            return;
+        };
+        let waiting = &self.waiting;
+        let is_later =
+            |other: &Waiting| other.rank > removed.rank && other.turn.is_of(&removed.turn);
+        // Of its own flow none but these may have the tags to which they move.
+        let is_taken = |tag| {
+            let found = waiting.binary_search_by_key(&tag, |other| other.rank);
+            found.is_ok_and(|at| !waiting[at].turn.is_of(&removed.turn))
+        };
+        let later = waiting.iter().filter(|other| is_later(other));
+        let later = later.map(|other| (&other.turn, other.rank));
+        let moved = tags.left((&removed.turn, removed.rank), later, is_taken);
+        let later = self.waiting.iter_mut().filter(|other| is_later(other));
+        for (other, rank) in later.zip(moved) {
+            other.rank = rank;
+        }
+        self.waiting
+            .make_contiguous()
+            .sort_by_key(|other| other.rank);
     }
 
     /// Tags begin anew with an empty queue.
