@@ -53,9 +53,10 @@
 //! - *Claims without a flow* are one flow of share 1, once a claim with one has come and until nothing waits.
 //! - *A flow has no head start*: a claim with both is refused as not valid. A flow for each class, as `ann/interactive`
 //!   with a share of 4 and `ann/batch` with 1, says the same, and starves nobody.
-//! - *A claim that gives up* before a later one of its flow has lost its flow's turn. A flow whose claims mostly time out
-//!   in the queue so falls behind others, until nothing waits: keep [its queue](crate::Claim::with_max_waiting) as
-//!   short as its waits.
+//! - *A claim that gives up* leaves its turn to the next one of its flow, and those behind it move up. So a flow whose claims
+//!   mostly time out in the queue is served in its turn all the same. In Redis one call looks at the next 500 waiters
+//!   at most, to bound how long it takes: in a queue that is longer than that for long, such a flow may fall behind
+//!   others. Keep [its queue](crate::Claim::with_max_waiting) as short as its waits.
 //! - *A queue is full* for a claim when as many as it allows come before it, so a crowd keeps no newcomer out. Each new
 //!   flow may add a waiter to a full queue. Let no client choose its flow.
 //! - *An outage* that loses the queue loses the turns with it: who waits joins anew, in the order of its polls.

@@ -30,6 +30,11 @@ impl Turn {
         Self { flow, cost }
     }
 
+    /// Whether two claims are of one flow.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        self.flow == other.flow
+    }
+
     /// Whether its claim makes a queue fair.
     pub(super) fn has_flow(&self) -> bool {
         self.flow.is_some()
@@ -72,12 +77,29 @@ impl Tags {
         self.finishes.insert(turn.flow.clone(), start + turn.cost);
     }
 
-    /// A waiter leaves without a grant. It gives its turn back to its flow, if it came last.
-    pub(super) fn left(&mut self, turn: &Turn, start: i64) {
-        let finish = self.finishes.get_mut(&turn.flow);
-        if let Some(finish) = finish.filter(|finish| **finish == start + turn.cost) {
-            *finish = start;
+    /// A waiter has left without a grant. The later ones of its flow, given with their starts, move up, each to where the
+    /// one before it finishes now, and so does the finish of the flow. Returns their starts. None moves before the virtual
+    /// time, as behind claims that came before the first flow.
+    pub(super) fn left<'a>(
+        &mut self,
+        (turn, start): (&Turn, i64),
+        later: impl Iterator<Item = (&'a Turn, i64)>,
+        is_taken: impl Fn(i64) -> bool,
+    ) -> Vec<i64> {
+        let mut slot = start.max(self.time);
+        let moved = later.map(|(later, own)| {
+            if own < slot {
+                return own;
+            }
+            let free = (slot..own).find(|tag| !is_taken(*tag)).unwrap_or(own);
+            slot = free + later.cost;
+            free
+        });
+        let moved = moved.collect();
+        if let Some(finish) = self.finishes.get_mut(&turn.flow) {
+            *finish = slot;
         }
+        moved
     }
 }
 
@@ -109,10 +131,23 @@ mod tests {
             100_002,
             "it has saved nothing up"
         );
-        tags.left(&ann, 1);
-        assert_eq!(tags.start(&ann, 1), 200_001, "a turn is lost in the middle");
-        tags.left(&ann, 100_001);
-        assert_eq!(tags.start(&ann, 1), 100_001, "the last one is given back");
+        let moved = tags.left((&ann, 1), [(&ann, 100_001)].into_iter(), |_| false);
+        assert_eq!(moved, [1], "a later one moves up");
+        assert_eq!(tags.start(&ann, 1), 100_001);
+        assert!(tags.left((&ann, 1), [].into_iter(), |_| false).is_empty());
+        assert_eq!(tags.start(&ann, 1), 2, "nothing waits");
+    }
+
+    #[test]
+    fn who_moves_up_takes_no_other_flows_tag_and_costs_what_it_did() {
+        let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
+        for start in [1, 300_001, 400_001] {
+            tags.joined(if start == 1 { &heavy } else { &light }, 0, start);
+        }
+        let later = [(&light, 300_001), (&light, 400_001)];
+        let moved = tags.left((&heavy, 1), later.into_iter(), |tag| tag == 1 || tag == 2);
+        assert_eq!(moved, [3, 100_003]);
+        assert_eq!(tags.start(&light, 1), 200_003);
     }
 
     #[test]

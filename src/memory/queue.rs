@@ -166,9 +166,10 @@ impl Queue {
 
     /// Refuses the waiters that are heavier than a limit.
     pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
-        let is_heavy = |at: &usize| self.waiting[*at].units.weight > full.limit;
-        let heavy: Vec<_> = (0..self.waiting.len()).rev().filter(is_heavy).collect();
-        let left = heavy.into_iter().filter_map(|at| self.remove_at(at));
+        let heavy = self.waiting.iter();
+        let heavy = heavy.filter(|waiting| waiting.units.weight > full.limit);
+        let heavy: Vec<_> = heavy.map(|waiting| waiting.details.serial).collect();
+        let left = heavy.into_iter().filter_map(|serial| self.remove(serial));
         left.map(|waiting| Decided(Err(full), waiting.deliver))
             .collect()
     }
@@ -177,16 +178,35 @@ impl Queue {
     pub(super) fn remove(&mut self, serial: u64) -> Option<Waiting> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
         let found = self.waiting.iter().position(is_it);
-        self.remove_at(found?)
-    }
-
-    fn remove_at(&mut self, index: usize) -> Option<Waiting> {
-        let removed = self.waiting.remove(index)?;
-        if let Some(tags) = &mut self.tags {
-            tags.left(&removed.turn, removed.rank);
-        }
+        let removed = found.and_then(|index| self.waiting.remove(index))?;
+        self.move_up(&removed);
         self.begin_anew();
         Some(removed)
+    }
+
+    /// The later waiters of the flow of one that has left have its turn, each that of the one before it.
+    fn move_up(&mut self, removed: &Waiting) {
+        let Some(tags) = &mut self.tags else {
+            return;
+        };
+        let waiting = &self.waiting;
+        let is_later =
+            |other: &Waiting| other.rank > removed.rank && other.turn.is_of(&removed.turn);
+        // Of its own flow none but these may have the tags to which they move.
+        let is_taken = |tag| {
+            let found = waiting.binary_search_by_key(&tag, |other| other.rank);
+            found.is_ok_and(|at| !waiting[at].turn.is_of(&removed.turn))
+        };
+        let later = waiting.iter().filter(|other| is_later(other));
+        let later = later.map(|other| (&other.turn, other.rank));
+        let moved = tags.left((&removed.turn, removed.rank), later, is_taken);
+        let later = self.waiting.iter_mut().filter(|other| is_later(other));
+        for (other, rank) in later.zip(moved) {
+            other.rank = rank;
+        }
+        self.waiting
+            .make_contiguous()
+            .sort_by_key(|other| other.rank);
     }
 
     /// Tags begin anew with an empty queue.

@@ -175,8 +175,8 @@ impl Claim {
     ///
     /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that one.
     ///   From then on, until nothing waits, claims without a flow are one flow of share 1.
-    /// - A claim that leaves the queue before it is granted gives its turn back to its flow if it came last. Else
-    ///   the turn is lost.
+    /// - A claim that leaves the queue before it is granted gives its turn to the next one of its flow, and each that
+    ///   waits behind it moves up. In Redis a call looks at the next 500 waiters for these.
     /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled
     ///   the queue keeps no other out.
     /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. A flow for each

@@ -367,3 +367,36 @@ async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
         assert!(granted.is_ok(), "{granted:?}");
     }
 }
+
+/// While others wait all the time.
+#[tokio::test(start_paused = true)]
+async fn a_flow_that_was_idle_for_an_hour_has_saved_nothing_up() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let store = MemorySemaphore::new();
+    let join = |flow| {
+        let claim = Claim::new("a").with_limit(1).with_wait(HOUR * 2);
+        let mut acquire = store.acquire(claim.with_flow(flow));
+        assert!((&mut acquire).now_or_never().is_none(), "it waits");
+        (flow, acquire)
+    };
+    let mut held = try_acquire(&store, Claim::new("a").with_limit(1).with_flow("bob"));
+    let mut waiting: VecDeque<_> = (0..40).map(|_| join("ann")).collect();
+    for _ in 0..30 {
+        tokio::time::sleep(HOUR / 30).await;
+        drop(held.take());
+        let (_, next) = waiting.pop_front().expect("others wait");
+        held = next.await.ok();
+    }
+    waiting.extend((0..5).map(|_| join("bob")));
+    let mut order = Vec::new();
+    while order.len() < 10 {
+        drop(held.take());
+        let is_next = |(_, acquire): &mut (_, Acquire)| acquire.now_or_never();
+        let mut next = waiting.iter_mut().enumerate();
+        let next = next.find_map(|(at, waiter)| Some((at, is_next(waiter)?)));
+        let (at, permit) = next.expect("one is granted");
+        held = permit.ok();
+        order.extend(waiting.remove(at).map(|(flow, _)| flow));
+    }
+    assert_eq!(order, ["ann", "bob"].repeat(5));
+}

@@ -358,7 +358,6 @@ impl Core {
             items: Vec::new(),
             units: draft.bill.units,
             left: draft.left.clone(),
-            parts: Vec::new(),
         }
     }
 

@@ -86,8 +86,6 @@ pub(super) struct Flight {
     /// How many units they have.
     pub(super) units: usize,
     pub(super) left: Left,
-    /// What it names under ids that leases have given up since, each with its lease.
-    pub(super) parts: Vec<(At, At)>,
 }
 
 #[derive(Debug)]

@@ -136,6 +136,8 @@ pub(in crate::redis) struct Core {
     waiters: BTreeMap<u64, PermitId>,
     /// In the order of their deadlines, which are that of their numbers.
     calls: BTreeMap<CallId, Flight>,
+    /// What calls without an answer name under ids that their leases have given up since: each lease, and the permit of that.
+    parts: BTreeMap<CallId, Vec<(At, At)>>,
     servers: Vec<Server>,
     slots: Slots,
     highest: Highest,
@@ -169,6 +171,7 @@ impl Core {
             permits: Slab::new(),
             waiters: BTreeMap::new(),
             calls: BTreeMap::new(),
+            parts: BTreeMap::new(),
             servers: vec![Server::default()],
             slots: Slots::default(),
             highest: Highest::default(),
@@ -296,6 +299,7 @@ impl Core {
             Ok(_) => self.unanswered(now, &flight, Failure::Unconfirmed),
             Err(failure) => self.unanswered(now, &flight, failure),
         }
+        self.parts.remove(&id);
     }
 
     /// Takes a message.

@@ -270,10 +270,11 @@ impl Core {
 
     /// The same, of what a lease has given up since the acquire was sent.
     fn parts_acquired(&mut self, now: Time, flight: &Flight, at: At, acquired: &Acquired) {
-        let parts = flight.parts.iter().filter(|(lease, _)| *lease == at);
-        for (_, part) in parts {
-            if self.lease(*part).is_some() {
-                self.acquired(now, flight.sent, *part, acquired.clone());
+        let parts = self.parts.get(&flight.id).into_iter().flatten();
+        let parts = parts.filter(|(lease, _)| *lease == at);
+        for part in parts.map(|(_, part)| *part).collect::<Vec<_>>() {
+            if self.lease(part).is_some() {
+                self.acquired(now, flight.sent, part, acquired.clone());
             }
         }
     }

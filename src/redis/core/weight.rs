@@ -149,11 +149,10 @@ impl Core {
         let levels: Vec<_> = levels.collect();
         let lease = &self.permits[id.slot].leases[number];
         // What a server answers concerns what the call has named.
-        let flight = lease.call.and_then(|call| self.calls.get_mut(&call));
-        let part_of = (At(id, number), At(part, 0));
-        flight
-            .into_iter()
-            .for_each(|flight| flight.parts.push(part_of));
+        if let Some(call) = lease.call {
+            let parts = self.parts.entry(call).or_default();
+            parts.push((At(id, number), At(part, 0)));
+        }
         let (is_known, lease) = (lease.may_be_known(now), lease.part(0..levels.len()));
         let mut permit = Permit::new(part, (now, THREAD), levels, vec![lease], &self.settings);
         (permit.budget, permit.tells_release) = (None, tells);

@@ -32,9 +32,9 @@ local function any_queue(keys)
 end
 
 -- Units that one call grants to waiters, and waiters that it removes because they have died, to bound how
--- long it blocks the server.
+-- long it blocks the server; and waiters that it looks at because one before them has left.
 local MAX_ADVANCED = 500
-local advanced = 0
+local advanced, looked = 0, 0
 
 -- What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
 -- while the shares of all flows that wait add up to less.
@@ -43,9 +43,25 @@ local UNIT = 100000
 -- The scores of revocations are below those of arrivals and tags.
 local REVOKED = 5000000000000000
 
+-- The first tag from here on that no waiter has: two of one tag would be served in the order of their ids. A run of tags is
+-- passed in steps that double, and then halve.
+local function free_tag(queue, tag)
+  local size, growth = 1, 2
+  repeat
+    local last = call('ZRANGEBYSCORE', queue, text(tag), '+inf', 'WITHSCORES', 'LIMIT', size - 1, 1)[2]
+    if tonumber(last) == tag + size - 1 then
+      tag = tag + size
+    else
+      growth = 0.5
+    end
+    size = size * growth
+  until size < 1
+  return tag
+end
+
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
 -- held. Built only for contended semaphores, because building these functions takes longer than running
--- them. Returns `advance`, `give_back`, `weight_of`, `revocation_of`, `grant`, `hold`, `clamp` and `flow_of`.
+-- them. Returns `advance`, `leave`, `weight_of`, `revocation_of`, `grant`, `hold`, `clamp` and `flow_of`.
 local function granting(now, micros, floor, is_provisional)
   local function weight_of(id)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
@@ -57,13 +73,31 @@ local function granting(now, micros, floor, is_provisional)
     return 'flow:' .. (flow or ''), math.ceil(UNIT * (weight_of(id) or 0) / (share or 1)), flow ~= nil
   end
 
-  -- Before a waiter leaves the queue without a grant: gives its turn back to its flow, if it came last.
-  local function give_back(queue, alive, id)
+  -- Takes a waiter from the queue without a grant. In a fair queue the later ones of its flow move up, each to where the
+  -- one before it finishes now, and so does the finish of the flow, unless some of them are behind MAX_ADVANCED others.
+  -- None moves before the virtual time, as behind claims that came before the first flow.
+  local function leave(queue, alive, id)
     local flow, cost = flow_of(id)
-    local finish = call('ZSCORE', alive, flow)
-    local start = finish and call('ZSCORE', queue, id)
-    if start and start + cost + finish == 0 then
-      call('ZADD', alive, text(-start), flow)
+    local start, finish = call('ZSCORE', queue, id), call('ZSCORE', alive, flow)
+    call('ZREM', queue, id)
+    if not start or not finish then
+      return
+    end
+    local slot = math.max(start, -(call('ZSCORE', alive, 'arrival') or 0))
+    local is_last, most = start + cost + finish == 0, MAX_ADVANCED - looked
+    local later = is_last and {}
+      or call('ZRANGEBYSCORE', queue, text(slot), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+    looked = looked + #later / 2
+    for at = 1, #later, 2 do
+      local other, its_cost = flow_of(later[at])
+      if other == flow then
+        local tag = math.min(later[at + 1], free_tag(queue, slot))
+        call('ZADD', queue, text(tag), later[at])
+        slot = tag + its_cost
+      end
+    end
+    if is_last or #later < 2 * most then
+      call('ZADD', alive, text(-slot), flow)
     end
   end
 
@@ -175,7 +209,7 @@ local function granting(now, micros, floor, is_provisional)
       end
       local is_over, new_token = advanced >= MAX_ADVANCED, 0
       if not is_over and not is_alive then
-        give_back(queue, alive, id)
+        leave(queue, alive, id)
       end
       if not is_over then
         call('ZREM', queue, id)
@@ -198,5 +232,5 @@ local function granting(now, micros, floor, is_provisional)
     end
   end
 
-  return advance, give_back, weight_of, revocation_of, grant, hold, clamp, flow_of
+  return advance, leave, weight_of, revocation_of, grant, hold, clamp, flow_of
 end

@@ -10,7 +10,7 @@ end
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local advance, give_back, weight_of, revocation_of, grant, hold, clamp, flow_of =
+  local advance, leave, weight_of, revocation_of, grant, hold, clamp, flow_of =
     granting(now, micros, floor, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
@@ -34,43 +34,22 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
   end
 
-  -- Whether as many waiters as allowed come before a claim with this score. If so, the queue is first
-  -- cleared of up to 100 dead waiters, at any position.
-  local function is_full(level, max_waiting, score, is_cleared)
-    local queue, alive = level.queue, level.alive
+  -- Whether as many waiters as allowed come before a claim with this score.
+  local function is_full(queue, max_waiting, score)
     if call('ZCARD', queue) < max_waiting then
       return false
     end
     local last = call('ZRANGE', queue, max_waiting - 1, max_waiting - 1, 'WITHSCORES')
-    if max_waiting > 0 and tonumber(last[2]) > score then
-      return false
-    end
-    if is_cleared then
-      return true
-    end
-    clamp(alive)
-    for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
-      give_back(queue, alive, id)
-      call('ZREM', queue, id)
-      call('ZREM', alive, id)
-    end
-    return is_full(level, max_waiting, score, true)
+    return max_waiting == 0 or tonumber(last[2]) <= score
   end
 
-  -- The first tag from here on that no waiter has: two of one tag would be served in the order of their ids. A run of tags is
-  -- passed in steps that double, and then halve.
-  local function free_tag(queue, tag)
-    local size, growth = 1, 2
-    repeat
-      local last = call('ZRANGEBYSCORE', queue, text(tag), '+inf', 'WITHSCORES', 'LIMIT', size - 1, 1)[2]
-      if tonumber(last) == tag + size - 1 then
-        tag = tag + size
-      else
-        growth = 0.5
-      end
-      size = size * growth
-    until size < 1
-    return tag
+  -- Removes up to 100 dead waiters, at any position.
+  local function clear(queue, alive)
+    clamp(alive)
+    for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
+      leave(queue, alive, id)
+      call('ZREM', alive, id)
+    end
   end
 
   -- Start-time fair queueing (Goyal, Vin and Cheng, 1996): a claim starts when its flow's last one finishes, or at the
@@ -93,9 +72,9 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
   end
 
   -- Joins the queue, or keeps the position there. A head start moves the claim forward, unless the queue is fair. Arrivals
-  -- strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is
-  -- full.
-  local function join(level)
+  -- strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is full, and was cleared of
+  -- dead waiters.
+  local function join(level, is_cleared)
     local id, queue, alive = level.id, level.queue, level.alive
     local alive_ms, max_waiting, arrival, head_start = wait_of(level.terms)
     local known = call('ZSCORE', queue, id)
@@ -117,8 +96,12 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     elseif arrival == 0 then
       arrival = math.max(micros, last + 1)
     end
-    if is_full(level, tonumber(max_waiting), arrival - head_start) then
-      return
+    if is_full(queue, tonumber(max_waiting), arrival - head_start) then
+      if is_cleared then
+        return
+      end
+      clear(queue, alive)
+      return join(level, true)
     end
     call('ZADD', queue, text(arrival - head_start), id)
     call('ZADD', alive, text(now + alive_ms), id)
@@ -159,11 +142,8 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       local level = levels[at]
       local id, held = level.id, level.held
       local waited, freed = call('ZREM', level.alive, id), call('ZREM', held, id)
-      if waited > 0 then
-        give_back(level.queue, level.alive, id)
-      end
       if waited + freed > 0 then
-        call('ZREM', level.queue, id)
+        leave(level.queue, level.alive, id)
         for unit = 2, weight_of(id) do
           freed = freed + call('ZREM', held, id .. ':' .. unit)
         end

@@ -14,7 +14,7 @@
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
-local now, micros, advance, give_back
+local now, micros, advance, leave
 local answer, at = {}, 3
 
 -- Frees what is named of a semaphore, from this argument to that one.
@@ -32,14 +32,13 @@ local function free(key, first, last)
     end
     if call('EXISTS', queue) == 1 then
       if not advance then
-        advance, give_back = granting(now, micros, floor)
+        advance, leave = granting(now, micros, floor)
       end
       local waited = call('ZREM', alive, unpack(ARGV, first, last)) > 0
-      -- Turns are given back from the last to the first.
+      -- From the last to the first, because who comes last moves no other.
       for arg = last, waited and first or last + 1, -1 do
-        give_back(queue, alive, ARGV[arg])
+        leave(queue, alive, ARGV[arg])
       end
-      call('ZREM', queue, unpack(ARGV, first, last))
       local used = call('ZCARD', held)
       advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
     end

@@ -15,7 +15,7 @@
 local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local now, micros = clock()
-local advance, give_back, weight_of, revocation_of = granting(now, micros, floor)
+local advance, leave, weight_of, revocation_of = granting(now, micros, floor)
 call('ZREMRANGEBYSCORE', held, '-inf', text(now))
 
 -- The units of an id: more than any permit has are those of none.
@@ -76,8 +76,7 @@ if call('PTTL', alive) < remember then
   call('PEXPIRE', alive, text(remember))
 end
 
-give_back(queue, alive, id)
-call('ZREM', queue, id)
+leave(queue, alive, id)
 call('ZREM', alive, id)
 local units = {}
 for _, id in ipairs(ids) do

@@ -17,7 +17,7 @@
 //! | F2 | a poll is a heartbeat |
 //! | F3 | a claim joins a queue only if fewer waiters are ahead than it allows |
 //! | F4 | exactly the granted waiters are notified |
-//! | F5 | in a fair queue each waiter has a tag of its own: that of the finish of its flow, which adds weight ÷ share, or the virtual time, which is the head's and never falls; who leaves last gives its turn back; what has finished is forgotten |
+//! | F5 | in a fair queue each waiter has a tag of its own: that of the finish of its flow, which adds weight ÷ share, or the virtual time, which is the head's and never falls; behind one that leaves the others of its flow move up; what has finished is forgotten |
 //! | L | when every message is lost and no client comes, no waiter waits beside free room for ever |
 //! | L1 | the units and the waiters of the dead go |
 //! | L3 | a refused or released claim leaves nothing behind |

@@ -45,8 +45,8 @@
 //! of another server of its cluster;
 //! one that started with old data has again what was released; where another program has written over a key of a
 //! semaphore, a permit that has lost it comes back as a whole or not at all, so its units of other semaphores are free a
-//! moment before its holder is told. A flow whose claim has left the queue before a later one has lost that turn, and may
-//! be passed meanwhile.
+//! moment before its holder is told. A flow may have lost a turn, and be passed meanwhile, if a call had more
+//! waiters to look at behind claims that have left than it may.
 //!
 //! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.rs`; `tests/sim/planted.sh` plants each and prints
 //! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` has the table.

@@ -82,7 +82,7 @@ fn the_shipped_core_passes_in_outages() {
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
-const FAILED: [(Workload, &[u64]); 3] = [
+const FAILED: [(Workload, &[u64]); 4] = [
     (
         Workload::Server,
         &[
@@ -99,9 +99,10 @@ const FAILED: [(Workload, &[u64]); 3] = [
     (
         Workload::Outage,
         &[
-            155_244, 1_018_854, 1_029_320, 1_050_124, 1_069_916, 1_107_721,
+            155_244, 1_018_854, 1_028_931, 1_029_320, 1_050_124, 1_069_916, 1_107_721,
         ],
     ),
+    (Workload::Fair, &[14_221]),
 ];
 
 #[test]
@@ -200,8 +201,8 @@ const PATCHES: [(&str, &str, &str); 19] = [
     ),
     (
         "release",
-        "call('ZREM', queue, unpack(ARGV, first, last))",
-        "local _ = queue",
+        "leave(queue, alive, ARGV[arg])",
+        "local _ = leave",
     ),
     (
         "revoke",
@@ -246,7 +247,7 @@ fn assert_each_is_found(workload: Workload, patches: &[(&str, &str, &str)]) {
 }
 
 /// The same, of fair queues.
-const UNFAIR: [(&str, &str, &str); 8] = [
+const UNFAIR: [(&str, &str, &str); 12] = [
     (
         "queue",
         "free_tag(queue, math.max(time + 1, finish))",
@@ -279,6 +280,22 @@ const UNFAIR: [(&str, &str, &str); 8] = [
     ),
     ("grant", "/ (share or 1)", "* (share or 1)"),
     ("grant", "UNIT * (weight_of(id) or 0)", "UNIT"),
+    (
+        "grant",
+        "math.min(later[at + 1], free_tag(queue, slot))",
+        "later[at + 1] + 0",
+    ),
+    (
+        "grant",
+        "if is_last or #later < 2 * most then",
+        "if is_last then",
+    ),
+    (
+        "grant",
+        "math.max(start, -(call('ZSCORE', alive, 'arrival') or 0))",
+        "start + 0",
+    ),
+    ("grant", "slot = tag + its_cost", "slot = tag + 1"),
 ];
 
 #[test]

@@ -17,6 +17,9 @@ facts! {
     claims_of_one_flow_are_served_in_the_order_of_their_arrival
     a_flow_that_was_idle_has_saved_nothing_up
     a_claim_that_leaves_last_gives_its_turn_back
+    a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow
+    a_flow_whose_claims_give_up_is_served_in_its_turn
+    a_flow_whose_claims_have_given_up_owes_nothing
     claims_without_a_flow_are_one_flow_once_another_has_come
     claims_that_wait_before_the_first_flow_stay_before_it
     new_flows_do_not_pass_a_heavy_head_that_does_not_fit
@@ -216,6 +219,44 @@ async fn a_claim_that_leaves_last_gives_its_turn_back(store: Store) {
     crowd.join_all("ann", 1).await;
     let order = crowd.order().await;
     assert_eq!(order, ["bob", "ann", "bob", "ann", "bob", "ann"]);
+}
+
+async fn a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join_all("bob", 3).await;
+    for name in ["first", "second", "third"] {
+        crowd.join(name, of("ann")).await;
+    }
+    crowd.leave(3).await;
+    crowd.settle().await;
+    let order = crowd.order().await;
+    assert_eq!(order, ["bob", "second", "bob", "third", "bob"]);
+}
+
+async fn a_flow_whose_claims_give_up_is_served_in_its_turn(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join_all("bob", 5).await;
+    crowd.join_all("ann", 2).await;
+    for _ in 0..10 {
+        crowd.join("ann", of("ann")).await;
+        crowd.leave(5).await;
+    }
+    crowd.settle().await;
+    let order = crowd.order().await;
+    assert_eq!(order[..4], ["bob", "ann", "bob", "ann"], "{order:?}");
+}
+
+async fn a_flow_whose_claims_have_given_up_owes_nothing(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join_all("bob", 5).await;
+    crowd.join_all("ann", 5).await;
+    for _ in 0..5 {
+        crowd.leave(5).await;
+        crowd.settle().await;
+    }
+    crowd.join_all("ann", 1).await;
+    let order = crowd.order().await;
+    assert_eq!(order[1], "ann", "{order:?}");
 }
 
 async fn claims_without_a_flow_are_one_flow_once_another_has_come(store: Store) {

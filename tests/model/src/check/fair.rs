@@ -3,24 +3,22 @@
 use super::{Checked, View};
 use crate::{call::Item, server::violated, unit::Unit};
 
+/// How far a tag may be from where it is expected, because others have the tags from there on.
+const TAKEN: i64 = 8;
+
 /// **F5** A claim that joins a fair queue starts when its flow finishes, or at the virtual time, whichever is later, and at
 /// the first tag from there on that no waiter has.
 pub(super) fn starts_in_its_turn(view: &View<'_>, item: &Item, start: i64) -> Checked {
-    let is_right = match is_simple(view) {
-        true => starts(view, item).contains(&start),
-        // Other claims of the call have changed what it has found.
-        false => start >= starts(view, item).into_iter().min().unwrap_or(start),
-    };
+    let (least, most) = starts(view, item);
+    // Other claims of the call have changed what it has found.
+    let is_right = least <= start && (start <= most || !is_simple(view));
     match is_right {
         true => Ok(()),
         false => violated(
             "F5",
             format!(
-                "{} starts at {start}, not {:?}: {:?} {:?}",
-                item.unit,
-                starts(view, item),
-                view.before,
-                view.after
+                "{} starts at {start}, not {least} to {most}: {:?} {:?}",
+                item.unit, view.before, view.after
             ),
         ),
     }
@@ -28,8 +26,7 @@ pub(super) fn starts_in_its_turn(view: &View<'_>, item: &Item, start: i64) -> Ch
 
 /// The latest start that a claim may have found.
 pub(super) fn latest(view: &View<'_>, item: &Item) -> i64 {
-    let starts = starts(view, item).into_iter().max();
-    starts.unwrap_or_default()
+    starts(view, item).1
 }
 
 /// Whether the call names one unit here.
@@ -43,8 +40,8 @@ fn others<'a>(view: &'a View<'_>, own: Unit) -> impl Iterator<Item = (Unit, i64)
     waiting.filter(move |(id, _)| *id != own && view.before.queue.get(*id).is_some())
 }
 
-/// Where a claim may start: the dead may be removed before it, after it, or each in its turn.
-fn starts(view: &View<'_>, item: &Item) -> Vec<i64> {
+/// Where a claim may start at the least and at the most: the dead may be removed before it, after it, or each in its turn.
+fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     let others = others(view, item.unit);
     let mut scores = others.clone().map(|(_, score)| score);
     let head = scores.next();
@@ -57,40 +54,85 @@ fn starts(view: &View<'_>, item: &Item) -> Vec<i64> {
     let arrival = view.before.last_arrival.filter(|_| head.is_some());
     let time = time.max(arrival).unwrap_or(-1);
     let time = if was_fair { time } else { time.max(-1) };
-    let finishes = match was_fair {
+    let (least, most) = match was_fair {
         true => finishes(view, item.unit.flow),
-        false => vec![i64::MIN],
+        false => (i64::MIN, i64::MIN),
     };
-    let starts = finishes.into_iter().map(|finish| {
+    let free = |finish: i64| {
         let mut start = finish.max(time + 1);
         while others.clone().any(|(_, score)| score == start) {
             start += 1;
         }
         start
-    });
-    starts.collect()
+    };
+    (free(least), free(most))
 }
 
-/// What the finish of a flow may be when those of it that leave have left, and before.
-fn finishes(view: &View<'_>, flow: u8) -> Vec<i64> {
+/// What the finish of a flow may be at the least and at the most, when those of it that leave have left, and before.
+fn finishes(view: &View<'_>, flow: u8) -> (i64, i64) {
     let Some(finish) = view.before.finish(flow) else {
-        return vec![i64::MIN];
+        return (i64::MIN, i64::MIN);
     };
+    let (_, slot) = moved(view, flow);
+    (slot.unwrap_or(finish).min(finish), finish)
+}
+
+/// The waiters of a flow that have left without a grant.
+fn gone(view: &View<'_>, flow: u8) -> Vec<Unit> {
     let granted = view.granted();
-    let gone = view.before.queue.items.iter().filter(|(id, _)| {
+    let waited = view.before.queue.items.iter().map(|(id, _)| *id);
+    let gone = waited.filter(|id| {
         id.flow == flow && view.after.queue.get(*id).is_none() && !granted.contains(id)
     });
-    let back = |finish: i64, (id, start): &(Unit, i64)| match finish == start + id.cost() {
-        true => *start,
-        false => finish,
+    gone.collect()
+}
+
+/// Where the other waiters of a flow have moved: each to where the one before it finishes, from the first one that has left
+/// on, and not before the virtual time. And where the flow finishes then, if one has left.
+fn moved(view: &View<'_>, flow: u8) -> (Vec<(Unit, i64)>, Option<i64>) {
+    let gone = gone(view, flow);
+    let time = view.before.last_arrival.unwrap_or(i64::MIN);
+    let (mut moved, mut slot) = (Vec::new(), None);
+    let own = view.before.queue.items.iter();
+    for (id, score) in own.filter(|(id, _)| id.flow == flow) {
+        if gone.contains(id) {
+            slot = slot.or(Some(time.max(*score)));
+            continue;
+        }
+        let tag = slot.map_or(*score, |slot| slot.min(*score));
+        // Claims that came before the first flow have no turns.
+        slot = slot.map(|slot| if tag < time { slot } else { tag + id.cost() });
+        moved.push((*id, tag));
+    }
+    (moved, slot)
+}
+
+/// Where a waiter has moved at the least and at the most, because others of its flow have left.
+pub(super) fn tag(view: &View<'_>, id: Unit, max_looked: usize) -> Option<(i64, i64)> {
+    let score = view.before.queue.get(id)?;
+    if !view.before.is_fair() {
+        return Some((score, score));
+    }
+    let (moved, slot) = moved(view, id.flow);
+    let own = moved.into_iter().find(|(other, _)| *other == id);
+    let least = own.map_or(score, |(_, tag)| tag);
+    let most = match slot {
+        Some(_) if !has_looked(view, max_looked) => score,
+        Some(_) => score.min(least + TAKEN),
+        None => score,
     };
-    let last_first = gone.clone().rev().fold(finish, back);
-    let first_first = gone.fold(finish, back);
-    vec![finish, last_first, first_first]
+    Some((least, most))
+}
+
+/// Whether the call has looked at all who are behind those that have left.
+fn has_looked(view: &View<'_>, max_looked: usize) -> bool {
+    let flows = view.before.finishes.iter().map(|(flow, _)| *flow);
+    let gone: usize = flows.map(|flow| gone(view, flow).len()).sum();
+    gone * view.before.queue.items.len() < max_looked
 }
 
 /// **F5** No two waiters have one tag, and `alive` has the tags that it should.
-pub(super) fn has_its_tags(view: &View<'_>) -> Checked {
+pub(super) fn has_its_tags(view: &View<'_>, max_looked: usize) -> Checked {
     let after = view.after;
     if !after.is_fair() {
         let is_fair = after.queue.items.iter().any(|(id, _)| id.flow > 0);
@@ -118,50 +160,41 @@ pub(super) fn has_its_tags(view: &View<'_>) -> Checked {
         return violated("T", format!("a tag is kept that nobody needs: {after:?}"));
     }
     match is_simple(view) || joined.is_none() {
-        true => finish_rightly(view, joined),
+        true => finish_rightly(view, joined, max_looked),
         false => Ok(()),
     }
 }
 
 /// Each flow finishes when its last waiter does, as long as that has not left.
-fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>) -> Checked {
+fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>, max_looked: usize) -> Checked {
     let (before, after) = (view.before, view.after);
     for (flow, finish) in &after.finishes {
         let own = joined.filter(|(id, _)| id.flow == *flow);
-        let expected = match own {
-            Some((id, start)) => vec![start + id.cost()],
+        let (least, most) = match own {
+            Some((id, start)) => (start + id.cost(), start + id.cost()),
             // It begins anew behind an empty queue.
-            None if joined.is_some_and(|(id, _)| others(view, *id).next().is_none()) => after
-                .last_arrival
-                .filter(|_| *flow == 0)
-                .into_iter()
-                .collect(),
+            None if joined.is_some_and(|(id, _)| others(view, *id).next().is_none()) => {
+                let time = after.last_arrival.filter(|_| *flow == 0);
+                (time.unwrap_or(i64::MAX), time.unwrap_or(i64::MIN))
+            }
             None if joined.is_some() && *flow == 0 => {
                 let time = after.last_arrival.unwrap_or_default();
-                finishes(view, 0)
-                    .into_iter()
-                    .map(|own| own.max(time))
-                    .collect()
+                let (least, most) = finishes(view, 0);
+                (least.max(time), most.max(time))
             }
             // Without a join nothing but its own leaving moves it back.
-            None if gone_alone(view, *flow) => finishes(view, *flow)[1..].to_vec(),
+            None if gone(view, *flow).len() == 1 && has_looked(view, max_looked) => {
+                let (least, most) = finishes(view, *flow);
+                (least, most.min(least + TAKEN))
+            }
             None => finishes(view, *flow),
         };
-        if !expected.contains(finish) {
+        if !(least..=most).contains(finish) {
             return violated(
                 "F5",
-                format!("{flow} finishes at {finish}, not {expected:?}: {before:?} {after:?}"),
+                format!("{flow} finishes at {finish}, not {least} to {most}: {before:?} {after:?}"),
             );
         }
     }
     Ok(())
-}
-
-/// Whether the call has removed one waiter of a flow, and granted it nothing.
-fn gone_alone(view: &View<'_>, flow: u8) -> bool {
-    let granted = view.granted();
-    let gone = view.before.queue.items.iter().filter(|(id, _)| {
-        id.flow == flow && view.after.queue.get(*id).is_none() && !granted.contains(id)
-    });
-    gone.count() == 1
 }

@@ -1,6 +1,6 @@
 //! Who is granted, and for how long.
 
-use super::{Checked, View, is_live};
+use super::{Checked, View, fair, is_live};
 use crate::{
     server::violated,
     time::{ALIVE, LEASE},
@@ -52,7 +52,8 @@ fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
             None => None,
         }
     };
-    view.before.queue.get(id).or_else(rejoined)
+    let moved = fair::tag(view, id, 0).map(|(least, _)| least);
+    moved.or_else(rejoined)
 }
 
 /// The place of a permit in the call.

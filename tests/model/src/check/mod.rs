@@ -50,8 +50,8 @@ pub fn check(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
         grants::within_the_limit(&view)?;
         grants::in_their_order(&view)?;
         grants::whole_and_not_too_long(&view)?;
-        queue::has_its_order(&view)?;
-        fair::has_its_tags(&view)?;
+        queue::has_its_order(&view, max_advanced)?;
+        fair::has_its_tags(&view, max_advanced)?;
         queue::is_bounded(&view)?;
         queue::moves_on(&view, max_advanced)?;
         queue::notifies(&view, max_advanced)?;

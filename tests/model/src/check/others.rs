@@ -20,7 +20,12 @@ pub(super) fn untouched(view: &View<'_>) -> Checked {
         if view.call.names(id) || arrival.is_none() {
             continue;
         }
-        let waits = after.queue.get(id) == arrival && is_kept(until, after.alive.get(id));
+        // Whether it may have moved up is judged elsewhere.
+        let is_there = match before.is_fair() {
+            true => after.queue.get(id).is_some(),
+            false => after.queue.get(id) == arrival,
+        };
+        let waits = is_there && is_kept(until, after.alive.get(id));
         if !waits && !is_held(view, id) {
             return violated("S4", format!("{id} waits no longer: {before:?} {after:?}"));
         }

@@ -10,12 +10,16 @@ use crate::{
     unit::Unit,
 };
 
-/// **F1** A waiter keeps its position; a new one comes after all others, or where its head start or
+/// **F1** A waiter keeps its position, or moves up in its flow; a new one comes after all others, or where its head start or
 /// the arrival that it was told before puts it. Each poll is a heartbeat.
-pub(super) fn has_its_order(view: &View<'_>) -> Checked {
+pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     for (id, score) in &view.after.queue.items {
         let expected = match (view.before.queue.get(*id), view.item(*id)) {
-            (Some(before), _) => Some(before),
+            (Some(_), _) => {
+                let tags = fair::tag(view, *id, max_looked);
+                let is_there = |(least, most): &(i64, i64)| (least..=most).contains(&score);
+                tags.filter(is_there).map(|_| *score).or(Some(i64::MIN))
+            }
             (None, Some(item)) if view.after.is_fair() => {
                 fair::starts_in_its_turn(view, item, *score)?;
                 Some(*score)

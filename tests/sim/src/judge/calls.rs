@@ -97,7 +97,9 @@ struct Seen {
     returned: Time,
     /// When the task that carried a call was dropped last.
     abandoned: Time,
-    /// When a call of the thread has failed last, and when the first one after that was answered.
+    /// When a call of the thread has failed last, whatever was answered over other connections.
+    missed: Time,
+    /// The same, if it tells of the server, and when the first one after that was answered.
     outage: Time,
     over: Time,
     /// When the first call was sent that has failed since.
@@ -265,6 +267,12 @@ impl Calls {
         seen.is_none_or(|seen| seen.failed <= seen.worked)
     }
 
+    /// When a call of the thread of a process has failed last.
+    pub(super) fn missed(&self, at: usize, server: usize) -> Time {
+        let seen = self.seen.get(&(at, server));
+        seen.map_or(Time::ZERO, |seen| seen.missed)
+    }
+
     /// Whether a process knows that others may have taken a server for unavailable.
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
@@ -276,6 +284,9 @@ impl Calls {
     fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
         let server = flight.call.server;
         let seen = self.seen.entry((at, server)).or_default();
+        if flight.call.runtime == 0 {
+            seen.missed = seen.missed.max(local);
+        }
         if flight.sent >= seen.sent {
             seen.since = Some(
                 seen.since

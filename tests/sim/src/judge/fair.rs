@@ -13,6 +13,9 @@ const UNIT: i64 = 100_000;
 /// Of flows with different costs two may want one turn. One of them comes a little later then.
 const TIES: i64 = 300;
 
+/// How many waiters one call looks at because others have left before them.
+const LOOKED: usize = 500;
+
 #[derive(Debug, Clone)]
 struct Waiter {
     /// In the order in which they have come.
@@ -30,7 +33,7 @@ pub(super) struct Fair {
     waiters: BTreeMap<String, Waiter>,
     /// What one flow has been granted while another one waited, since that was granted something or began to wait.
     passed: BTreeMap<(String, String), Vec<i64>>,
-    /// Flows that have lost turns with claims that left before later ones.
+    /// Flows that may have lost turns with claims that left before later ones, because a call looks at so many.
     indebted: BTreeSet<String>,
     heaviest: BTreeMap<String, i64>,
     costs: BTreeSet<i64>,
@@ -55,7 +58,8 @@ impl Fair {
         self.look(&script.before.queue);
         let stays = |id: &String, waiter: &Waiter| {
             let mut after = script.after.queue.iter();
-            after.any(|(other, score)| other == id && *score == waiter.score)
+            // It may have moved up. One that has joined again has not.
+            after.any(|(other, score)| other == id && *score <= waiter.score)
         };
         let waiters = mem::take(&mut self.waiters);
         let (stay, left): (BTreeMap<_, _>, BTreeMap<_, _>) = waiters
@@ -64,6 +68,10 @@ impl Fair {
         let (granted, gone): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|(id, _)| is_granted(script, id));
         self.waiters = stay;
+        for (id, score) in &script.after.queue {
+            let stays = self.waiters.get_mut(id);
+            stays.into_iter().for_each(|waiter| waiter.score = *score);
+        }
         let comes = |(id, _): &(String, i64)| !self.waiters.contains_key(id);
         if self.waiters.is_empty()
             && script.after.queue.iter().any(comes)
@@ -80,7 +88,7 @@ impl Fair {
         for (_, waiter) in &granted {
             self.passed.retain(|(victim, _), _| *victim != waiter.flow);
         }
-        self.join(script);
+        // A flow of which nothing waits has begun anew when something does.
         let waiting: BTreeSet<_> = self
             .waiters
             .values()
@@ -88,6 +96,7 @@ impl Fair {
             .collect();
         self.passed
             .retain(|(victim, _), _| waiting.contains(victim));
+        self.join(script);
         Ok(())
     }
 
@@ -138,20 +147,12 @@ impl Fair {
         }
     }
 
-    /// A turn is given back by who has come last of its flow, and by one at a time.
+    /// The later waiters of a flow move up behind one that leaves, unless one call has too many to look at.
     fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
-        for (id, waiter) in gone {
-            let is_own = |other: &Waiter| other.flow == waiter.flow;
-            let is_later = |other: &Waiter| is_own(other) && other.place > waiter.place;
-            let others = gone.iter().filter(|(other, _)| other != id);
-            let mut joins = script.after.queue.iter();
-            let joins = joins.any(|(other, _)| {
-                !self.waiters.contains_key(other) && flow_of(other).0 == waiter.flow
-            });
-            let has_left = others.into_iter().any(|(_, other)| is_own(other));
-            if self.waiters.values().any(is_later) || has_left || joins {
-                self.indebted.insert(waiter.flow.clone());
-            }
+        let looked = gone.len() * script.before.queue.len();
+        if looked > LOOKED {
+            let flows = gone.iter().map(|(_, waiter)| waiter.flow.clone());
+            self.indebted.extend(flows);
         }
     }
 

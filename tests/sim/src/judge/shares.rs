@@ -231,7 +231,10 @@ impl Shares {
                     };
                     is_here && has_room && calls.works(*at, number)
                 });
-            record.room_since = could.then(|| record.room_since.unwrap_or(local));
+            let levels = record.claim.levels();
+            let missed = levels.map(|level| calls.missed(*at, settings.server_of(level.key)));
+            let since = record.room_since.unwrap_or(local);
+            record.room_since = could.then(|| missed.fold(since, Time::max));
             let patience = settings.absence() + settings.timeout + LATE;
             let is_late = record
                 .room_since
