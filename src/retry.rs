@@ -30,6 +30,9 @@ const MEMORY: u32 = 64;
 const OFTEN: f64 = 0.005;
 const SPARSE: u32 = 16;
 
+/// How many flows of a key are told apart.
+const FLOWS: usize = 64;
+
 /// What one layer knows of its permits and refusals.
 pub(crate) struct Retry {
     hasher: RandomState,
@@ -55,6 +58,8 @@ struct Times {
     changed: f64,
     /// The next free slot.
     free: f64,
+    /// Of a key: which of its flows have clients that were told to come back, their shares, and until when.
+    flows: Vec<(u64, u32, f64)>,
 }
 
 impl Default for Retry {
@@ -69,14 +74,14 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The hash of the key alone, or of the key and the flow: the crowd of one flow sends no other away. On the path of
-    /// every claim.
+    /// The hash of the key; if the claim has a flow its lower half is of both, so that the crowd of one flow sends no
+    /// other away. On the path of every claim.
     #[inline]
     pub(crate) fn key(&self, claim: &Claim) -> u64 {
-        let key = claim.key().as_bytes();
+        let key = self.hasher.hash_one(claim.key().as_bytes());
         match claim.flow() {
-            None => self.hasher.hash_one(key),
-            Some(flow) => self.hasher.hash_one((key, flow.as_bytes())),
+            None => key,
+            Some(flow) => key >> 32 << 32 | self.hasher.hash_one((key, flow.as_bytes())) >> 32,
         }
     }
 
@@ -99,23 +104,41 @@ impl Retry {
         }
     }
 
-    /// Seconds after which a refused client should try again.
-    pub(crate) fn refused(&self, policy: &Policy, key: u64, limit: u32, weight: u32) -> u64 {
+    /// Seconds after which a refused client should try again. `share`: that of its flow; 0 if it has none.
+    pub(crate) fn refused(
+        &self,
+        policy: &Policy,
+        key: u64,
+        (limit, weight, share): (u32, u32, u32),
+    ) -> u64 {
         if limit == 0 {
             return self.failed();
         }
-        let (now, [key, policy]) = (self.now(), self.find(policy, key));
+        let (now, flow, [flows, _]) = (self.now(), key, self.find(policy, key >> 32));
+        let [key, policy] = self.find(policy, key);
         let hold = self.seen[policy].times.lock().hold.unwrap_or(UNSEEN);
         let hold = self.seen[key].hold(hold, now);
         let places = f64::from(limit) / f64::from(weight.max(1));
         // The square-root staffing rule: holds are random, so a return finds room only if some is left over.
         let margin = 1.0 + 1.25 / places.sqrt();
-        let (first, apart) = ((hold * margin).max(1.0), hold.max(1.0) * margin / places);
+        let turns = match share {
+            0 => 1.0,
+            share => self.seen[flows].turns(flow, share, now),
+        };
+        let (first, apart) = (
+            (hold * margin).max(1.0),
+            hold.max(1.0) * margin / places * turns,
+        );
         // Slots of other keys, which are seldom in use, serve for the further parts of a second.
         let parts = (1.0 / hold).floor().clamp(1.0, 32.0);
         let part = (now.fract() * parts) as usize;
-        let free = &mut self.seen[(key + part) % KEYS].times.lock().free;
-        self.next(free, first, apart, (hold * 20.0).clamp(60.0, 600.0))
+        let last = (hold * 20.0).clamp(60.0, 600.0);
+        let schedule = &self.seen[(key + part) % KEYS].times;
+        let after = self.next(&mut schedule.lock().free, first, apart, last);
+        if share > 0 {
+            self.seen[flows].told(flow, share, now + after as f64);
+        }
+        after
     }
 
     /// Seconds after which a client should try again if no full limit refused it.
@@ -156,6 +179,22 @@ impl Seen {
         let is_known = times.held > 0 && !self.is_sparse.load(Relaxed);
         let unchanged = if is_known { now - times.changed } else { 0.0 };
         times.hold.unwrap_or(unseen).max(unchanged.min(LONGEST))
+    }
+
+    /// Of how many slots of a key one is this flow's. Beside others it has its share of them.
+    fn turns(&self, flow: u64, share: u32, now: f64) -> f64 {
+        let flows = &mut self.times.lock().flows;
+        flows.retain(|(other, _, until)| *other != flow && *until > now);
+        let others: u32 = flows.iter().map(|(_, share, _)| share).sum();
+        1.0 + f64::from(others) / f64::from(share)
+    }
+
+    /// A client of this flow was told to come back then.
+    fn told(&self, flow: u64, share: u32, until: f64) {
+        let flows = &mut self.times.lock().flows;
+        if flows.len() < FLOWS {
+            flows.push((flow, share, until));
+        }
     }
 
     fn begin(&self, now: f64) {

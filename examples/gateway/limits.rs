@@ -19,10 +19,12 @@ use tower_semaphore::{
 /// A unit of the limits: so many tokens.
 pub(crate) const TOKENS_PER_UNIT: u32 = 16;
 
-/// Units in flight: for an API key, for a model, for all together. Batch jobs leave a quarter of a
-/// model to interactive requests, which do not pass a job that holds units of the model already.
+/// Units in flight: for an API key, for a model, for all together.
 const LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 256), ("fleet", 1_024)];
-const BATCH_LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 192), ("fleet", 1_024)];
+
+/// Batch jobs leave a quarter of a model to interactive requests. They wait for that in a queue of their own: at the
+/// model's, one that does not fit under a lower limit would hold up who waits behind it.
+const BATCH: (&str, u32) = ("batch", 192);
 
 /// API keys take turns at a model, and each has two flows there: interactive requests have four turns for one of batch jobs.
 const INTERACTIVE_SHARE: u32 = 4;
@@ -46,7 +48,7 @@ pub(crate) fn units(tokens: u32) -> u32 {
     tokens.div_ceil(TOKENS_PER_UNIT).max(1)
 }
 
-fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
+fn claims(parts: &Parts) -> Result<Vec<Claim>, KeyError> {
     let missing = || KeyError::missing("the completion");
     let completion = parts.extensions.get::<Completion>().ok_or_else(missing)?;
     let keys = [api_key(&parts.headers)?, &completion.model, "all"];
@@ -60,11 +62,9 @@ fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
             false => claim.with_wait(WAIT).with_head_start(HEAD_START),
         }
     };
-    let limits = match completion.is_batch() {
-        true => BATCH_LIMITS,
-        false => LIMITS,
-    };
-    let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], limits[level])));
+    let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], LIMITS[level])));
+    let batch = claim((keys[1], BATCH)).with_flow(keys[0]);
+    let batch = completion.is_batch().then_some(batch);
     let (class, share) = match completion.is_batch() {
         true => ("batch", 1),
         false => ("interactive", INTERACTIVE_SHARE),
@@ -74,7 +74,8 @@ fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
     let model = model
         .with_flow(format!("{}/{class}", keys[0]))
         .with_share(share);
-    Ok([key, model, fleet])
+    let claims = [Some(key), batch, Some(model), Some(fleet)];
+    Ok(claims.into_iter().flatten().collect())
 }
 
 fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {

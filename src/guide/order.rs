@@ -45,7 +45,11 @@
 //!   tenants that always wait, and holds of 10 and 100 ms, the slow one had 0.91 of all permits' time, and half of
 //!   the grants. Give such a tenant a lower share, or its claims a greater weight.
 //! - *A newcomer* is served by the next grant but one beside one other flow, and by the next but *k* beside *k*,
-//!   whatever they have queued. A flow that was idle has saved nothing up.
+//!   whatever they have queued, while the shares of all flows that wait add up to less than 100,000. A flow that was
+//!   idle has saved nothing up.
+//! - *A head that does not fit* holds up all behind it, whatever their flows, so that it does not starve. So give a class that
+//!   may have less than the others no lower limit on the same key, but a narrower limit of its own, with a queue of its
+//!   own: `examples/gateway` does.
 //! - *Claims without a flow* are one flow of share 1, once a claim with one has come and until nothing waits.
 //! - *A flow has no head start*: a claim with both is refused as not valid. A flow for each class, as `ann/interactive`
 //!   with a share of 4 and `ann/batch` with 1, says the same, and starves nobody.

@@ -6,8 +6,12 @@
 use crate::semaphore::{Claim, Key};
 use std::collections::HashMap;
 
-/// What a unit adds to the tags of a flow of share 1, so that any share is exact to one percent.
-const UNIT: i64 = 10_000;
+/// What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
+/// while the shares of all flows that wait add up to less.
+const UNIT: i64 = 100_000;
+
+/// Of fewer flows none is forgotten.
+const FEW: usize = 64;
 
 /// The flow of a waiter, and what its claim adds to the tags of that.
 #[derive(Clone)]
@@ -40,31 +44,36 @@ impl Turn {
 /// The tags of a fair queue.
 pub(super) struct Tags {
     time: i64,
-    /// Where the last claim of each flow finishes, if that is ahead.
+    /// Where the last claim of each flow finishes, if that is ahead, or not forgotten yet.
     finishes: HashMap<Option<Key>, i64>,
+    /// With so many, those that have finished are forgotten: seldom, because each is looked at.
+    most: usize,
 }
 
 impl Tags {
     /// Those of a queue that becomes fair: who has come until then stays before all that come later.
     pub(super) fn after(last: i64) -> Self {
-        let (time, finishes) = (last, HashMap::new());
-        Self { time, finishes }
+        Self {
+            time: last,
+            finishes: HashMap::new(),
+            most: FEW,
+        }
     }
 
-    /// The start of a claim that joins behind this head, at the first tag that no waiter has: of two with one tag the
-    /// order would be theirs by chance.
-    pub(super) fn start(&self, turn: &Turn, head: i64, is_taken: impl Fn(i64) -> bool) -> i64 {
+    /// The first start of a claim that joins behind this head.
+    pub(super) fn start(&self, turn: &Turn, head: i64) -> i64 {
         let finish = self.finishes.get(&turn.flow).copied().unwrap_or(i64::MIN);
-        let first = finish.max(self.time.max(head) + 1);
-        let mut free = (first..).skip_while(|tag| is_taken(*tag));
-        free.next().unwrap_or(first)
+        finish.max(self.time.max(head) + 1)
     }
 
-    /// It has joined there. What has finished by now is forgotten.
+    /// It has joined there.
     pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
         self.time = self.time.max(head);
-        let time = self.time;
-        self.finishes.retain(|_, finish| *finish > time);
+        if self.finishes.len() >= self.most {
+            let time = self.time;
+            self.finishes.retain(|_, finish| *finish > time);
+            self.most = FEW.max(self.finishes.len() * 2);
+        }
         self.finishes.insert(turn.flow.clone(), start + turn.cost);
     }
 
@@ -107,48 +116,47 @@ mod tests {
     fn a_share_divides_what_a_claim_costs() {
         let costs = [(1, 1), (3, 1), (1, 4), (1, 3), (1, 100), (1_000, 7)];
         let costs = costs.map(|(weight, share)| turn("ann", weight, share).cost);
-        assert_eq!(costs, [10_000, 30_000, 2_500, 3_334, 100, 1_428_572]);
+        assert_eq!(costs, [100_000, 300_000, 25_000, 33_334, 1_000, 14_285_715]);
     }
 
     #[test]
     fn a_flow_starts_where_it_has_finished_or_behind_the_head() {
         let (mut tags, ann, bob) = (Tags::after(0), turn("ann", 1, 1), turn("bob", 1, 1));
         tags.joined(&ann, 0, 1);
-        assert_eq!(tags.start(&ann, 1, |_| false), 10_001);
-        assert_eq!(tags.start(&bob, 1, |_| false), 2);
-        assert_eq!(tags.start(&bob, 1, |tag| tag < 5), 5);
-        tags.joined(&ann, 1, 10_001);
+        assert_eq!(tags.start(&ann, 1), 100_001);
+        assert_eq!(tags.start(&bob, 1), 2);
+        tags.joined(&ann, 1, 100_001);
         assert_eq!(
-            tags.start(&bob, 10_001, |_| false),
-            10_002,
+            tags.start(&bob, 100_001),
+            100_002,
             "it has saved nothing up"
         );
-        let moved = tags.left((&ann, 1), [(&ann, 10_001)].into_iter(), |_| false);
+        let moved = tags.left((&ann, 1), [(&ann, 100_001)].into_iter(), |_| false);
         assert_eq!(moved, [1], "a later one moves up");
-        assert_eq!(tags.start(&ann, 1, |_| false), 10_001);
+        assert_eq!(tags.start(&ann, 1), 100_001);
         assert!(tags.left((&ann, 1), [].into_iter(), |_| false).is_empty());
-        assert_eq!(tags.start(&ann, 1, |_| false), 2, "nothing waits");
+        assert_eq!(tags.start(&ann, 1), 2, "nothing waits");
     }
 
     #[test]
-    fn who_moves_up_takes_no_other_flows_tag_and_costs_what_it_did() {
+    fn a_waiter_that_moves_up_takes_the_tag_of_no_other_flow_and_costs_what_it_did() {
         let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
-        for start in [1, 30_001, 40_001] {
+        for start in [1, 300_001, 400_001] {
             tags.joined(if start == 1 { &heavy } else { &light }, 0, start);
         }
-        let later = [(&light, 30_001), (&light, 40_001)];
+        let later = [(&light, 300_001), (&light, 400_001)];
         let moved = tags.left((&heavy, 1), later.into_iter(), |tag| tag == 1 || tag == 2);
-        assert_eq!(moved, [3, 10_003]);
-        assert_eq!(tags.start(&light, 1, |_| false), 20_003);
+        assert_eq!(moved, [3, 100_003]);
+        assert_eq!(tags.start(&light, 1), 200_003);
     }
 
     #[test]
     fn what_has_finished_is_forgotten() {
         let mut tags = Tags::after(0);
         for flow in 0..1_000 {
-            let start = 20_000 * flow;
+            let start = 2 * UNIT * flow;
             tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
+            assert!(tags.finishes.len() <= FEW);
         }
-        assert_eq!(tags.finishes.len(), 1);
     }
 }

@@ -6,7 +6,7 @@
 //! difference that was checked against the limit is never too low. The counter of acquired units is
 //! the token as well, because each permit increases it.
 
-use super::queue::{Acquired, Granted, Queue, Waiting};
+use super::queue::{Acquired, Granted, Queue, Waiting, waking};
 use crate::{
     semaphore::{AcquireError, Units},
     sync::{AtomicU64, Mutex, MutexGuard},
@@ -122,7 +122,7 @@ impl KeySemaphore {
             .and_then(|mut locked| locked.queue.remove(serial));
         let was_waiting = removed.is_some();
         // Wakes its task, without the lock.
-        drop(removed);
+        waking(|| drop(removed));
         self.grant_waiters();
         was_waiting
     }

@@ -5,7 +5,11 @@ use super::{
     holders::{Details, Listed},
 };
 use crate::semaphore::{Claim, Units, Wait, timer};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
 #[derive(Default)]
@@ -44,8 +48,14 @@ pub(super) struct Granted(Acquired, Deliver);
 
 impl Granted {
     pub(super) fn deliver(self) {
-        (self.1)(self.0);
+        waking(|| (self.1)(self.0));
     }
+}
+
+/// Does what may wake a task. A waker is user code: one that panics ends no drop, and keeps no other task waiting. The
+/// panic hook has reported it.
+pub(super) fn waking(wake: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(wake));
 }
 
 impl Waiting {
@@ -83,22 +93,33 @@ impl Queue {
         let now = waiting.rank - 1;
         let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
         let head = self.waiting.front().map_or(i64::MIN, |head| head.rank);
+        let new = || Box::new(Tags::after(last));
         let tags = self.tags.take();
-        let mut tags = tags.unwrap_or_else(|| Box::new(Tags::after(last)));
-        let is_taken = |tag| {
-            self.waiting
-                .binary_search_by_key(&tag, |other| other.rank)
-                .is_ok()
-        };
-        let start = tags.start(&waiting.turn, head, is_taken);
+        let (was_fair, mut tags) = (tags.is_some(), tags.unwrap_or_else(new));
+        let start = self.free_tag(tags.start(&waiting.turn, head));
         let turn = waiting.turn.clone();
         waiting.rank = start;
         let joined = self.insert(waiting, max_waiting);
         if joined.is_ok() {
             tags.joined(&turn, head, start);
         }
-        self.tags = Some(tags).filter(|_| !self.waiting.is_empty());
+        self.tags = Some(tags).filter(|_| was_fair || joined.is_ok());
         joined
+    }
+
+    /// The first tag from here on that no waiter has: of two with one tag the order would be theirs by chance. Tags
+    /// are distinct, so the run of those that are taken is found by halves.
+    fn free_tag(&self, first: i64) -> i64 {
+        let before = self.waiting.partition_point(|other| other.rank < first);
+        let (mut run, mut end) = (0, self.waiting.len() - before);
+        while run < end {
+            let middle = (run + end) / 2;
+            match self.waiting[before + middle].rank == first + middle as i64 {
+                true => run = middle + 1,
+                false => end = middle,
+            }
+        }
+        first + run as i64
     }
 
     fn insert(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {

@@ -102,7 +102,10 @@ impl MemorySemaphore {
 
     #[inline(never)]
     fn try_or_wait(&self, claims: &Claims) -> Acquire {
-        let answer = claims.check().and_then(|()| self.try_all(claims));
+        if let Err(error) = claims.check() {
+            return Acquire::ready(Err(error));
+        }
+        let answer = self.try_all(claims);
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
         match answer {
             Err(AcquireError::Full { .. }) if may_wait() => {

@@ -86,7 +86,8 @@ impl Reason {
             } => None,
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
-                Some(retry.refused(policy, key, refusing.limit, refusing.weight))
+                let claimed = (refusing.limit, refusing.weight, refusing.share);
+                Some(retry.refused(policy, key, claimed))
             }
             Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
@@ -100,8 +101,10 @@ pub(crate) struct Limit {
     /// In units.
     pub(crate) limit: u32,
     pub(crate) weight: u32,
-    /// A hash of the key.
+    /// A hash of the key, and of the flow if there is one.
     pub(crate) key: u64,
+    /// That of the flow; 0 without one.
+    pub(crate) share: u32,
 }
 
 /// The limits that a request is under, the narrowest first.
@@ -116,12 +119,12 @@ impl Limit {
 
 impl Limits {
     pub(crate) fn one(policy: Policy, limit: u32) -> Self {
-        let (weight, key) = (1, 0);
         Self(Few::One([Limit {
             policy,
             limit,
-            weight,
-            key,
+            weight: 1,
+            key: 0,
+            share: 0,
         }]))
     }
 
@@ -132,6 +135,7 @@ impl Limits {
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             key: retry.key(claim),
+            share: claim.flow().map_or(0, |_| claim.share()),
         });
         Self(limits.collect())
     }

@@ -76,6 +76,7 @@ where
 /// - Clients return at the part of a second in which they were refused. So where holds are shorter than a second, a second
 ///   has as many parts as holds, 32 at most, and each part its own slots: `limit / margin` in each second.
 /// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
+///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
 /// - After a failure of the store, and under a limit of 0, there are ten slots in a second, for 30 s.
 ///

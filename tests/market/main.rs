@@ -23,6 +23,7 @@ mod page;
 mod process;
 mod settings;
 mod shadow;
+mod shares;
 mod shutdown;
 mod socket;
 mod socket_client;

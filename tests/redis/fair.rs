@@ -214,3 +214,34 @@ async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     drop(held);
     drop(always.await.expect("no panic").expect("it is granted"));
 }
+
+/// Where it was evicted, or where nobody has polled for long. Turns by weight run ahead of the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_whose_key_has_gone_begins_anew_by_the_clock() {
+    const HEAD_START: Duration = Duration::from_millis(300);
+    let (_server, mut raw, store) = start().await;
+    let heavy = of("ann").with_limit(1_000).with_weight(1_000);
+    let held = store.acquire(heavy.clone()).await.expect("there is room");
+    let mut waiters = Vec::new();
+    for count in 1..=3 {
+        waiters.push(tokio::spawn(store.acquire(heavy.clone())));
+        queued(&mut raw, count).await;
+    }
+    drop(held);
+    queued(&mut raw, 2).await;
+    waiters.push(tokio::spawn(store.acquire(heavy)));
+    queued(&mut raw, 3).await;
+    raw.cmd(&["DEL", QUEUE]).await;
+
+    let plain = Claim::new("a").with_limit(1).with_wait(BOUND);
+    let plain = |label| plain.clone().with_label(label);
+    waiters.push(tokio::spawn(store.acquire(plain("batch"))));
+    queued(&mut raw, 1).await;
+    // The wait is what the fact is about.
+    tokio::time::sleep(HEAD_START * 2).await;
+    let interactive = plain("interactive").with_head_start(HEAD_START);
+    waiters.push(tokio::spawn(store.acquire(interactive)));
+    queued(&mut raw, 2).await;
+    let waiting = names(raw.zmembers(QUEUE).await);
+    assert!(waiting[0].ends_with("batch"), "{waiting:?}");
+}

@@ -13,6 +13,9 @@ parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 # Those that take long, or load the machine, are left to the night.
 of_the_night='/soak-'
 
+# It compares rates, which what runs beside it changes.
+export of_its_own='load::goodput'
+
 tests() {
     local logs=${CARGO_TARGET_DIR:-target}/tests
     # A build server shows the end of a log, where a backtrace would stand instead of the panic's text.
@@ -26,9 +29,10 @@ tests() {
     [ -s "$logs/programs" ] || fail "no test program is known"
     export -f run_logged count_passed
     in_order "$logs/programs" | tr '\n' '\0' |
-        xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" || echo "$1" >>"$0/again"' "$logs" ||
-        return
-    again "$logs"
+        xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' \
+            "$logs" || return
+    again "$logs" || return
+    run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$of_its_own"
 }
 
 # A machine that others keep busy too may be too slow for several programs at a time: the tests that have failed have to

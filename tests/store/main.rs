@@ -1,5 +1,7 @@
 //! What every store promises, and what only the store in memory does.
 
+#[cfg(feature = "redis")]
+mod agreed;
 mod conformance;
 mod lock;
 mod memory;

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
@@ -9,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
 use tower_semaphore::{
@@ -309,4 +310,93 @@ async fn a_change_that_an_outer_limit_refuses_lets_no_waiter_in() {
     );
     assert_eq!((permit.weight(), outer.weight()), (5, 1));
     assert!((&mut waiter).now_or_never().is_none());
+}
+
+/// With a queue that is never empty, and each flow a new one. What each costs does not grow with the others.
+#[tokio::test]
+async fn flows_that_wait_or_have_gone_delay_no_claim() {
+    let started = Instant::now();
+    let store = MemorySemaphore::builder()
+        .max_waiting_total(100_000)
+        .build();
+    let claim = |number: u64| {
+        let claim = patient().with_flow(format!("flow-{number}"));
+        claim.with_limit(1).with_max_waiting(100_000)
+    };
+    let mut held = store.acquire(claim(0)).await.expect("there is room");
+    let mut waiting = VecDeque::new();
+    for number in 1..10_000 {
+        let mut acquire = store.acquire(claim(number));
+        assert!(futures_util::poll!(&mut acquire).is_pending());
+        waiting.push_back(acquire);
+    }
+    for number in 10_000..30_000 {
+        let mut acquire = store.acquire(claim(number));
+        assert!(futures_util::poll!(&mut acquire).is_pending());
+        waiting.push_back(acquire);
+        drop(held);
+        let next = waiting.pop_front().expect("others wait");
+        held = next.await.expect("it is granted");
+    }
+    assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics");
+    }
+}
+
+/// Neither does it end the drop that has woken it.
+#[tokio::test]
+async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
+    let store = MemorySemaphore::new();
+    let claim = patient().with_limit(2);
+    let held = store.acquire(claim.clone().with_weight(2)).await;
+    let mut first = store.acquire(claim.clone());
+    let waker = Arc::new(Panics).into();
+    let polled = first.poll_unpin(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let mut second = store.acquire(claim);
+    assert!(futures_util::poll!(&mut second).is_pending());
+    drop(held.expect("there is room"));
+    for granted in [first, second] {
+        let granted = granted.now_or_never().expect("it is granted");
+        assert!(granted.is_ok(), "{granted:?}");
+    }
+}
+
+/// While others wait all the time.
+#[tokio::test(start_paused = true)]
+async fn a_flow_that_was_idle_for_an_hour_has_saved_nothing_up() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let store = MemorySemaphore::new();
+    let join = |flow| {
+        let claim = Claim::new("a").with_limit(1).with_wait(HOUR * 2);
+        let mut acquire = store.acquire(claim.with_flow(flow));
+        assert!((&mut acquire).now_or_never().is_none(), "it waits");
+        (flow, acquire)
+    };
+    let mut held = try_acquire(&store, Claim::new("a").with_limit(1).with_flow("bob"));
+    let mut waiting: VecDeque<_> = (0..40).map(|_| join("ann")).collect();
+    for _ in 0..30 {
+        tokio::time::sleep(HOUR / 30).await;
+        drop(held.take());
+        let (_, next) = waiting.pop_front().expect("others wait");
+        held = next.await.ok();
+    }
+    waiting.extend((0..5).map(|_| join("bob")));
+    let mut order = Vec::new();
+    while order.len() < 10 {
+        drop(held.take());
+        let is_next = |(_, acquire): &mut (_, Acquire)| acquire.now_or_never();
+        let mut next = waiting.iter_mut().enumerate();
+        let next = next.find_map(|(at, waiter)| Some((at, is_next(waiter)?)));
+        let (at, permit) = next.expect("one is granted");
+        held = permit.ok();
+        order.extend(waiting.remove(at).map(|(flow, _)| flow));
+    }
+    assert_eq!(order, ["ann", "bob"].repeat(5));
 }

@@ -36,8 +36,9 @@ end
 local MAX_ADVANCED = 500
 local advanced, looked = 0, 0
 
--- What a unit adds to the tags of a flow of share 1, so that any share is exact to one percent.
-local UNIT = 10000
+-- What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
+-- while the shares of all flows that wait add up to less.
+local UNIT = 100000
 
 -- The scores of revocations are below those of arrivals and tags.
 local REVOKED = 5000000000000000

@@ -83,12 +83,12 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
     local tail = call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')
     local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
-    local last = math.max(tonumber(tail[2]) or 0, -(mark or 0))
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
     if others and not tail[1] then
       call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
-      others = nil
+      mark, others = nil, nil
     end
+    local last = math.max(tonumber(tail[2]) or 0, -(mark or 0))
     arrival, head_start = tonumber(arrival), tonumber(head_start)
     if others or has_flow then
       arrival, tags = start_of(level, others and -mark or math.max(micros - 1, last), tail, others)

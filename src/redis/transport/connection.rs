@@ -38,6 +38,10 @@ use tokio::{
 /// A connection on which nothing was answered for so long is pinged. So its end is known before it is needed.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// How often a connection in use is looked at. That is sooner than a claim's own timer, so that no claim has the
+/// earliest timer of its runtime: Tokio wakes a thread for each of those.
+const TICK: Duration = Duration::from_millis(200);
+
 /// How long the answer to a ping may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
@@ -145,11 +149,12 @@ impl Connection {
             return pending().await;
         }
         loop {
-            self.answered.store(false, Relaxed);
+            let is_busy = self.answered.swap(false, Relaxed);
+            let pause = if is_busy { TICK } else { SILENCE };
             select! {
                 () = self.ended.notified() => return,
                 () = self.doubted.notified() => {}
-                () = sleep(SILENCE) => if self.answered.load(Relaxed) {
+                () = sleep(pause) => if is_busy || self.answered.load(Relaxed) {
                     continue;
                 }
             }

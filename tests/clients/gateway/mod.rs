@@ -152,3 +152,27 @@ async fn an_interactive_request_goes_before_a_batch_one_in_all_gateways() {
     assert!(!batch.is_finished());
     batch.abort();
 }
+
+/// Also while a job waits for more than it leaves.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn batch_jobs_leave_a_quarter_of_a_model_to_interactive_requests() {
+    use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let gateway = Gateway::start(&[("REDIS_URL", &server.url())]).await;
+    let batch = json!({"max_tokens": ALL, "service_tier": "batch"});
+    let mut jobs = Vec::new();
+    for number in 0..6 {
+        let job = gateway.complete(&format!("key-{number}"), &batch).await;
+        assert_eq!(job.status(), 200);
+        jobs.push(job);
+    }
+    let waits = tokio::spawn(gateway.complete("key-6", &batch));
+    let queued = async || raw.keys("semaphore:{*:small}:queue").await.len() == 1;
+    eventually("the next job waits", BOUND, queued).await;
+    for key in ["ann", "bob"] {
+        let _stream = gateway.stream(key, "small", 256).await;
+    }
+    waits.abort();
+}

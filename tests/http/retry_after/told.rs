@@ -304,3 +304,36 @@ async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {
     let first = told(&send(&service, "bob").await);
     assert!(first <= times[0], "{first} of {times:?}");
 }
+
+/// How far the times are apart that so many clients of an account are told.
+async fn apart(service: &Endless, account: &str) -> u64 {
+    let first = told(&send(service, account).await);
+    let mut last = first;
+    for _ in 0..10 {
+        last = told(&send(service, account).await);
+    }
+    last - first
+}
+
+/// All accounts share a limit, at which each is a flow, and ann pays.
+#[tokio::test(start_paused = true)]
+async fn flows_whose_clients_were_told_to_come_back_have_their_shares_of_the_slots() {
+    let shared = key::from_fn(|parts| {
+        let account = parts.headers.get("x-account-id")?;
+        let share = if account == "ann" { 4 } else { 1 };
+        Some(Claim::new("model").with_flow(account).with_share(share))
+    });
+    let layer = ConcurrencyLimitLayer::new(1, shared, MemorySemaphore::new());
+    let service = BoxCloneSyncService::new(layer.layer(service_fn(endless)));
+    let _held = send(&service, "ann").await;
+    sleep(Duration::from_secs(1)).await;
+    let alone = apart(&service, "bob").await;
+    assert!(alone >= 20, "{alone}");
+    let beside_bob = apart(&service, "eve").await;
+    let of_six = apart(&service, "ann").await;
+    assert!(
+        beside_bob.abs_diff(2 * alone) <= 2,
+        "{beside_bob} for {alone}"
+    );
+    assert!(of_six.abs_diff(alone * 6 / 4) <= 2, "{of_six} for {alone}");
+}

@@ -43,7 +43,7 @@ impl Unit {
 
     /// What its permit costs its flow.
     pub fn cost(self) -> i64 {
-        let (turns, share) = (10_000 * i64::from(self.weight), i64::from(self.share));
+        let (turns, share) = (100_000 * i64::from(self.weight), i64::from(self.share));
         (turns + share - 1) / share
     }
 

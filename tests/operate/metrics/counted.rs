@@ -1,6 +1,6 @@
 //! What becomes of requests and of claims is counted, and the gauges return to zero whatever ends a permit or a wait.
 
-use super::exposition::{by_outcome, gauges, install, until_gauges, value};
+use super::exposition::{Series, all, by_outcome, gauges, install, until_gauges, value};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
@@ -228,6 +228,26 @@ async fn a_waiter_counts_until_it_is_granted_cancelled_or_its_time_is_over() {
     let once = ["admitted", "timed_out", "cancelled"].map(|outcome| (outcome, 1.0));
     let waits = "tower_semaphore_claim_time_in_queue_seconds_count";
     assert_counts(waits, policy, &once);
+}
+
+/// There may be very many.
+#[tokio::test]
+async fn a_flow_is_no_label() {
+    install();
+    let (store, policy, flow) = (MemorySemaphore::new(), "flows", "the-flow-of-ann");
+    let held = acquire(&store, claim(policy).with_flow(flow)).await;
+    let granted = store.acquire(waiting(policy).with_flow(flow));
+    assert_eq!(gauges(policy), (1.0, 1.0));
+    drop(held);
+    drop(granted.await);
+    let once = [("admitted", 1.0)];
+    assert_counts(
+        "tower_semaphore_claim_time_in_queue_seconds_count",
+        policy,
+        &once,
+    );
+    let names_it = |series: &Series| series.labels.values().any(|value| value.contains(flow));
+    assert!(!all().iter().any(names_it));
 }
 
 /// Of an account and of the fleet: it waits at one after the other.

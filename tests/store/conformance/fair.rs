@@ -24,6 +24,9 @@ facts! {
     claims_that_wait_before_the_first_flow_stay_before_it
     new_flows_do_not_pass_a_heavy_head_that_does_not_fit
     a_queue_begins_anew_when_nothing_waits
+    flows_of_any_bytes_are_distinct
+    a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_one_claim_of_each
+    a_flow_that_was_refused_leaves_head_starts_in_force
 }
 
 fn of(flow: &'static str) -> Claim {
@@ -299,4 +302,66 @@ async fn a_queue_begins_anew_when_nothing_waits(store: Store) {
         crowd.join(flow, of(flow)).await;
     }
     assert_eq!(crowd.order().await, ["ann", "bob", "ann"]);
+}
+
+async fn flows_of_any_bytes_are_distinct(store: Store) {
+    let flows: [&'static [u8]; 16] = [
+        b"a",
+        b"a:2",
+        b"A",
+        b"~_1_a",
+        b"1_a",
+        b"~61",
+        b"%61",
+        b"a.b",
+        b".",
+        b"+1",
+        b"\0",
+        b"\xff",
+        b" ",
+        b"~-",
+        &[b'a'; 65],
+        &[b'a'; 66],
+    ];
+    let mut crowd = Crowd::new(store).await;
+    let names: Vec<&'static str> = (0..16).map(|n| &*format!("{n}").leak()).collect();
+    for (name, flow) in names.iter().zip(flows) {
+        for _ in 0..2 {
+            let claim = claim("a", 1).with_flow(flow).with_label("x~_9_a");
+            crowd.join(name, claim).await;
+        }
+    }
+    let order = crowd.order().await;
+    assert_eq!(order, [&names[..], &names[..]].concat());
+}
+
+async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_one_claim_of_each(
+    store: Store,
+) {
+    let mut crowd = Crowd::new(store).await;
+    for number in 0..100 {
+        for _ in 0..5 {
+            let of = claim("a", 1).with_flow(format!("flow-{number}"));
+            crowd.join("crowd", of.with_share(100)).await;
+        }
+    }
+    crowd.join("newcomer", of("newcomer").with_share(100)).await;
+    let order = crowd.order().await;
+    let at = order.iter().position(|name| *name == "newcomer");
+    assert!(at.is_some_and(|at| at <= 100), "{at:?}");
+}
+
+async fn a_flow_that_was_refused_leaves_head_starts_in_force(store: Store) {
+    let mut crowd = Crowd::new(store).await;
+    crowd.join("batch", claim("a", 1)).await;
+    let refused = of("ann").with_wait(BOUND).with_max_waiting(1);
+    let refused = crowd.store.acquire(refused).await;
+    assert!(
+        matches!(refused, Err(AcquireError::QueueFull)),
+        "{refused:?}"
+    );
+    crowd
+        .join("interactive", claim("a", 1).with_head_start(BOUND))
+        .await;
+    assert_eq!(crowd.order().await, ["interactive", "batch"]);
 }

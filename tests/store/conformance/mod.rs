@@ -229,6 +229,8 @@ async fn a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid(store: Store) {
     let full = |answer| matches!(answer, Err(AcquireError::Full { .. }));
     assert!(full(store.acquire(claim("a", 0)).await));
     assert!(full(store.acquire(claim("a", 0).with_weight(3)).await));
+    // Also if it may wait: there is nothing to wait for.
+    assert!(full(store.acquire(claim("a", 0).with_wait(BOUND)).await));
 
     let invalid = |answer| matches!(answer, Err(AcquireError::Invalid { .. }));
     assert!(invalid(store.acquire(claim("a", 2).with_weight(3)).await));

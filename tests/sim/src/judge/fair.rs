@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What a unit of a flow with share 1 costs.
-const UNIT: i64 = 10_000;
+const UNIT: i64 = 100_000;
 
 /// Of flows with different costs two may want one turn. One of them comes a little later then.
 const TIES: i64 = 300;

@@ -1,0 +1,143 @@
+//! Random crowds, some of flows: the store in memory and the one in Redis serve them in the same order.
+
+use crate::conformance::BOUND;
+use futures_util::{future::select_all, poll};
+use std::{sync::Arc, task::Poll};
+use testing::{redis::RedisServer, rng::Rng, stores::Store};
+use tokio::task::JoinHandle;
+use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Permit, RedisSemaphore, Semaphore};
+
+const SEEDS: u64 = 40;
+const STEPS: usize = 60;
+const SHARES: [u32; 6] = [1, 1, 2, 3, 4, 100];
+
+type Answer = Result<Permit, AcquireError>;
+
+/// What becomes of claims, by their numbers.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Full(usize),
+    Granted(usize),
+}
+
+/// The claims for one key, of which one is granted at a time.
+struct Crowd {
+    store: Store,
+    claim: Claim,
+    held: Option<Permit>,
+    waiters: Vec<(usize, JoinHandle<Answer>)>,
+    told: Vec<Told>,
+}
+
+impl Crowd {
+    async fn new(store: &Store, key: u64, limit: u32) -> Self {
+        let claim = Claim::new(key.to_string()).with_limit(limit);
+        let held = store.acquire(claim.clone().with_weight(limit)).await;
+        Self {
+            store: Arc::clone(store),
+            claim,
+            held: Some(held.expect("there is room")),
+            waiters: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// A claim joins the queue, unless that is full.
+    async fn join(&mut self, number: usize, claim: Claim) {
+        let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
+        let mut answer = poll!(&mut acquire);
+        if answer.is_pending() {
+            self.settle().await;
+            answer = poll!(&mut acquire);
+        }
+        match answer {
+            Poll::Pending => self.waiters.push((number, tokio::spawn(acquire))),
+            Poll::Ready(Err(AcquireError::QueueFull)) => self.told.push(Told::Full(number)),
+            Poll::Ready(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    /// All that was claimed, or left, is known to the store: a claim behind it is answered behind it.
+    async fn settle(&self) {
+        let refused = self.store.acquire(self.claim.clone()).await;
+        let is_full = matches!(refused, Err(AcquireError::Full { .. }));
+        assert!(is_full, "{refused:?}");
+    }
+
+    async fn leave(&mut self, at: usize) {
+        let (_, waiter) = self.waiters.remove(at);
+        waiter.abort();
+        assert!(waiter.await.is_err(), "it was aborted");
+        self.settle().await;
+    }
+
+    async fn serve(&mut self) {
+        let held = self.held.take().expect("one is held");
+        assert!(held.release().await);
+        let waiters = self.waiters.iter_mut().map(|(_, waiter)| waiter);
+        let (granted, at, _) = select_all(waiters).await;
+        let granted = granted.expect("no panic");
+        self.held = Some(granted.expect("it is granted"));
+        let (number, _) = self.waiters.remove(at);
+        self.told.push(Told::Granted(number));
+    }
+}
+
+/// What a seed makes of a store. Each claim takes the whole limit, which is their weight.
+async fn told(store: &Store, seed: u64) -> Vec<Told> {
+    let mut rng = Rng::new(seed);
+    let limit = rng.one_of(&[1, 1, 3]);
+    let mut crowd = Crowd::new(store, seed, limit).await;
+    for number in 0..STEPS {
+        let waiting = crowd.waiters.len();
+        match rng.below(10) {
+            0..=5 => crowd.join(number, random(&mut rng, &crowd.claim)).await,
+            6..=7 if waiting > 1 => crowd.leave(rng.below(waiting)).await,
+            8..=9 if waiting > 1 => crowd.serve().await,
+            _ => {}
+        }
+    }
+    while !crowd.waiters.is_empty() {
+        crowd.serve().await;
+    }
+    crowd.told
+}
+
+/// A claim of one of four flows, or of none.
+fn random(rng: &mut Rng, claim: &Claim) -> Claim {
+    let limit = claim.limit().unwrap_or_default();
+    let flow = rng.below(5);
+    // Whoever is granted leaves no room for the next.
+    let (limit, weight) = (2 * limit - 1, limit + rng.below(limit as usize) as u32);
+    let claim = claim.clone().with_limit(limit).with_weight(weight);
+    let claim = claim.with_max_waiting(8 + rng.below(30) as u32);
+    match flow {
+        0 => claim,
+        flow => claim
+            .with_flow(flow.to_string())
+            .with_share(rng.one_of(&SHARES)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_is_served_in_the_same_order_in_memory_and_in_redis() {
+    let server = RedisServer::start();
+    // No waiter polls.
+    let redis = RedisSemaphore::builder()
+        .lease(BOUND * 60)
+        .timeout(BOUND / 4);
+    let redis: Store = Arc::new(redis.connect(server.url()).await.expect("it connects"));
+    let memory: Store = Arc::new(MemorySemaphore::new());
+    let mut all = Vec::new();
+    for seed in 0..SEEDS {
+        let (expected, is) = (told(&memory, seed).await, told(&redis, seed).await);
+        assert_eq!(is, expected, "seed {seed}");
+        all.extend(is);
+    }
+    let granted = all.iter().filter(|told| matches!(told, Told::Granted(_)));
+    let (granted, all) = (granted.count(), all.len());
+    assert!(
+        granted > 400 && all > granted + 50,
+        "{granted} of {all} are granted"
+    );
+}
