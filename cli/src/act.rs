@@ -15,7 +15,7 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 use tokio::task::spawn_blocking;
-use tower_semaphore::{Operate, Policy, RedisSemaphore};
+use tower_semaphore::{Key, Operate, Policy, RedisSemaphore};
 
 /// Ends a permit or a wait.
 pub(crate) async fn revoke(
@@ -126,6 +126,7 @@ pub(crate) async fn set_limit(
         None => (None, &set.first),
     };
     let limit = limit_of(limit)?;
+    check(policy, key.as_ref())?;
     let named = Policy::from(policy);
     let done = store
         .set_limit(&named, key.as_ref(), limit, &set.note)
@@ -137,6 +138,16 @@ pub(crate) async fn set_limit(
     let of = key.as_ref().map_or("all keys".to_owned(), whole);
     let is = limit.map_or("what claims say".to_owned(), |limit| limit.to_string());
     output.text(&format!("{} {of}: the limit is {is}", shown(policy)))
+}
+
+/// What no store sets a limit of.
+fn check(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
+    let wrong = match key {
+        _ if policy == "lock" => "POLICY: a lock's limit cannot be set",
+        Some(key) if key.is_empty() => "KEY: it is empty",
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(wrong.to_owned()))
 }
 
 fn limit_of(text: &OsStr) -> Result<Option<u32>, Failure> {

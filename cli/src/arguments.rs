@@ -41,7 +41,6 @@ pub(crate) struct Servers {
         value_name = "URL",
         env = "REDIS_URL",
         hide_env_values = true,
-        value_delimiter = ',',
         default_value = "redis://127.0.0.1/",
         global = true
     )]

@@ -36,8 +36,13 @@ pub(crate) struct Way {
 impl Way {
     /// `is_public`: the URLs are on the command line, where other users of the machine can read them.
     pub(crate) fn new(servers: &Servers, is_public: bool) -> Result<Self, Failure> {
-        let urls = servers.urls.iter().map(|url| parsed(url));
+        let urls = servers.urls.iter().flat_map(|urls| each(urls));
+        let urls = urls.map(|url| parsed(&url));
         let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        if urls.len() > 1 && !servers.cluster && servers.sentinel.is_none() {
+            let unclear = "--url: several need --cluster or --sentinel";
+            return Err(Failure::Usage(unclear.to_owned()));
+        }
         let has_password = |url: &ConnectionInfo| url.redis_settings().password().is_some();
         if is_public && urls.iter().any(has_password) {
             return Err(Failure::Usage(format!(
@@ -135,6 +140,18 @@ pub(crate) fn failure(error: &ConnectError) -> Failure {
         ConnectError::Setting { .. } => Failure::Usage(text),
         _ => Failure::Store(text),
     }
+}
+
+/// The URLs of a list. A comma belongs to a password unless a URL begins behind it.
+fn each(list: &str) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for part in list.split(',') {
+        match urls.last_mut() {
+            Some(url) if !part.contains("://") => *url += &format!(",{part}"),
+            _ => urls.push(part.to_owned()),
+        }
+    }
+    urls
 }
 
 fn parsed(url: &str) -> Result<ConnectionInfo, Failure> {

@@ -1,7 +1,6 @@
 //! Where results go: as tables or JSON, to a terminal or not.
 
-use crate::{failure::Failure, table::Look};
-use crossterm::terminal;
+use crate::{failure::Failure, screen::Screen, table::Look};
 use serde_json::Value;
 use std::{
     env,
@@ -33,9 +32,8 @@ impl Output {
     /// How tables look there.
     pub(crate) fn look(self) -> Look {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let size = terminal::size().ok().filter(|_| self.is_terminal);
         Look {
-            width: size.map(|(columns, _)| columns),
+            width: self.is_terminal.then(|| Screen::size().0),
             has_colours: self.is_terminal && !is_plain,
         }
     }

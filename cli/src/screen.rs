@@ -14,6 +14,7 @@ use crossterm::{
 use std::{
     io::{self, Write},
     panic,
+    pin::pin,
     sync::{
         Once,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -23,7 +24,7 @@ use std::{
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, sleep_until},
+    time::sleep,
 };
 
 /// Whether the terminal is to be put back.
@@ -75,9 +76,11 @@ impl Screen {
         Ok(screen)
     }
 
-    /// How many columns and lines there are.
+    /// How many columns and lines there are. A terminal that nobody has told its size says 0.
     pub(crate) fn size() -> (u16, u16) {
-        terminal::size().unwrap_or((80, 24))
+        let size = terminal::size().ok();
+        let size = size.filter(|(columns, lines)| *columns > 0 && *lines > 0);
+        size.unwrap_or((80, 24))
     }
 
     /// Shows as many lines as there is room for.
@@ -101,10 +104,11 @@ impl Screen {
 
     /// Waits for so long, unless a person wants something.
     pub(crate) async fn wish(&mut self, every: Duration) -> Wish {
-        let end = Instant::now() + every;
+        // Not `Instant::now() + every`: there may be no such instant.
+        let mut end = pin!(sleep(every));
         loop {
             let event = tokio::select! {
-                () = sleep_until(end) => return Wish::Look,
+                () = &mut end => return Wish::Look,
                 event = self.events.recv() => event,
             };
             match event {
@@ -115,7 +119,7 @@ impl Screen {
                 }
                 // Nothing can be typed: only signals end it.
                 None => {
-                    sleep_until(end).await;
+                    end.await;
                     return Wish::Look;
                 }
             }

@@ -67,12 +67,16 @@ fn arguments_that_cannot_be_meant_are_status_2() {
         "set-limit concurrency",
         "set-limit concurrency ann many",
         "set-limit concurrency ann -1",
+        "set-limit lock 5",
+        "set-limit lock ann 5",
+        "set-limit concurrency  5",
         "top --every 0",
         "nonsense",
         "--cluster --sentinel shop keys concurrency",
         "--ca /nowhere keys concurrency",
         "--password-file /nowhere keys concurrency",
         "--prefix { keys concurrency",
+        "--url redis://127.0.0.1:1/ keys concurrency",
         "--user ann keys concurrency",
     ] {
         let run = words(&server, args);
@@ -85,7 +89,7 @@ async fn guarded() -> RedisServer {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let user = [
-        "ACL", "SETUSER", "ann", "on", ">se cret", "~*", "&*", "+@all",
+        "ACL", "SETUSER", "ann", "on", ">se cret", ">se,cret", "~*", "&*", "+@all",
     ];
     assert!(raw.cmd(&user).await.error().is_none());
     let rule = ["ACL", "SETUSER", "default", "resetpass", ">other"];
@@ -111,6 +115,7 @@ async fn a_password_comes_from_the_environment_or_a_file_and_never_from_an_argum
             .envs(variables.iter().copied());
         run(command)
     };
+    let comma = format!("redis://ann:se,cret@{host}");
     let named = format!("redis://ann@{host}");
     let secret = ("REDIS_PASSWORD", "se cret");
     for (arguments, variables) in [
@@ -121,6 +126,7 @@ async fn a_password_comes_from_the_environment_or_a_file_and_never_from_an_argum
             &[],
         ),
         (&[], &[("REDIS_URL", &*ann)]),
+        (&[], &[("REDIS_URL", &*comma)]),
         (&["--url", &url], &[("REDIS_PASSWORD", "other")]),
     ] {
         let run = check(arguments, variables);

@@ -22,10 +22,16 @@ impl Terminal {
     }
 
     fn with(server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
+        Self::after("true", server, args, variables)
+    }
+
+    /// Another command comes before.
+    fn after(before: &str, server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let socket = format!("semaphore-{}-{}", id(), COUNT.fetch_add(1, Relaxed));
         let (program, url) = (env!("CARGO_BIN_EXE_semaphore"), server.url());
-        let line = format!("echo before; '{program}' --url {url} {args}; echo status $?; cat");
+        let line =
+            format!("{before}; echo before; '{program}' --url {url} {args}; echo status $?; cat");
         let terminal = Self { socket };
         let mut command = terminal.command(&["-f", "/dev/null", "new-session", "-d"]);
         command.args(["-x", "80", "-y", "24", &line]);
@@ -158,6 +164,30 @@ async fn watch_follows_a_key_until_ctrl_c() {
     terminal.shows("held 0").await;
     terminal.keys("C-c");
     terminal.is_as_before("130").await;
+}
+
+#[tokio::test]
+async fn a_look_may_be_as_far_away_as_can_be_said() {
+    let fleet = Fleet::start().await;
+    let terminal = Terminal::run(&fleet.server, "watch concurrency ann --every 1e19");
+    terminal.shows("held 3").await;
+    terminal.keys("q");
+    terminal.is_as_before("0").await;
+}
+
+/// As one that a container has made, or a program that waits for text.
+#[tokio::test]
+async fn a_terminal_that_does_not_know_its_size_is_taken_for_one_of_80_columns() {
+    let fleet = Fleet::start().await;
+    let unknown = |args| Terminal::after("stty rows 0 cols 0", &fleet.server, args, &[]);
+    let screen = unknown("usage concurrency ann").shows("status 0").await;
+    let shown = screen.trim_start_matches("before\n");
+    let (shown, _) = shown.split_once("status").expect("a status");
+    assert_golden("usage-80", shown);
+    let terminal = unknown("watch concurrency ann");
+    terminal.shows("held 3").await;
+    terminal.keys("q");
+    terminal.is_as_before("0").await;
 }
 
 #[tokio::test]
