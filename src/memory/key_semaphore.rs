@@ -78,7 +78,6 @@ impl KeySemaphore {
     /// Acquires `units` if they fit and the queue is empty.
     #[inline]
     pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
-        let units = self.in_force(units);
         let mut acquired = self.acquired.load(Acquire);
         while acquired & FLAGS == 0 {
             // `None` only if `acquired` is stale: other threads acquired and released meanwhile.
@@ -86,6 +85,8 @@ impl KeySemaphore {
                 acquired = self.acquired.load(Acquire);
                 continue;
             };
+            // Loaded after `acquired`, so whoever acquires after a permit under another limit sees that limit.
+            let units = self.in_force(units);
             let grant = grant(acquired, held, units).ok_or_else(|| full(held, units))?;
             let (counter, token) = (&self.acquired, grant.token);
             match counter.compare_exchange_weak(acquired, token, AcqRel, Acquire) {
