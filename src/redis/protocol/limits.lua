@@ -19,7 +19,7 @@ local is_new = limit ~= '-1' and call('HEXISTS', limits, of) == 0
 if is_new and call('HLEN', limits) > tonumber(ARGV[4]) then
   return {now, 0}
 end
-local version = math.max(micros, (call('HGET', limits, '*version') or 0) + 1)
+local version = math.max(micros, (tonumber(call('HGET', limits, '*version')) or 0) + 1)
 -- The first write is a removal: a server whose memory is full accepts other writes only after one.
 call('HDEL', limits, of)
 if limit ~= '-1' then
