@@ -26,6 +26,8 @@ pub(super) struct Limits {
     all: HashMap<Box<str>, u32>,
     /// How often they have changed.
     changes: u32,
+    /// When one was last set here. What a server was asked before does not tell it.
+    set_here: Time,
     /// Whether some were lost since that was last asked.
     pub(super) were_lost: bool,
 }
@@ -75,9 +77,18 @@ impl Core {
 
     /// An operator has set a limit here, which this process reads at once.
     pub(in crate::redis) fn look_at_limits(&mut self, now: Time) {
+        self.limits.set_here = now;
         let server = self.counting();
         let next = &mut self.servers[server].presence_at;
         *next = next.map(|at| at.min(now));
+    }
+
+    /// When this process announces itself again to a server that has answered what was sent then.
+    pub(super) fn announces_at(&self, now: Time, sent: Time) -> Time {
+        match sent < self.limits.set_here {
+            true => now,
+            false => sent + self.settings.announcement(),
+        }
     }
 
     /// Whether claims need not wait for the limits: they are known, or their server is failing.

@@ -74,7 +74,7 @@ impl Core {
             }
             (Items::Release(all), Answer::Done) => self.released(now, all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live, limits)) => {
-                let next = flight.sent + self.settings.announcement();
+                let next = self.announces_at(now, flight.sent);
                 self.servers[flight.server].presence_at = Some(next);
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {

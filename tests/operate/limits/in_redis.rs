@@ -19,13 +19,18 @@ use testing::{
     stores::connection,
     wait::eventually,
 };
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tower_semaphore::{
-    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
+    AcquireError, Claim, Key, Operate, Permit, Policy, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
 };
 
 const LEASE: Duration = Duration::from_secs(1);
+/// The longest time between two looks at the limits.
+const REFRESH: Duration = Duration::from_secs(5);
 const LIMITS: &str = "semaphore:limits{semaphore:processes}";
 
 fn builder() -> Builder {
@@ -189,6 +194,32 @@ async fn who_waits_in_another_process_is_let_in_as_soon_as_that_knows() {
     }
 }
 
+/// One that is set while the answer for another is on its way is not left to the next refresh.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_it_refreshes() {
+    let server = RedisServer::start();
+    let builder = RedisSemaphore::builder().lease(REFRESH * 3);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let store: Store = Arc::new(store);
+    for limit in 1..=10 {
+        let sets = (0..50).map(|key| {
+            let (store, key) = (Arc::clone(&store), Key::from(key.to_string()));
+            async move {
+                let set = store.set_limit(&Policy::DEFAULT, Some(&key), Some(limit), "");
+                set.await.expect("the store answers");
+            }
+        });
+        sets.collect::<JoinSet<_>>().join_all().await;
+        let all = async {
+            for key in 0..50 {
+                in_force(&store, &key.to_string(), Some(limit)).await;
+            }
+        };
+        let known = timeout(REFRESH / 2, all).await;
+        known.expect("it knows them before it refreshes");
+    }
+}
+
 /// As an application starts that is killed, and one over a connection of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_comes_later_follows_before_its_first_grant() {
@@ -248,6 +279,17 @@ async fn limits_that_a_server_has_lost_are_in_force_no_more() {
     }
     set(&stores[0], Some(7)).await;
     in_force(&stores[1], "a", Some(7)).await;
+}
+
+/// As a hand on the server may have left it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_is_none_is_mended_by_the_next_limit() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["HSET", LIMITS, "*version", "none"]).await;
+    let store = processes(&server.url(), 1).await.remove(0);
+    set(&store, Some(2)).await;
+    in_force(&store, "a", Some(2)).await;
 }
 
 /// Its share is that of the limit that it knew. It is the only process.
