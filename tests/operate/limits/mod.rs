@@ -7,9 +7,12 @@ use crate::holders::every_store::{Store, facts};
 use futures_util::StreamExt;
 use std::time::{Duration, SystemTime};
 use testing::wait::eventually;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::{sleep, timeout},
+};
 use tower_semaphore::{
-    AcquireError, Claim, Key, Lock, Permit, Policy,
+    AcquireError, Claim, Claims, Key, Lock, Permit, Policy,
     semaphore::{ClaimError, Level, LimitInfo, StoredKey},
 };
 
@@ -26,11 +29,13 @@ facts! {
     a_permit_grows_under_the_limit_in_force
     each_of_several_limits_is_the_one_in_force
     a_claim_that_waits_at_its_second_limit_keeps_its_unit_of_the_first
+    whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left
 }
 
 /// Generous, for busy machines: no fact here is about time.
 const BOUND: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
+const MOMENT: Duration = Duration::from_millis(5);
 
 fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
@@ -355,4 +360,64 @@ async fn a_claim_that_waits_at_its_second_limit_keeps_its_unit_of_the_first(stor
     assert!(!second.is_finished());
     drop(permit);
     drop(answer(second).await.expect("there is room"));
+}
+
+/// Claims of several weights, flows and head starts, some of them under two limits, until each was answered so often.
+async fn whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left(store: Store) {
+    let callers = (0..40).map(|caller| {
+        let store = store.clone();
+        async move {
+            for turn in 0..25 {
+                let answer = store.acquire_all(mixed(caller, turn)).await;
+                match answer {
+                    Ok(_permit) if turn % 3 == 0 => sleep(MOMENT).await,
+                    Ok(_) | Err(AcquireError::Full { .. } | AcquireError::KeyClosed { .. }) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    });
+    let mut callers = callers.collect::<JoinSet<_>>();
+    let (fleet, limits) = (
+        Policy::from("fleet"),
+        [Some(1), Some(5), None, Some(0), Some(2), Some(9)],
+    );
+    for turn in 0..60 {
+        set(&store, Some("a"), limits[turn % 6]).await;
+        set(&store, None, limits[turn % 4]).await;
+        let wide = store.set_limit(&fleet, None, limits[turn % 5], "");
+        wide.await.expect("the store answers");
+        sleep(MOMENT).await;
+    }
+    for key in [Some("a"), None] {
+        set(&store, key, None).await;
+    }
+    let wide = store.set_limit(&fleet, None, None, "");
+    wide.await.expect("the store answers");
+    let all = async { while callers.join_next().await.is_some_and(|done| done.is_ok()) {} };
+    timeout(BOUND, all).await.expect("each is answered");
+    assert!(callers.is_empty(), "a caller has panicked");
+    eventually("nothing is held", BOUND, async || {
+        let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
+        usage.is_ok_and(|usage| usage.units == 0 && usage.waiting.is_empty())
+    })
+    .await;
+}
+
+fn mixed(caller: u32, turn: u32) -> Claims {
+    let wait = |claim: Claim| match turn % 7 {
+        0 => claim,
+        _ => claim.with_wait(LONG),
+    };
+    let narrow = wait(claim(4).with_weight(1 + (caller + turn) % 3));
+    let narrow = match caller % 4 {
+        0 => narrow.with_flow(format!("flow-{}", turn % 2)),
+        1 => narrow.with_head_start(MOMENT * (turn % 5)),
+        _ => narrow,
+    };
+    let wide = wait(Claim::new("all").with_policy("fleet").with_limit(6));
+    match caller % 3 {
+        0 => [narrow, wide].into(),
+        _ => narrow.into(),
+    }
 }
