@@ -709,10 +709,4 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "self.keys[own.key].released_in = CallId(0);",
         "",
     ),
-    (
-        "with limits: a claim is sent before they are known",
-        "limiting",
-        "self.limits.version().is_some() || server.health.is_failing() || server.is_denied",
-        "server.is_known() || !server.is_known()",
-    ),
 ];
