@@ -58,7 +58,7 @@ impl<S, B> Acquiring<S, B> {
         let reason = Reason::Acquire { error };
         let rejection = Rejection::new(
             reason,
-            self.limits,
+            self.limits.in_force(&*settings.semaphore),
             parts,
             &settings.retry,
             &settings.fields,

@@ -93,7 +93,7 @@ where
 
     /// A request in shadow whose key is wrong.
     pub(crate) fn invalid(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        let limits = Limits::one(settings.policy.clone(), settings.limit_now());
+        let limits = Limits::one(settings.policy.clone(), settings.limit);
         let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
         let acquiring = Acquiring::new(service, request, limits);
         let state = State::answered(acquiring, Ok(permit), &settings);

@@ -11,7 +11,7 @@ impl Usage {
     /// store's clock; what is not known is `null`:
     ///
     /// ```json
-    /// {"now":1795345200123,"limit":5,"units":1,
+    /// {"now":1795345200123,"limit":5,"limit_set":false,"units":1,
     ///  "held":[{"id":"17","process":{"id":"web","host":"web-1","pid":4711,"name":"market"},
     ///           "label":"GET /market/export","flow":null,"weight":1,"limit":5,
     ///           "since":1795345190100,"ends":1795345203456}],
@@ -28,15 +28,15 @@ impl Usage {
     /// use tower_semaphore::semaphore::Usage;
     ///
     /// let nothing = Usage::new(UNIX_EPOCH, 0, vec![], vec![]);
-    /// let json = r#"{"now":0,"limit":null,"units":0,"held":[],"waiting":[]}"#;
+    /// let json = r#"{"now":0,"limit":null,"limit_set":false,"units":0,"held":[],"waiting":[]}"#;
     /// assert_eq!(nothing.to_json(), json);
     /// ```
     pub fn to_json(&self) -> String {
         let (now, limit) = (millis(self.now), or_null(self.limit));
         let (held, waiting) = (permits(&self.held), permits(&self.waiting));
-        let units = self.units;
+        let (units, set) = (self.units, self.is_limit_set);
         format!(
-            r#"{{"now":{now},"limit":{limit},"units":{units},"held":{held},"waiting":{waiting}}}"#
+            r#"{{"now":{now},"limit":{limit},"limit_set":{set},"units":{units},"held":{held},"waiting":{waiting}}}"#
         )
     }
 }

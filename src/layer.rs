@@ -91,7 +91,10 @@ use tower_layer::Layer;
 ///
 /// # Limits that change
 ///
-/// A claim may carry its own limit, so an extractor can follow a value that an operator changes: a
+/// An operator [sets a limit](crate::Operate::set_limit) in the store: it is in force in every process, for requests that
+/// wait too, whatever claims say.
+///
+/// A claim may also carry its own limit, so an extractor can follow a value that its process changes: a
 /// `tokio::sync::watch`, an atomic number or an `ArcSwap` of a whole configuration.
 ///
 /// ```
@@ -108,17 +111,14 @@ use tower_layer::Layer;
 /// # drop(layer);
 /// ```
 ///
-/// Each request is admitted under the limit that was in force when it arrived, whatever the limits of
-/// those before it:
+/// Then each request is admitted under the limit that its claim had when it arrived, whatever the limits of those
+/// before it:
 ///
 /// - A *lowered* limit ends no permit: nothing is granted until enough of them are released. A request
 ///   that waits already may still be admitted under the higher limit, as long as its wait lasts.
 /// - A *raised* limit counts at once for a key without a queue. Requests that wait already keep their lower limit and
 ///   their position, so later ones pass them only when they have been admitted or their wait is over. Keep
 ///   waits short where limits change often.
-///
-/// [`GlobalConcurrencyLimitLayer::with_live_limit`](crate::GlobalConcurrencyLimitLayer::with_live_limit)
-/// does the same for a fixed key; there a service that waits claims again under the new limit.
 ///
 /// # Around other services
 ///

@@ -34,9 +34,6 @@
 use crate::semaphore::{AcquireError, Claim, Key, Permit, Policy, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The policy under which locks are counted, so that a lock and a limit of one key are separate.
-const POLICY: Policy = Policy::from_static("lock");
-
 /// A lock of one key. See the [module docs](self).
 ///
 /// A lock is cheap to clone. All locks of one key over one store exclude each other.
@@ -66,7 +63,7 @@ impl Lock {
             semaphore: Arc::new(semaphore),
             claim: Claim::new(key)
                 .with_limit(1)
-                .with_policy(POLICY)
+                .with_policy(Policy::LOCK)
                 .with_strict(true),
         }
     }

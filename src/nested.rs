@@ -57,21 +57,21 @@ impl Source {
     ///
     /// Full, if more were held when the level was granted than the claim's limit allows: then the claim would
     /// have been refused at that moment. What others hold of a degraded level is not known, and it does not grow.
-    fn weight_for(&self, claim: &Claim) -> Result<u32, AcquireError> {
-        let (level, limit) = (self.level(), claim.limit().unwrap_or_default());
+    fn weight_for(&self, claim: &Claim, settings: &Settings) -> Result<u32, AcquireError> {
+        let (level, limit) = (self.level(), settings.limit_of(claim));
         let (others, wanted) = match level.is_degraded() {
             true => (0, 0),
             false => (level.held().saturating_sub(level.granted()), claim.weight()),
         };
         let own = level.weight().min(limit);
         match others.saturating_add(own) > limit || limit == 0 {
-            true => Err(AcquireError::full(claim, level.held())),
-            false => Ok(wanted.min(level.limit())),
+            true => Err(AcquireError::under(claim.policy(), limit, level.held())),
+            false => Ok(wanted.min(level.limit_now())),
         }
     }
 
     async fn grow_to(&self, weight: u32) -> Result<(), AcquireError> {
-        let limit = self.level().limit();
+        let limit = self.level().limit_now();
         match weight > self.level().weight() {
             true => {
                 let levels = vec![(self.number, Units { limit, weight })];
@@ -99,6 +99,10 @@ impl Grant for Shares {
 
     fn weight(&self, level: usize) -> Option<u32> {
         Some(self.levels[level].level().weight())
+    }
+
+    fn limit(&self, level: usize) -> Option<u32> {
+        Some(self.levels[level].level().limit_now())
     }
 
     /// The permits are changed beside it.
@@ -138,7 +142,10 @@ fn acquire_within(outer: &Permit, claims: Claims, settings: &Settings) -> Acquir
 /// Acquires what is not shared. Then the shares grow, without a wait, because the request holds units that
 /// others may wait for.
 fn beside(shares: Vec<Option<Source>>, claims: Claims, settings: &Settings) -> Acquire {
-    let weights = match claims.check().and_then(|()| weights(&shares, &claims)) {
+    let weights = match claims
+        .check()
+        .and_then(|()| weights(&shares, &claims, settings))
+    {
         Err(error) => return Acquire::ready(Err(error)),
         Ok(weights) => weights,
     };
@@ -159,11 +166,15 @@ fn beside(shares: Vec<Option<Source>>, claims: Claims, settings: &Settings) -> A
 }
 
 /// The weight of each share.
-fn weights(shares: &[Option<Source>], claims: &Claims) -> Result<Vec<u32>, AcquireError> {
+fn weights(
+    shares: &[Option<Source>],
+    claims: &Claims,
+    settings: &Settings,
+) -> Result<Vec<u32>, AcquireError> {
     let shared = shares.iter().zip(claims);
     let shared = shared.filter_map(|(share, claim)| Some((share.as_ref()?, claim)));
     shared
-        .map(|(share, claim)| share.weight_for(claim))
+        .map(|(share, claim)| share.weight_for(claim, settings))
         .collect()
 }
 
@@ -248,7 +259,7 @@ pub(crate) fn called_for(
     let outer = extensions.get::<Permit>()?;
     let claim = claim();
     let share = share(outer, &claim, settings)?;
-    Some(match share.weight_for(&claim) {
+    Some(match share.weight_for(&claim, settings) {
         Ok(_) => Ok(whole(vec![Some(share)], &[claim], None)),
         Err(error) => Err(error),
     })
@@ -280,7 +291,7 @@ fn of_semaphore(permit: &Permit, claim: &Claim, settings: &Settings) -> Vec<(Per
 fn share(outer: &Permit, claim: &Claim, settings: &Settings) -> Option<Source> {
     let found = of_semaphore(outer, claim, settings);
     let (innermost, number) = found.first()?;
-    let limit = claim.limit().unwrap_or_default();
+    let limit = settings.limit_of(claim);
     let outer_limit = innermost.level(*number).limit();
     settings.mistakes.nested(claim.policy(), outer_limit, limit);
     if settings.shadow.is_some() {

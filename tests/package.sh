@@ -4,10 +4,10 @@
 #     tests/package.sh [features|msrv|deny|semver|publish]...
 #
 # features   the library compiles without a warning with every combination of its features
-# msrv       so it does with the oldest Rust that Cargo.toml names
+# msrv       so it does with the oldest Rust that Cargo.toml names, and the command line does
 # deny       licences, sources and advisories of all dependencies, by deny.toml
 # semver     the public API fits the version, compared with the last release's tag
-# publish    cargo packs it and builds what it packed
+# publish    cargo packs both crates and builds what it packed
 #
 # Installs the tools of cargo that it lacks. Does not publish.
 set -euo pipefail
@@ -17,6 +17,8 @@ exec </dev/null
 source tests/run/tools.sh
 
 crate=tower-semaphore
+# The command line, which needs the library of the same version.
+cli=tower-semaphore-cli
 
 # While it works, cargo-hack hides the development dependencies, so the tree must be clean.
 features() {
@@ -29,7 +31,7 @@ msrv() {
     local rust
     rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
     rustup toolchain install "$rust" --profile minimal --no-self-update &&
-        RUSTFLAGS="-D warnings" cargo "+$rust" check -p "$crate" --all-features --locked
+        RUSTFLAGS="-D warnings" cargo "+$rust" check -p "$crate" -p "$cli" --all-features --locked
 }
 
 # Bans are about what users get. `CHECKS="licenses sources"` where the database of advisories is out of reach.
@@ -37,7 +39,8 @@ deny() {
     # Unquoted, because each word is a check.
     cargo_tool cargo-deny &&
         cargo deny --workspace --all-features check ${CHECKS:-advisories licenses sources} &&
-        cargo deny --exclude-dev --all-features check bans
+        cargo deny --exclude-dev --all-features check bans &&
+        cargo deny --manifest-path cli/Cargo.toml --exclude-dev --all-features check bans
 }
 
 # The tag of a release is v1.2.3. Before the first there is nothing that could break.
@@ -54,7 +57,7 @@ semver() {
 # That the tests stay at home is meant. No other warning is.
 publish() {
     local said status=0
-    said=$(cargo publish --dry-run --locked -p "$crate" 2>&1) || status=$?
+    said=$(cargo publish --dry-run --locked -p "$crate" -p "$cli" 2>&1) || status=$?
     grep -v 'warning: ignoring test' <<<"$said"
     [ "$status" = 0 ] &&
         ! grep '^warning' <<<"$said" | grep -qvE 'ignoring test|aborting upload due to dry run'

@@ -5,6 +5,7 @@
 //! twenty seconds.
 
 mod layer;
+mod limits;
 mod measure;
 mod pairs;
 mod rival;
@@ -12,5 +13,6 @@ mod rival;
 fn main() {
     let mut bench = measure::Bench::new();
     pairs::compare(&mut bench);
+    limits::compare(&mut bench);
     layer::compare(&mut bench);
 }

@@ -23,7 +23,7 @@ const KEYS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 const TITLE: &str = "Acquire and release in memory, ns of a thread's time";
 
 /// So high that no claim is refused, however many threads are paused with a permit.
-const LIMIT: u32 = 1_000;
+pub(crate) const LIMIT: u32 = 1_000;
 
 /// The results for a number of threads and keys.
 struct Cell {
@@ -76,7 +76,7 @@ fn cell(
 }
 
 /// How long a thread takes for so many pairs, on average over the threads.
-fn pairs<R: Rival>(rival: &R, keys: &[String], threads: usize, count: u64) -> Duration {
+pub(crate) fn pairs<R: Rival>(rival: &R, keys: &[String], threads: usize, count: u64) -> Duration {
     let barrier = Barrier::new(threads);
     let work = |seed| {
         let mut dice = Dice::new(seed as u64 + 1);

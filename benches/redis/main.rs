@@ -2,19 +2,24 @@
 //! the limit holds when clocks differ.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench redis`, a few minutes; `-- --quick` in half a
-//! minute.
+//! minute. `-- limits` measures only what limits cost that operators have set.
 
 mod alone;
+mod limits;
 mod load;
 mod rival;
 mod skew;
 mod speed;
 
+use std::env::args;
 use testing::redis::RedisServer;
 
 #[tokio::main]
 async fn main() {
     let server = RedisServer::start();
+    if args().any(|arg| arg == "limits") {
+        return limits::compare(&server.url()).await;
+    }
     alone::compare(server.url()).await;
     speed::compare(&server.url(), speed::Keys::One).await;
     speed::compare(&server.url(), speed::Keys::Each).await;

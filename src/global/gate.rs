@@ -53,9 +53,7 @@ struct Inner {
     state: State,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
-    /// The limit under which the service waits.
-    limit: u32,
-    /// The begin of the wait, under this limit or an earlier one.
+    /// The begin of the wait.
     since: Option<Instant>,
     unanswered: u8,
     /// Whether the long wait was logged.
@@ -77,8 +75,7 @@ enum State {
 pub(super) enum Answer {
     NotReady,
     Granted(Permit),
-    /// With the limit of the refusal, which may have changed since.
-    Refused(AcquireError, u32),
+    Refused(AcquireError),
     /// The permit ended between its grant and the call.
     Lost,
 }
@@ -137,27 +134,21 @@ impl Known {
 
 impl Gate {
     /// Ready once the answer is known: `true` with a permit. `acquire` is called if no acquire is
-    /// pending under this limit and no answer still counts. Its argument is the time that the
-    /// service has waited already.
+    /// pending and no answer still counts.
     #[inline]
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,
-        limit: u32,
-        acquire: impl Fn(Duration) -> Acquire,
+        acquire: impl FnOnce() -> Acquire,
     ) -> Poll<bool> {
         let mut inner = self.0.lock();
         inner.unanswered = 0;
         if inner.state.is_over() {
-            inner.since = None;
-            inner.begin(limit, &acquire);
+            // What is over is dropped first.
+            inner.state = State::Closed;
+            (inner.state, inner.since) = (State::Waiting(acquire()), Some(Instant::now()));
         }
-        let waited = matches!(inner.state, State::Waiting(_));
         inner.poll(cx);
-        if waited && !inner.fits(limit) {
-            inner.begin(limit, &acquire);
-            inner.poll(cx);
-        }
         match inner.state {
             State::Waiting(_) => Poll::Pending,
             State::Granted(_) => Poll::Ready(true),
@@ -185,7 +176,7 @@ impl Gate {
         match mem::take(&mut inner.state) {
             State::Granted(permit) if !permit.is_lost() => Answer::Granted(permit),
             State::Granted(_) | State::Reclaimed => Answer::Lost,
-            State::Refused(error, _) => Answer::Refused(error, inner.limit),
+            State::Refused(error, _) => Answer::Refused(error),
             State::Closed | State::Waiting(_) => Answer::NotReady,
         }
     }
@@ -216,27 +207,6 @@ impl Gate {
 }
 
 impl Inner {
-    /// Whether the answer or the wait is also valid under this limit. A permit is, if it had room
-    /// under both, so that a limit that keeps changing starves no service.
-    #[inline]
-    fn fits(&self, limit: u32) -> bool {
-        match &self.state {
-            State::Waiting(_) => self.limit == limit,
-            State::Granted(permit) if self.limit > limit => {
-                self.limit.saturating_sub(permit.remaining()) <= limit
-            }
-            _ => true,
-        }
-    }
-
-    /// Begins an acquire. Drops the previous one first, which would keep its position in the queue.
-    fn begin(&mut self, limit: u32, acquire: impl Fn(Duration) -> Acquire) {
-        self.state = State::Closed;
-        self.limit = limit;
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        self.state = State::Waiting(acquire(waited));
-    }
-
     fn poll(&mut self, cx: &mut Context<'_>) {
         let State::Waiting(acquire) = &mut self.state else {
             return;

@@ -42,10 +42,8 @@
 //!   more than a second after the refusal acquires anew, because the cause may be over. A call
 //!   without such a poll still gets the refusal, because the inner service was never polled for
 //!   readiness.
-//! - A service that waits under a [changing limit](GlobalConcurrencyLimitLayer::with_live_limit)
-//!   acquires anew under the new one, at its next poll. It keeps its position in the queue and its
-//!   deadline. A permit that was granted before that poll counts, if it had room under the new
-//!   limit too.
+//! - A service that waits follows a limit that an [operator sets](crate::Operate::set_limit), and keeps its
+//!   position in the queue and its deadline. A permit that was granted before counts.
 //! - A service that waits in one Tokio runtime and is polled in another acquires anew there, with
 //!   the same position and deadline.
 //!

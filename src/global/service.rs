@@ -81,15 +81,17 @@ impl Shared {
         }
     }
 
-    fn claim(&self, limit: u32) -> Claim {
-        let claim = Claim::new(self.key.clone()).with_limit(limit);
-        self.settings.complete(claim)
+    fn claim(&self) -> Claim {
+        self.settings.complete(Claim::new(self.key.clone()))
     }
 
-    /// A service that `waited` already, for another claim, keeps its position and its deadline.
-    fn acquire(&self, limit: u32, waited: Duration) -> Acquire {
-        let wait = self.settings.wait.saturating_sub(waited);
-        let claim = self.claim(limit).with_head_start(waited).with_wait(wait);
+    fn acquire(&self) -> Acquire {
+        self.settings.acquire(self.claim().into())
+    }
+
+    /// The same, without a wait.
+    fn try_acquire(&self) -> Acquire {
+        let claim = self.claim().with_wait(Duration::ZERO);
         self.settings.acquire(claim.into())
     }
 }
@@ -144,41 +146,37 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let shared = &self.shared;
-        let limit = shared.settings.limit_now();
-        self.is_covered = is_polled_for(|| shared.claim(limit), &shared.settings);
+        self.is_covered = is_polled_for(|| shared.claim(), &shared.settings);
         if self.is_covered {
             return Poll::Ready(true);
         }
         let gate = self.gate.get_or_insert_with(|| shared.gates.open());
-        gate.poll(cx, limit, |waited| shared.acquire(limit, waited))
+        gate.poll(cx, || shared.acquire())
     }
 
-    /// The permit for a call, or the reason and the limit of its refusal.
-    fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, (Reason, u32)> {
+    /// The permit for a call, or the reason of its refusal.
+    fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, Reason> {
         let (shared, is_covered) = (&self.shared, mem::take(&mut self.is_covered));
-        let limit = shared.settings.limit_now();
         let answer = self.gate.as_ref().map(|gate| gate.take());
         let answer = answer.unwrap_or(Answer::NotReady);
         match answer {
             // Only a poll that is covered or granted reaches the inner service.
-            Answer::Refused(error, limit) if !is_covered => {
-                return Err((Reason::Acquire { error }, limit));
-            }
+            Answer::Refused(error) if !is_covered => return Err(Reason::Acquire { error }),
             Answer::NotReady if !is_covered => panic!("called before it was ready"),
             _ => {}
         }
-        let claim = || shared.claim(limit);
+        let claim = || shared.claim();
         if let Some(share) = called_for(request.extensions(), claim, &shared.settings) {
             // A permit acquired before the outer limit's was visible is not needed.
-            return share.map_err(|error| (Reason::Acquire { error }, limit));
+            return share.map_err(|error| Reason::Acquire { error });
         }
         if let Answer::Granted(permit) = answer {
             return Ok(permit);
         }
         // The permit has ended, or the one that covered the poll was another request's. Another one must not wait.
-        match shared.acquire(limit, Duration::MAX).answer() {
+        match shared.try_acquire().answer() {
             Ok(Ok(permit)) => Ok(permit),
-            _ => Err((Reason::lost(), limit)),
+            _ => Err(Reason::lost()),
         }
     }
 }
@@ -218,8 +216,9 @@ where
                 let granted = Granted::new(permit, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
-            Err((reason, limit)) => {
+            Err(reason) => {
                 let parts = request.into_parts().0;
+                let limit = settings.limit_of(&self.shared.claim());
                 ResponseFuture::refused(parts, reason, limit, settings)
             }
         }
@@ -288,28 +287,6 @@ impl GlobalConcurrencyLimitLayer {
          is ready, and answers the next call with status 429; with a time of zero, as soon as it \
          finds no room."
     );
-
-    /// Sets a function that returns the limit, instead of a fixed one. It is called for each
-    /// acquire and should return at once. When the limit changes, a waiting service acquires anew
-    /// at its next poll, which a probe causes within a second or so, and keeps its position in the
-    /// queue. A lowered limit ends no permit.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tokio::sync::watch;
-    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
-    ///
-    /// let (operator, limit) = watch::channel(3);
-    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
-    ///     .with_live_limit(move || *limit.borrow());
-    /// operator.send(5).unwrap();
-    /// # drop(layer);
-    /// ```
-    pub fn with_live_limit(mut self, limit: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
-        self.settings_mut().live_limit = Some(Arc::new(limit));
-        self
-    }
 
     fn settings_mut(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.0.settings)

@@ -10,7 +10,7 @@
 //! `semaphore:`:
 //!
 //! ```text
-//! ACL SETUSER limits on >PASSWORD resetchannels ~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore +info
+//! ACL SETUSER limits on >PASSWORD resetchannels ~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish +exists +get +hget +hgetall +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore +info
 //! ```
 //!
 //! | where | in addition |
@@ -20,13 +20,17 @@
 //! | a primary that Sentinels name | `+role` |
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
-//! | [`Operate::keys`](crate::Operate::keys) | `+scan` |
+//! | [`Operate`](crate::Operate): `usage` | `+zscan` |
+//! | `keys` | `+scan` |
+//! | `counts` | `+zcount` |
+//! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
 //!
 //! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
 //! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another
 //! right is missing, or if the server refuses the password, and the [error](crate::redis::ConnectError) names the
 //! command, the keys, the channels, or the setting that has the password. The user cannot read or
-//! write what has another prefix; with `+scan` it sees the names of all keys.
+//! write what has another prefix; with `+scan` it sees the names of all keys. An application follows the limits that
+//! operators set with its own rights, and without those of the last line it cannot set any.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
@@ -71,7 +75,8 @@
 //! have at most 64 bytes (`zset-max-listpack-value`). So keep labels short, or raise that setting. A key
 //! is stored percent-encoded, and as its SHA-256 if that has more than 64 characters, so a client cannot fill the
 //! memory with long keys. All keys expire eight leases after their last use, but for a revoked permit's id, which
-//! is remembered for an hour at least.
+//! is remembered for an hour at least, and the limits that operators have set, which stay: one hash, of 10,000 limits at
+//! most. Only a policy of the kind `allkeys-…` may evict that.
 //!
 //! # Processor
 //!

@@ -14,6 +14,7 @@
 //! | [`clients`] | What does a client see, and what should it retry? |
 //! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, clients, jobs, locks |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
+//! | [`terminal`] | How do I see and free permits from a terminal, and set limits for the whole fleet? |
 //! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |
 //! | [`moving`] | What replaces what in tower's limit, tower_governor, nginx and redis-semaphore? |
 //!
@@ -31,4 +32,5 @@ pub mod order;
 pub mod outages;
 pub mod promises;
 pub mod recipes;
+pub mod terminal;
 pub mod test;

@@ -120,7 +120,9 @@
 //! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use, and
 //! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. Of a key that
 //! has more than 64 characters when percent-encoded Redis has only a hash; its usage is still found by the key itself.
-//! A [`Lock`](crate::Lock) counts under the policy `lock`.
+//! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
+//! keys, and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
+//! terminal](super::terminal).
 //!
 //! With the feature `axum`, [`usage_routes`] answers pages and usages as JSON, with links from the
 //! one to the other. The routes change nothing, and have no authentication of their own, so nest them behind yours:
@@ -177,7 +179,9 @@
 //!
 //! # Change a limit
 //!
-//! See [limits that change](super::recipes::changes): no restart is needed, and no permit ends.
+//! [`set_limit`](crate::Operate::set_limit) sets the limit of a key, or of a policy, in every process: no restart is needed,
+//! and no permit ends. 0 closes a key. [`limits`](crate::Operate::limits) lists what is set, since when, and what was said.
+//! See [limits that change](super::recipes::changes).
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

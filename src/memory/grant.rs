@@ -64,7 +64,7 @@ fn lock_each(
         return Some((at, Refusal::Retired));
     };
     let admitted = locked.admits(*units);
-    let own = admitted.err().map(|held| (at, Refusal::Full(held)));
+    let own = admitted.err().map(|refusal| (at, refusal));
     let both = refused.into_iter().chain(own);
     let refused = both.min_by_key(|(at, _)| *at);
     let refused = lock_each(wanted, others, refused, acquired);
@@ -80,8 +80,11 @@ pub(super) struct Level {
     /// How many units are held; 0 after the release. Of one that is listed its details have the number.
     weight: AtomicU64,
     token: u64,
-    /// How many units of the key were held when they were granted.
+    /// How many units of the key were held when they were granted, and the limit in force then.
     held: u32,
+    limit: u32,
+    /// The limit of the claim.
+    claimed: u32,
     details: Option<Arc<Details>>,
 }
 
@@ -93,6 +96,8 @@ impl Level {
             weight: AtomicU64::new(wanted.units.weight.into()),
             token: acquired.token,
             held: acquired.held,
+            limit: acquired.limit,
+            claimed: wanted.units.limit,
             details,
         }
     }
@@ -162,8 +167,8 @@ pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
         loss: Loss::default(),
         changing: Mutex::default(),
     };
-    let held = |grant: &MemoryGrant, at: usize| grant.levels[at].held;
-    Permit::granted(grant, Store::Memory, claims, held)
+    let shown = |grant: &MemoryGrant, at: usize| (grant.levels[at].held, grant.levels[at].limit);
+    Permit::granted(grant, Store::Memory, claims, shown)
 }
 
 struct MemoryGrant {
@@ -230,12 +235,8 @@ impl MemoryGrant {
             return Err(lost());
         }
         acquire_all(&more).map_err(|(at, refusal)| {
-            let Wanted { entry, units } = &more[at];
-            AcquireError::Full {
-                policy: entry.policy.clone(),
-                limit: units.limit,
-                held: refusal.held(),
-            }
+            let Wanted { entry, .. } = &more[at];
+            refusal.error(&entry.policy)
         })?;
         let grown = lighter.iter().zip(&more).map(|((level, weight), more)| {
             let grown = level.set_weight(*weight).map(drop);
@@ -264,6 +265,11 @@ impl Grant for MemoryGrant {
 
     fn weight(&self, level: usize) -> Option<u32> {
         Some(self.levels[level].weight())
+    }
+
+    fn limit(&self, level: usize) -> Option<u32> {
+        let level = &self.levels[level];
+        Some(level.entry.semaphore.limit().unwrap_or(level.claimed))
     }
 
     fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {

@@ -1,7 +1,9 @@
 //! What operators see of one key: its permits, and the claims that wait.
 
 use crate::{
-    semaphore::{Claim, Key, Label, Loss, Permit, PermitInfo, Process, StoredKey, WeakPermit},
+    semaphore::{
+        Claim, Key, Label, Loss, Permit, PermitInfo, Process, StoredKey, Units, WeakPermit,
+    },
     sync::{AtomicU64, Mutex, OnceLock, RandomState},
 };
 use std::{
@@ -70,12 +72,13 @@ pub(super) struct Details {
     label: Option<Label>,
     flow: Option<Key>,
     since: Instant,
-    limit: u32,
-    claimed: u32,
+    claimed: Units,
     /// Whether its permit is listed.
     pub(super) is_listed: bool,
     /// How many units its permit holds, if that is listed: 0 after the release.
     pub(super) held: AtomicU64,
+    /// The limit that was in force when it was granted.
+    limit: AtomicU64,
     /// The loss of all that the claims of one request are granted, if that is listed.
     pub(super) loss: Arc<Loss>,
     /// Its permit, and which level of that, once the request has it.
@@ -89,18 +92,19 @@ impl Details {
             label: claim.label.clone(),
             flow: claim.flow().cloned(),
             since: Instant::now(),
-            limit: claim.limit().unwrap_or_default(),
-            claimed: claim.weight(),
+            claimed: claim.checked_units(),
             is_listed,
             held: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
             loss: Arc::clone(loss),
             permit: OnceLock::default(),
         })
     }
 
-    /// It is granted.
-    pub(super) fn hold(&self) {
-        self.held.store(self.claimed.into(), Release);
+    /// It is granted under this limit.
+    pub(super) fn hold(&self, limit: u32) {
+        self.limit.store(limit.into(), Release);
+        self.held.store(self.claimed.weight.into(), Release);
     }
 
     pub(super) fn weight(&self) -> u32 {
@@ -126,15 +130,16 @@ impl Details {
         units
     }
 
-    /// What is shown of a claim that waits.
-    pub(super) fn info(&self, now: Now) -> PermitInfo {
-        self.with_weight(self.claimed, now)
+    /// What is shown of a claim that waits, under the limit that an operator has set if there is one.
+    pub(super) fn info(&self, set: Option<u32>, now: Now) -> PermitInfo {
+        let limit = set.unwrap_or(self.claimed.limit);
+        self.with(self.claimed.weight, limit, now)
     }
 
-    fn with_weight(&self, weight: u32, now: Now) -> PermitInfo {
+    fn with(&self, weight: u32, limit: u32, now: Now) -> PermitInfo {
         let (id, process) = (id(self.serial), Process::current());
         let since = now.at(self.since).unwrap_or(now.system);
-        let mut info = PermitInfo::new(id, process, weight, self.limit, since);
+        let mut info = PermitInfo::new(id, process, weight, limit, since);
         info.label = self.label.as_ref().map(ToString::to_string);
         info.flow = self.flow.clone().map(StoredKey::whole);
         info
@@ -165,6 +170,9 @@ pub(super) type Listed = (Arc<Details>, u32);
 pub(super) fn infos(mut permits: Vec<Listed>, now: Now) -> Vec<PermitInfo> {
     permits.retain(|(_, weight)| *weight > 0);
     permits.sort_unstable_by_key(|(details, _)| details.serial);
-    let info = |(details, weight): &Listed| details.with_weight(*weight, now);
+    let info = |(details, weight): &Listed| {
+        let limit = details.limit.load(Acquire) as u32;
+        details.with(*weight, limit, now)
+    };
     permits.iter().map(info).collect()
 }

@@ -6,12 +6,12 @@
 //! difference that was checked against the limit is never too low. The counter of acquired units is
 //! the token as well, because each permit increases it.
 
-use super::queue::{Acquired, Granted, Queue, Waiting, waking};
+use super::queue::{Acquired, Decided, Full, Queue, Waiting, waking};
 use crate::{
-    semaphore::{AcquireError, Units},
+    semaphore::{AcquireError, Policy, Units},
     sync::{AtomicU64, Mutex, MutexGuard},
 };
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// In `acquired`: only a thread that has locked the queue may acquire. In `released`: a release has to
 /// lock the queue too, because it may have waiters.
@@ -19,6 +19,9 @@ const QUEUED: u64 = 1 << 63;
 /// In `acquired`: the entry was removed from its shard, and the key may have a new entry.
 const RETIRED: u64 = 1 << 62;
 const FLAGS: u64 = QUEUED | RETIRED;
+
+/// In `limit`: claims say it.
+const UNSET: u64 = u64::MAX;
 
 /// The counters and the queue of one key.
 ///
@@ -28,6 +31,8 @@ const FLAGS: u64 = QUEUED | RETIRED;
 pub(super) struct KeySemaphore {
     acquired: AtomicU64,
     released: AtomicU64,
+    /// The limit that an operator has set. Read at each decision, so that whoever waits waits under it too.
+    limit: AtomicU64,
     /// Without [`lock`](Self::lock) only the list of permits may be changed.
     pub(super) queue: Mutex<Queue>,
 }
@@ -37,26 +42,35 @@ pub(super) struct KeySemaphore {
 pub(super) enum Refusal {
     /// The entry is no longer in its shard: the key has to be looked up again.
     Retired,
-    /// The units do not fit, or the queue is not empty. Holds the number of units held.
-    Full(u32),
+    /// The units do not fit, or the queue is not empty.
+    Full(Full),
+    /// Too many claims are ahead.
+    QueueFull,
 }
 
 impl Refusal {
-    /// How many units are held, as far as is known.
-    pub(super) fn held(self) -> u32 {
+    /// What a claim under this policy is told. An entry that a permit has is not retired.
+    pub(super) fn error(self, policy: &Policy) -> AcquireError {
         match self {
-            Self::Full(held) => held,
-            Self::Retired => 0,
+            Self::Full(full) => full.error(policy),
+            Self::QueueFull | Self::Retired => AcquireError::QueueFull,
         }
     }
 }
 
+impl Full {
+    pub(super) fn error(self, policy: &Policy) -> AcquireError {
+        AcquireError::under(policy, self.limit, self.held)
+    }
+}
+
 impl KeySemaphore {
-    /// A semaphore whose tokens are greater than `last_token`.
-    pub(super) fn new(last_token: u64) -> Self {
+    /// A semaphore whose tokens are greater than `last_token`, with the limit that an operator has set.
+    pub(super) fn new(last_token: u64, limit: Option<u32>) -> Self {
         Self {
             acquired: AtomicU64::new(last_token),
             released: AtomicU64::new(last_token),
+            limit: AtomicU64::new(stored(limit)),
             queue: Mutex::default(),
         }
     }
@@ -64,6 +78,7 @@ impl KeySemaphore {
     /// Acquires `units` if they fit and the queue is empty.
     #[inline]
     pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
+        let units = self.in_force(units);
         let mut acquired = self.acquired.load(Acquire);
         while acquired & FLAGS == 0 {
             // `None` only if `acquired` is stale: other threads acquired and released meanwhile.
@@ -71,7 +86,7 @@ impl KeySemaphore {
                 acquired = self.acquired.load(Acquire);
                 continue;
             };
-            let grant = grant(acquired, held, units).ok_or(Refusal::Full(held as u32))?;
+            let grant = grant(acquired, held, units).ok_or_else(|| full(held, units))?;
             let (counter, token) = (&self.acquired, grant.token);
             match counter.compare_exchange_weak(acquired, token, AcqRel, Acquire) {
                 Ok(_) => return Ok(grant),
@@ -84,21 +99,49 @@ impl KeySemaphore {
     #[cold]
     fn lock_and_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
         let mut locked = self.lock().ok_or(Refusal::Retired)?;
-        let grant = locked.admits(units).map_err(Refusal::Full)?;
+        let grant = locked.admits(units)?;
         Ok(locked.acquire(grant))
     }
 
-    /// Joins the queue, unless `max_waiting` claims or more are ahead. A claim that fits by now is granted
-    /// at once. `false`: the entry is retired.
-    pub(super) fn enqueue(&self, waiting: Waiting, max_waiting: u32) -> Result<bool, AcquireError> {
-        let Some(mut locked) = self.lock() else {
-            return Ok(false);
-        };
+    /// Joins the queue, unless `max_waiting` claims or more are ahead, or it is too heavy for the limit in force. A claim
+    /// that fits by now is granted at once.
+    pub(super) fn enqueue(&self, waiting: Waiting, max_waiting: u32) -> Result<(), Refusal> {
+        let mut locked = self.lock().ok_or(Refusal::Retired)?;
+        let (units, held) = (self.in_force(waiting.units()), locked.held());
+        if units.weight > units.limit {
+            return Err(full(held, units));
+        }
         let pushed = locked.queue.push(waiting, max_waiting);
         drop(locked);
-        pushed.map_err(|_| AcquireError::QueueFull)?;
+        pushed.map_err(|_| Refusal::QueueFull)?;
         self.grant_waiters();
-        Ok(true)
+        Ok(())
+    }
+
+    /// Puts another limit in force. What waits is decided by [`limit_waiters`](Self::limit_waiters).
+    pub(super) fn set_limit(&self, limit: Option<u32>) {
+        self.limit.store(stored(limit), Relaxed);
+    }
+
+    /// The limit that an operator has set.
+    pub(super) fn limit(&self) -> Option<u32> {
+        // A limit has 32 bits, and what stands for none has more.
+        u32::try_from(self.limit.load(Relaxed)).ok()
+    }
+
+    /// The units of a claim, with the limit in force.
+    #[inline]
+    fn in_force(&self, units: Units) -> Units {
+        let limit = self.limit().unwrap_or(units.limit);
+        Units { limit, ..units }
+    }
+
+    /// Refuses waiters that the limit in force can never serve, and grants those that fit under it.
+    pub(super) fn limit_waiters(&self) {
+        let refused = self.lock().map(|mut locked| locked.refuse_heavy());
+        let refused = refused.unwrap_or_default();
+        refused.into_iter().for_each(Decided::deliver);
+        self.grant_waiters();
     }
 
     /// Releases `weight` units, and grants waiters that fit now.
@@ -127,7 +170,7 @@ impl KeySemaphore {
         was_waiting
     }
 
-    /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
+    /// Grants to the head of the queue as long as the head fits under the limit in force. Waiters behind
     /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
     fn grant_waiters(&self) {
         let grant_head = || self.lock().and_then(|mut locked| locked.grant_head());
@@ -180,11 +223,12 @@ pub(super) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// The grant of `units`, if they fit and the queue is empty; if not, how many units are held.
-    pub(super) fn admits(&self, units: Units) -> Result<Acquired, u32> {
-        let held = self.held();
+    /// The grant of `units`, if they fit and the queue is empty.
+    pub(super) fn admits(&self, units: Units) -> Result<Acquired, Refusal> {
+        let (held, units) = (self.held(), self.semaphore.in_force(units));
         let grant = grant(self.acquired, held, units);
-        grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
+        let grant = grant.filter(|_| self.queue.is_empty());
+        grant.ok_or_else(|| full(held, units))
     }
 
     /// Acquires what is admitted.
@@ -198,8 +242,15 @@ impl Locked<'_> {
         self.acquired - self.semaphore.released()
     }
 
-    fn grant_head(&mut self) -> Option<Granted> {
-        let grant = grant(self.acquired, self.held(), self.queue.head()?)?;
+    fn refuse_heavy(&mut self) -> Vec<Decided> {
+        let (held, limit) = (self.held() as u32, self.semaphore.limit());
+        let full = limit.map(|limit| Full { held, limit });
+        full.map_or_else(Vec::new, |full| self.queue.refuse_heavy(full))
+    }
+
+    fn grant_head(&mut self) -> Option<Decided> {
+        let units = self.semaphore.in_force(self.queue.head()?);
+        let grant = grant(self.acquired, self.held(), units)?;
         self.acquired = grant.token;
         self.queue.grant_head(grant)
     }
@@ -225,5 +276,15 @@ fn grant(acquired: u64, held: u64, units: Units) -> Option<Acquired> {
     (held + weight <= limit).then(|| Acquired {
         token: acquired + weight,
         held: (held + weight) as u32,
+        limit: units.limit,
     })
+}
+
+fn full(held: u64, units: Units) -> Refusal {
+    let (held, limit) = (held as u32, units.limit);
+    Refusal::Full(Full { held, limit })
+}
+
+fn stored(limit: Option<u32>) -> u64 {
+    limit.map_or(UNSET, u64::from)
 }

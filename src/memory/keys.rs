@@ -2,6 +2,8 @@
 
 use super::{
     holders::{Clock, Details, first_serial},
+    limits::Limits,
+    queue::Acquired,
     shard::{Entry, Shard},
 };
 use crate::{
@@ -28,6 +30,7 @@ pub(super) struct Keys {
     /// Whether permits are listed.
     pub(super) has_holders: bool,
     serial: AtomicU64,
+    pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) shards: [Arc<Shard>; SHARDS],
 }
@@ -41,6 +44,7 @@ impl Keys {
             waiter_slots: WaiterSlots::new(max_waiting),
             has_holders,
             serial: AtomicU64::new(first_serial()),
+            limits: Limits::default(),
             clock: Clock::new(),
             shards: array::from_fn(|_| Arc::default()),
         }
@@ -50,7 +54,21 @@ impl Keys {
     #[inline]
     pub(super) fn entry(&self, claim: &Claim) -> Arc<Entry> {
         let (hash, shard) = self.shard(claim.key());
-        shard.entry(hash, claim)
+        shard.entry((hash, claim), &self.limits)
+    }
+
+    /// Puts the limit of a key, or of a policy, in force that an operator has set.
+    pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
+        let entries: Vec<_> = match key {
+            Some(key) => self.find(policy, key).into_iter().collect(),
+            None => {
+                let shards = self.shards.iter();
+                shards.flat_map(|shard| shard.entries_of(policy)).collect()
+            }
+        };
+        for entry in entries {
+            entry.limit_anew(&self.limits);
+        }
     }
 
     pub(super) fn find(&self, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
@@ -74,11 +92,13 @@ impl Keys {
     pub(super) fn listed(
         &self,
         claim: &Claim,
-        entry: &Entry,
+        (entry, acquired): (&Entry, Acquired),
         loss: &Arc<Loss>,
     ) -> Option<Arc<Details>> {
         let details = self.has_holders.then(|| self.details(claim, loss))?;
-        entry.semaphore.queue.lock().list(Arc::clone(&details));
+        let mut queue = entry.semaphore.queue.lock();
+        queue.list(Arc::clone(&details), acquired.limit);
+        drop(queue);
         Some(details)
     }
 

@@ -13,6 +13,7 @@
 //! ```
 
 // store ─> waiter ─> grant ─> shard ─> key_semaphore ─> queue ─> holders
+//                    keys ─> shard ─> limits
 //
 // - `operate`: usage and revocations for operators.
 // - `store`: answers claims at once or with a waiter; the settings of a store.
@@ -24,12 +25,14 @@
 // - `fair`: the order of waiters that belong to flows.
 // - `queue`: the waiters of one key, and its permits as operators see them.
 // - `holders`: what operators see of a claim.
+// - `limits`: the limits that operators have set.
 
 mod fair;
 mod grant;
 mod holders;
 mod key_semaphore;
 mod keys;
+mod limits;
 mod operate;
 mod queue;
 mod shard;

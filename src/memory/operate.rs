@@ -2,14 +2,10 @@
 
 use super::{holders::serial_of, keys::SHARDS, store::MemorySemaphore};
 use crate::semaphore::{
-    BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, StoreError, StoredKey, Usage,
+    BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Policy,
+    Process, StoreError, StoredKey, Usage,
 };
-use futures_core::Stream;
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 use tokio::{task::yield_now, time::Instant};
 
 /// Each future answers at its first poll. Permits are listed only by a store [with
@@ -28,7 +24,7 @@ impl Operate for MemorySemaphore {
         let (shards, policy) = (self.0.shards.clone().into_iter(), policy.clone());
         // No lock is held for longer than one shard takes.
         let keys = shards.flat_map(move |shard| shard.keys_of(&policy, 0));
-        Box::pin(Keys(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
+        Box::pin(Items(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
     }
 
     fn keys_page(
@@ -50,6 +46,42 @@ impl Operate for MemorySemaphore {
         let serial = serial_of(id);
         // Only once polled: as over Redis, making the future revokes nothing.
         Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
+    }
+
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = LimitInfo::check(policy, key);
+        let (store, policy, key) = (self.clone(), policy.clone(), key.cloned());
+        let note = LimitInfo::note_of(note);
+        Box::pin(async move {
+            checked?;
+            store.0.limits.set(&policy, key.as_ref(), limit, note);
+            store.0.limit_anew(&policy, key.as_ref());
+            Ok(())
+        })
+    }
+
+    fn limits(&self) -> LimitStream {
+        Box::pin(Items(self.0.limits.list().into_iter().map(Ok)))
+    }
+
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let (store, policy, keys) = (self.clone(), policy.clone(), keys.to_vec());
+        let count = move |key| store.count_now(&policy, key);
+        Box::pin(async move { Ok(keys.into_iter().map(count).collect()) })
+    }
+
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        Box::pin(async { Ok(vec![Process::current()]) })
     }
 }
 
@@ -83,7 +115,21 @@ impl MemorySemaphore {
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
         let usage = self.0.find(policy, key).and_then(|entry| entry.usage(now));
-        usage.unwrap_or_else(|| Usage::new(now.system, 0, Vec::new(), Vec::new()))
+        usage.unwrap_or_else(|| {
+            let nothing = Usage::new(now.system, 0, Vec::new(), Vec::new());
+            nothing.under(self.0.limits.find(policy, key))
+        })
+    }
+
+    fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
+        let entry = match &key {
+            StoredKey::Whole { key } => self.0.find(policy, key),
+            // It remembers each key whole.
+            StoredKey::Hashed { .. } => None,
+        };
+        let counts = entry.and_then(|entry| entry.counts());
+        let (units, waiting) = counts.unwrap_or_default();
+        KeyCounts::new(key, units, waiting)
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: Option<u64>) -> bool {
@@ -100,15 +146,4 @@ fn position_of(cursor: &str) -> Option<Position> {
     let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
     let hash = u64::from_str_radix(hash, 16).ok()?;
     Some((shard, hash))
-}
-
-/// The keys of a policy.
-struct Keys<I>(I);
-
-impl<I: Iterator + Unpin> Stream for Keys<I> {
-    type Item = I::Item;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
-        Poll::Ready(self.0.next())
-    }
 }

@@ -32,21 +32,29 @@ pub(super) struct Waiting {
     deliver: Deliver,
 }
 
-/// Takes what a waiter is granted to its task: without the queue's lock, because a waker may run the task at once,
+/// Takes what has become of a waiter to its task: without the queue's lock, because a waker may run the task at once,
 /// and because what a waiter that is gone is granted is released.
-type Deliver = Box<dyn FnOnce(Acquired) + Send>;
+type Deliver = Box<dyn FnOnce(Result<Acquired, Full>) + Send>;
 
-/// A granted claim: its token, and the units of the key now held.
+/// A granted claim: its token, the units of the key now held, and the limit in force.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Acquired {
     pub(super) token: u64,
     pub(super) held: u32,
+    pub(super) limit: u32,
 }
 
-/// What a waiter that has left the queue is granted.
-pub(super) struct Granted(Acquired, Deliver);
+/// No room: the units of the key that are held, and the limit in force.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Full {
+    pub(super) held: u32,
+    pub(super) limit: u32,
+}
 
-impl Granted {
+/// What has become of a waiter that has left the queue.
+pub(super) struct Decided(Result<Acquired, Full>, Deliver);
+
+impl Decided {
     pub(super) fn deliver(self) {
         waking(|| (self.1)(self.0));
     }
@@ -63,7 +71,7 @@ impl Waiting {
         claim: &Claim,
         wait: Wait,
         details: Arc<Details>,
-        deliver: impl FnOnce(Acquired) + Send + 'static,
+        deliver: impl FnOnce(Result<Acquired, Full>) + Send + 'static,
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
@@ -73,11 +81,20 @@ impl Waiting {
             deliver: Box::new(deliver),
         }
     }
+
+    /// The units of its claim.
+    pub(super) fn units(&self) -> Units {
+        self.units
+    }
 }
 
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
@@ -138,13 +155,23 @@ impl Queue {
     }
 
     /// Grants to the head, which leaves the queue.
-    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Granted> {
+    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Decided> {
         let head = self.waiting.pop_front()?;
         self.begin_anew();
         if head.details.is_listed {
-            self.list(head.details);
+            self.list(head.details, acquired.limit);
         }
-        Some(Granted(acquired, head.deliver))
+        Some(Decided(Ok(acquired), head.deliver))
+    }
+
+    /// Refuses the waiters that are heavier than a limit.
+    pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
+        let heavy = self.waiting.iter();
+        let heavy = heavy.filter(|waiting| waiting.units.weight > full.limit);
+        let heavy: Vec<_> = heavy.map(|waiting| waiting.details.serial).collect();
+        let left = heavy.into_iter().filter_map(|serial| self.remove(serial));
+        left.map(|waiting| Decided(Err(full), waiting.deliver))
+            .collect()
     }
 
     /// Removes a waiter, if it is still in the queue.
@@ -189,9 +216,9 @@ impl Queue {
         }
     }
 
-    /// Lists a permit, which has the weight of its claim.
-    pub(super) fn list(&mut self, details: Arc<Details>) {
-        details.hold();
+    /// Lists a permit, which has the weight of its claim, under the limit in force.
+    pub(super) fn list(&mut self, details: Arc<Details>, limit: u32) {
+        details.hold(limit);
         self.holders.push(details);
     }
 

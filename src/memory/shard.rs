@@ -3,6 +3,7 @@
 use super::{
     holders::{Details, Now, infos},
     key_semaphore::KeySemaphore,
+    limits::Limits,
 };
 use crate::{
     semaphore::{Claim, Key, Policy, SemaphoreId, Usage},
@@ -56,11 +57,15 @@ pub(super) struct Entry {
 
 impl Shard {
     /// The entry of a claim's key, inserted if there is none.
-    pub(super) fn entry(self: &Arc<Self>, hash: u64, claim: &Claim) -> Arc<Entry> {
+    pub(super) fn entry(
+        self: &Arc<Self>,
+        (hash, claim): (u64, &Claim),
+        limits: &Limits,
+    ) -> Arc<Entry> {
         let mut table = self.0.lock();
         match table.find(hash, claim.policy(), claim.key()) {
             Some(entry) => Arc::clone(entry),
-            None => self.insert(&mut table, hash, claim),
+            None => self.insert(&mut table, (hash, claim), limits),
         }
     }
 
@@ -72,12 +77,19 @@ impl Shard {
         table.entries.iter_hash(hash).find(is_it).cloned()
     }
 
-    fn insert(self: &Arc<Self>, table: &mut Table, hash: u64, claim: &Claim) -> Arc<Entry> {
+    /// The limit is looked for under the shard's lock, so that one that is set meanwhile is found here or there.
+    fn insert(
+        self: &Arc<Self>,
+        table: &mut Table,
+        (hash, claim): (u64, &Claim),
+        limits: &Limits,
+    ) -> Arc<Entry> {
+        let limit = limits.find(claim.policy(), claim.key());
         table.count_insert();
         let over_capacity = table.entries.len() >= IDLE_CAPACITY;
         let entry = Arc::new(Entry {
             overflow: over_capacity.then(|| Arc::clone(self)),
-            semaphore: KeySemaphore::new(table.last_token),
+            semaphore: KeySemaphore::new(table.last_token, limit),
             hash,
             policy: claim.policy().clone(),
             key: claim.key().clone(),
@@ -113,6 +125,13 @@ impl Shard {
         let entries = table.entries.iter().filter(|entry| entry.hash >= from);
         let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.held() > 0);
         busy.map(|entry| (entry.hash, entry.key.clone())).collect()
+    }
+
+    /// The entries of a policy.
+    pub(super) fn entries_of(&self, policy: &Policy) -> Vec<Arc<Entry>> {
+        let table = self.0.lock();
+        let entries = table.entries.iter().filter(|entry| entry.policy == *policy);
+        entries.cloned().collect()
     }
 
     #[cfg(test)]
@@ -163,10 +182,30 @@ impl Entry {
         let locked = self.semaphore.lock()?;
         // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
         let (units, (permits, waiting)) = (locked.held() as u32, locked.queue.details());
+        let limit = self.semaphore.limit();
         drop(locked);
         self.evict_if_idle();
-        let waiting = waiting.iter().map(|details| details.info(now)).collect();
-        Some(Usage::new(now.system, units, infos(permits, now), waiting))
+        let waiting = waiting.iter().map(|details| details.info(limit, now));
+        let usage = Usage::new(now.system, units, infos(permits, now), waiting.collect());
+        Some(usage.under(limit))
+    }
+
+    /// Puts the limit in force that an operator has set.
+    pub(super) fn limit_anew(&self, limits: &Limits) {
+        limits.with(&self.policy, &self.key, |limit| {
+            self.semaphore.set_limit(limit);
+        });
+        self.semaphore.limit_waiters();
+        self.evict_if_idle();
+    }
+
+    /// How many units are held, and how many claims wait. `None`: the entry is retired.
+    pub(super) fn counts(&self) -> Option<(u32, u32)> {
+        let locked = self.semaphore.lock()?;
+        let counts = (locked.held() as u32, locked.queue.len() as u32);
+        drop(locked);
+        self.evict_if_idle();
+        Some(counts)
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.

@@ -129,12 +129,12 @@ impl MemorySemaphore {
             match acquire_all(&wanted) {
                 Ok(acquired) => return Ok(self.permit(claims, wanted, &acquired)),
                 Err((_, Refusal::Retired)) => {}
-                Err((at, Refusal::Full(held))) => {
+                Err((at, refusal)) => {
                     // They may have been looked up for nothing.
                     wanted
                         .iter()
                         .for_each(|wanted| wanted.entry.evict_if_idle());
-                    return Err(AcquireError::full(&claims[at], held));
+                    return Err(refusal.error(claims[at].policy()));
                 }
             }
         }
@@ -143,7 +143,10 @@ impl MemorySemaphore {
     fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
         let loss = self.0.has_holders.then(Arc::default);
         let levels = wanted.map(|at, wanted| {
-            let listed = |loss| self.0.listed(&claims[at], &wanted.entry, loss);
+            let listed = |loss| {
+                let granted = (&*wanted.entry, acquired[at]);
+                self.0.listed(&claims[at], granted, loss)
+            };
             let details = loss.as_ref().and_then(listed);
             Level::new(wanted, acquired[at], details)
         });
@@ -159,6 +162,10 @@ impl Semaphore for MemorySemaphore {
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
         Some(self.0.find(policy, key)?.semaphore_id())
+    }
+
+    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
+        self.0.limits.find(policy, key)
     }
 }
 

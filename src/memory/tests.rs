@@ -89,7 +89,7 @@ fn a_dropped_store_leaves_no_reference_cycle() {
 
 #[test]
 fn no_more_units_are_reported_than_are_held() {
-    let (semaphore, over) = (KeySemaphore::new(0), AtomicBool::new(false));
+    let (semaphore, over) = (KeySemaphore::new(0, None), AtomicBool::new(false));
     let one = Claim::new("a").with_limit(1).units().expect("a claim");
     let most = thread::scope(|scope| {
         for _ in 0..2 {
@@ -110,7 +110,7 @@ fn no_more_units_are_reported_than_are_held() {
 
 #[test]
 fn a_claim_that_meets_a_lock_is_granted_after_it() {
-    let semaphore = KeySemaphore::new(0);
+    let semaphore = KeySemaphore::new(0, None);
     let one = Claim::new("a").with_limit(1).units().expect("a claim");
     for _ in 0..200 {
         let locked = semaphore.lock().expect("it is not retired");

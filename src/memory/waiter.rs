@@ -38,7 +38,7 @@ pub(super) struct Waiter {
 struct Place {
     entry: Arc<Entry>,
     details: Arc<Details>,
-    level: oneshot::Receiver<Level>,
+    level: oneshot::Receiver<Result<Level, AcquireError>>,
     is_granted: bool,
     waiting: observe::Waiting,
     _slot: WaiterSlot,
@@ -65,15 +65,15 @@ impl Waiter {
             let (entry, units) = (self.keys.entry(claim), claim.checked_units());
             match entry.semaphore.try_acquire(units) {
                 Ok(acquired) => {
-                    let details = self.keys.listed(claim, &entry, &self.loss);
+                    let details = self.keys.listed(claim, (&entry, acquired), &self.loss);
                     let level = Level::new(Wanted { entry, units }, acquired, details);
                     self.levels.push(level);
                 }
                 Err(Refusal::Retired) => {}
-                Err(Refusal::Full(held)) => {
-                    let place = self.join(&entry, claim, held);
+                Err(refusal) => {
+                    let place = self.join(&entry, claim, refusal.error(&entry.policy));
                     let place = place.inspect_err(|_| entry.evict_if_idle());
-                    self.place = place.map_err(|error| self.at_level(error))?;
+                    self.place = place.map_err(|error| self.at_level(&entry, error))?;
                 }
             }
         }
@@ -90,22 +90,26 @@ impl Waiter {
         &self,
         entry: &Arc<Entry>,
         claim: &Claim,
-        held: u32,
+        full: AcquireError,
     ) -> Result<Option<Place>, AcquireError> {
         let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
-        let wait = wait.ok_or_else(|| AcquireError::full(claim, held))?;
+        let wait = wait.ok_or(full)?;
         let slot = self.keys.waiter_slots.take(wait.is_trial);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let (details, units) = (self.keys.details(claim, &self.loss), claim.checked_units());
         let (of, listed) = (Arc::clone(entry), Arc::clone(&details));
         let (sender, level) = oneshot::channel();
-        let waiting = Waiting::new(claim, wait, Arc::clone(&details), move |acquired| {
+        let waiting = Waiting::new(claim, wait, Arc::clone(&details), move |decided| {
             let details = Some(listed).filter(|details| details.is_listed);
-            let level = Level::new(Wanted { entry: of, units }, acquired, details);
-            drop(sender.send(level));
+            drop(sender.send(match decided {
+                Ok(acquired) => Ok(Level::new(Wanted { entry: of, units }, acquired, details)),
+                Err(full) => Err(full.error(&of.policy)),
+            }));
         });
-        if !entry.semaphore.enqueue(waiting, wait.max_waiting)? {
-            return Ok(None);
+        match entry.semaphore.enqueue(waiting, wait.max_waiting) {
+            Ok(()) => {}
+            Err(Refusal::Retired) => return Ok(None),
+            Err(refusal) => return Err(refusal.error(&entry.policy)),
         }
         let mut waiting = observe::Waiting::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
@@ -127,12 +131,14 @@ impl Waiter {
     }
 
     /// The refusal of the next limit. Among several it names that.
-    fn at_level(&self, error: AcquireError) -> AcquireError {
+    fn at_level(&self, entry: &Entry, error: AcquireError) -> AcquireError {
         match (error, self.next()) {
             (AcquireError::TimedOut | AcquireError::QueueFull, Some(claim))
                 if self.claims.as_slice().len() > 1 =>
             {
-                AcquireError::full(claim, claim.limit().unwrap_or_default())
+                let limit = entry.semaphore.limit().or(claim.limit());
+                let limit = limit.unwrap_or_default();
+                AcquireError::under(claim.policy(), limit, limit)
             }
             (error, _) => error,
         }
@@ -149,7 +155,7 @@ impl Waiter {
                 Ok(_) => Outcome::Admitted,
                 Err(error) => error.outcome(),
             });
-            let level = granted.map_err(|error| self.at_level(error))?;
+            let level = granted.map_err(|error| self.at_level(&place.entry, error))?;
             drop(place);
             self.levels.push(level);
             self.advance()?;
@@ -174,7 +180,8 @@ impl Place {
             }
         });
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
-            Poll::Ready(Ok(level)) if level.weight() > 0 => Poll::Ready(Ok(level)),
+            Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Ok(level)),
+            Poll::Ready(Ok(Err(error))) => Poll::Ready(Err(error)),
             // Only an operator drops a sender that has sent nothing, or ends what nobody has yet.
             Poll::Ready(_) => Poll::Ready(Err(AcquireError::Revoked)),
             Poll::Pending => revoked

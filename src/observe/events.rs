@@ -91,6 +91,11 @@ events! {
     /// A period in which claims fail begins.
     WARN fails(error: &dyn Error) { error = causes(error), "the store fails" }
 
+    /// A process knew limits of operators that the server has not any more.
+    WARN limits_lost() {
+        "limits that operators had set are lost, because the server has lost data: what it has now is in force"
+    }
+
     /// The period in which claims fail is over.
     WARN works() { "the store works again" }
 

@@ -24,7 +24,7 @@
 //!   series, and where there are more than 256 each claim takes longer. A key is never a label.
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
-//! - `verb` is `acquire`, `refresh` or `release`; `usage` and `revoke` for an
+//! - `verb` is `acquire`, `refresh` or `release`; `usage`, `revoke` and `limits` for an
 //!   operator; `presence` for what a process says of itself, and asks.
 //! - `outcome` of requests and claims:
 //!
@@ -34,6 +34,7 @@
 //! | `degraded` | with a permit that the store, which was unavailable, does not know |
 //! | `exempt` | without a permit: the request has no key |
 //! | `full` | the limit is reached |
+//! | `key_closed` | an operator has closed the key |
 //! | `timed_out` | the wait is over |
 //! | `queue_full` | too many wait for the key |
 //! | `overloaded` | too many claims of this process wait |
@@ -106,7 +107,8 @@
 //! DEBUG tower_semaphore: connected address=127.0.0.1:6379
 //! DEBUG tower_semaphore: not connected error=Connection refused (os error 111)
 //!  INFO tower_semaphore: connected again address=127.0.0.1:6379
-//!  WARN tower_semaphore: the server may evict permits when its memory is full: maxmemory-policy is allkeys-lru
+//!  WARN tower_semaphore: the server may evict permits and the limits that operators set when its memory is full: maxmemory-policy is allkeys-lru
+//!  WARN tower_semaphore: limits that operators had set are lost, because the server has lost data: what it has now is in force
 //! ```
 //!
 //! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends

@@ -33,6 +33,7 @@ label! {
         Degraded = "degraded",
         Exempt = "exempt",
         Full = "full",
+        KeyClosed = "key_closed",
         TimedOut = "timed_out",
         QueueFull = "queue_full",
         Overloaded = "overloaded",

@@ -88,6 +88,7 @@ impl Store {
         let levels = claims.iter().map(|claim| Level {
             policy: claim.policy().clone(),
             weight: AtomicU32::new(claim.weight()),
+            limit: claim.limit().unwrap_or_default(),
         });
         let grant = RedisGrant {
             levels: levels.collect(),
@@ -101,32 +102,26 @@ impl Store {
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
         let is_one = claims.len() == 1;
-        let full = |level: usize, held| AcquireError::full(&claims[level], held);
+        let full =
+            |level: usize, limit, held| AcquireError::under(claims[level].policy(), limit, held);
         match why {
             Refused::By(Refusal::TimedOut(..)) if is_one => AcquireError::TimedOut,
-            Refused::By(Refusal::QueueFull(_)) if is_one => AcquireError::QueueFull,
-            Refused::By(Refusal::Full(level, held) | Refusal::TimedOut(level, held)) => {
-                full(level, held)
-            }
-            Refused::By(Refusal::QueueFull(level)) => {
-                full(level, claims[level].limit().unwrap_or_default())
-            }
+            Refused::By(Refusal::QueueFull(..)) if is_one => AcquireError::QueueFull,
+            Refused::By(
+                Refusal::Full(level, held, limit) | Refusal::TimedOut(level, held, limit),
+            ) => full(level, limit, held),
+            Refused::By(Refusal::QueueFull(level, limit)) => full(level, limit, limit),
             Refused::By(Refusal::Revoked) => self.revoked(),
             why => self.failure(why),
         }
     }
 
-    /// Why a permit has not grown under this policy and limit.
-    fn growth_refusal(&self, why: Refused, policy: &Policy, limit: u32) -> AcquireError {
+    /// Why a permit has not grown under this policy.
+    fn growth_refusal(&self, why: Refused, policy: &Policy) -> AcquireError {
         match why {
             // It does not wait.
-            Refused::By(Refusal::Full(_, held) | Refusal::TimedOut(_, held)) => {
-                let policy = policy.clone();
-                AcquireError::Full {
-                    policy,
-                    limit,
-                    held,
-                }
+            Refused::By(Refusal::Full(_, held, limit) | Refusal::TimedOut(_, held, limit)) => {
+                AcquireError::under(policy, limit, held)
             }
             Refused::By(Refusal::Revoked) => lost(),
             why => self.failure(why),
@@ -211,10 +206,13 @@ impl Queue {
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
             // What it waited for was granted, and then a wider level has refused.
-            Err(Refused::By(Full(level, _) | QueueFull(level))) if Some(*level) > self.level => {
+            Err(Refused::By(Full(level, ..) | QueueFull(level, _)))
+                if Some(*level) > self.level =>
+            {
                 Outcome::Admitted
             }
-            Err(Refused::By(Full(..) | QueueFull(_) | TimedOut(..))) => Outcome::TimedOut,
+            Err(Refused::By(Full(_, _, 0))) => Outcome::KeyClosed,
+            Err(Refused::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
             Err(Refused::By(Revoked)) => Outcome::Revoked,
             Err(Refused::By(Closed)) => Outcome::Cancelled,
             Err(_) => Outcome::Unavailable,
@@ -237,6 +235,8 @@ type Changing = tokio::sync::Mutex<()>;
 struct Level {
     policy: Policy,
     weight: AtomicU32,
+    /// That of the claim.
+    limit: u32,
 }
 
 impl RedisGrant {
@@ -301,7 +301,7 @@ impl Grown<'_> {
         }
         let of = &levels[level];
         let grown = held.grow(level, (more, wanted.limit)).await;
-        grown.map_err(|why| store.growth_refusal(why, &of.policy, wanted.limit))?;
+        grown.map_err(|why| store.growth_refusal(why, &of.policy))?;
         of.weight.fetch_add(more, Relaxed);
         self.1.push((level, more));
         Ok(())
@@ -344,6 +344,11 @@ impl Grant for RedisGrant {
             true => Some(0),
             false => Some(self.weight_now(level)),
         }
+    }
+
+    fn limit(&self, level: usize) -> Option<u32> {
+        let set = self.store.driver.limit_of(self.held.name(level));
+        Some(set.unwrap_or(self.levels[level].limit))
     }
 
     fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {

@@ -39,6 +39,8 @@ pub struct Builder {
     /// The user and the password of a primary.
     pub(super) credentials: Option<RedisConnectionInfo>,
     pub(super) min_replicas: u32,
+    /// Whether it claims nothing.
+    pub(super) is_operator: bool,
     /// The number of the database, which the connection has chosen.
     pub(super) database: i64,
 }
@@ -64,6 +66,7 @@ impl Default for Builder {
             when_unavailable: WhenUnavailable::default(),
             credentials: None,
             min_replicas: 0,
+            is_operator: false,
             database: 0,
         }
     }
@@ -217,6 +220,25 @@ impl Builder {
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         let login = RedisConnectionInfo::default().set_username(user.into());
         self.credentials = Some(login.set_password(password.into()));
+        self
+    }
+
+    /// Sets whether the store is a tool of operators: not unless set. It has what [`Operate`](crate::Operate) has, and
+    /// claims nothing: claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
+    ///
+    /// It counts as none of the processes that share a limit, says nothing of itself, and connecting checks no rights:
+    /// so a user may be allowed only to look. What the user may not do fails when it is tried.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().operator(true);
+    /// # drop(builder);
+    /// ```
+    pub fn operator(mut self, is_operator: bool) -> Self {
+        self.is_operator = is_operator;
         self
     }
 

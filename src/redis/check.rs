@@ -140,9 +140,15 @@ impl Store {
             (server, asked.into())
         });
         let mut asked: BTreeMap<_, Vec<_>> = asked.collect();
-        for (key, is_clock) in self.owner.keys().into_iter().zip([true, false]) {
+        let [clock, processes] = self.owner.keys();
+        let own: [(_, &[_]); 3] = [
+            (clock, &["GET"]),
+            (processes, &["ZCARD"]),
+            (self.owner.limits_key(), &["HGET", "*version"]),
+        ];
+        for (key, read) in own {
             let asked = asked.entry(self.server_of(&key)).or_default();
-            asked.push(own_question(key, is_clock));
+            asked.push(own_question(key, read));
         }
         asked
     }

@@ -395,7 +395,12 @@ impl Builder {
         let connect = servers.map(|server| Arc::clone(&topology).connect(server));
         let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
+        let is_operator = self.is_operator;
         let semaphore = self.build(topology);
+        // Its user may have fewer rights than a claim needs, and no claim waits.
+        if is_operator {
+            return Ok(semaphore);
+        }
         let risks = semaphore.check().await?;
         risks.iter().for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
@@ -419,6 +424,7 @@ impl Builder {
             timeout: self.timeout,
             slots_of_store: owner.keys().map(|key| topology.slot(&key)),
             slot_of_process: Some(topology.slot(&owner.process_key())),
+            claims: !self.is_operator,
             replicas: self.min_replicas,
             is_own: topology.place() != Place::Supplied,
             policy: self.when_unavailable,

@@ -201,8 +201,8 @@ pub(super) type Checked = Result<Vec<Risk>, ConnectError>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Risk {
-    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
-    /// `maxmemory-policy` to `noeviction`.
+    /// When its memory is full, the server may evict keys of the store, and with them permits; a policy of the kind
+    /// `allkeys-…` also the limits that operators have set. Set `maxmemory-policy` to `noeviction`.
     #[non_exhaustive]
     Eviction {
         /// The server's `maxmemory-policy`.
@@ -219,10 +219,16 @@ pub enum Risk {
 impl fmt::Display for Risk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Eviction { policy } => write!(
-                f,
-                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
-            ),
+            Self::Eviction { policy } => {
+                let limits = match policy.starts_with("allkeys") {
+                    true => " and the limits that operators set",
+                    false => "",
+                };
+                write!(
+                    f,
+                    "the server may evict permits{limits} when its memory is full: maxmemory-policy is {policy}"
+                )
+            }
             Self::ClusterNode => {
                 f.write_str("the server is the only node of a cluster: keys of further nodes cannot be used")
             }

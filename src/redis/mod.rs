@@ -127,16 +127,24 @@
 //! # What a server must allow
 //!
 //! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
-//! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
-//! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
+//! +evalsha +time +ping +subscribe +publish +exists +get +hget +hgetall +incr +set +pexpire +pttl +zadd
+//! +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
 //! the URL. Redis 6.2 takes `&PREFIX*` only after `resetchannels`. With `+info` too, its version,
 //! role and eviction policy are checked. On a cluster the user needs `+cluster|slots +cluster|info
 //! +asking` too; in front of a primary that Sentinels name `+role`, and on the Sentinels
 //! `+sentinel|get-master-addr-by-name +sentinel|master`; with [`Builder::min_replicas`] `+wait`. An
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
-//! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. [`Operate::keys`](crate::Operate::keys)
-//! needs `+scan` too, and fails alone without it.
+//! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
+//! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
+//! without it, and no claim needs it.
+//!
+//! # Limits that operators set
+//!
+//! [`Operate::set_limit`](crate::Operate::set_limit) writes one hash, which no claim touches: its name is
+//! `PREFIXlimits{PREFIXprocesses}`, and it has no end. A process reads it with the call that says that the process lives:
+//! before its first claim is sent, if the server answers, then three times in a lease, every 5 s at least, and only after a
+//! change. A claim pays a look into a map, which is empty if no limit is set. At most 10,000 limits can be set.
 //!
 //! # Who holds what
 //!
@@ -168,6 +176,7 @@ mod check;
 mod connect;
 mod connect_error;
 mod core;
+mod counts;
 mod driver;
 mod error;
 mod judge;

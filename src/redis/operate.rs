@@ -1,23 +1,24 @@
-//! What operators ask of the store in Redis: who holds what, which keys there are, and that a permit ends.
+//! What operators ask of the store in Redis: who holds what, which keys there are, that a permit ends, and which limits
+//! are in force.
 
 use super::{
     ask::{Terms, To},
     error::Error,
     protocol::{
-        Ending, Listed, Of, ReadId, Tag, flow_of, is_revoked, key_of, listed, names_of, process,
-        revoke, usage,
+        Listed, Next, Of, ReadId, Tag, flow_of, is_revoked, is_set, key_of, limit_of, limits,
+        names_of, process, revoke, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyPage, KeyStream, Operate, PermitInfo, Policy, Process, StoreError,
-    StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, PermitInfo,
+    Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use redis::cmd;
+use redis::{Cmd, cmd};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -41,8 +42,8 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 /// A failover may forget a revocation before its holder was told, unless replicas
 /// [must have it](super::Builder::min_replicas).
 ///
-/// `keys` and `keys_page` need `SCAN`, on every primary. Over a connection that was
-/// [supplied](RedisSemaphore::with_connection) they fail, because such a connection may be one to several servers.
+/// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary. Over a connection that was
+/// [supplied](RedisSemaphore::with_connection) the keys are not listed, because such a connection may be one to several servers.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
@@ -74,6 +75,55 @@ impl Operate for RedisSemaphore {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
         Box::pin(async move { store.revoke(&name, &id).await.map_err(StoreError::new) })
     }
+
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = LimitInfo::check(policy, key);
+        let (store, asked) = (
+            Arc::clone(&self.0),
+            self.0.owner.set_limit(policy, key, limit, note),
+        );
+        Box::pin(async move {
+            checked?;
+            match store.set_limit(asked).await.map_err(StoreError::new)? {
+                true => Ok(()),
+                false => Err(StoreError::new("there are as many limits as there may be")),
+            }
+        })
+    }
+
+    fn limits(&self) -> LimitStream {
+        let store = Arc::clone(&self.0);
+        let all = async move {
+            match store.limits().await {
+                Ok(all) => all.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(StoreError::new(error))],
+            }
+        };
+        Box::pin(stream::once(all).flat_map(stream::iter))
+    }
+
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
+        Box::pin(async move {
+            let counts = store.counts(&policy, keys).await;
+            counts.map_err(StoreError::new)
+        })
+    }
+
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move { store.processes().await.map_err(StoreError::new) })
+    }
 }
 
 impl Store {
@@ -92,10 +142,27 @@ impl Store {
         is_revoked(reply.await?)
     }
 
+    /// Sets a limit. `false`: there are too many.
+    async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
+        let replicas = self.settings.replicas;
+        let terms = Terms {
+            replicas,
+            ..self.terms()
+        };
+        let reply = self.request("limits", (&key, command), terms).await;
+        self.driver.look_at_limits();
+        is_set(reply?)
+    }
+
+    async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
+        let (key, command) = self.owner.limits();
+        let reply = self.request("presence", (&key, command), self.terms());
+        limits(reply.await?)
+    }
+
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
+        let mut usage = read_usage(&self.listed(name).await?);
         let terms = self.terms();
-        let reply = self.request("usage", (name, usage(name)), terms);
-        let mut usage = read_usage(&listed(reply.await?)?);
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
         let known = ids.into_iter().map(async |id| {
@@ -106,11 +173,33 @@ impl Store {
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
             info.process.clone_from(&known[&info.process.id]);
         }
-        Ok(usage)
+        let limit = match self.settings.claims {
+            true => self.driver.limit_of(name),
+            // Nothing has told it.
+            false => self.limit_of(name).await?,
+        };
+        Ok(usage.under(limit))
+    }
+
+    /// The limit of a semaphore that an operator has set.
+    async fn limit_of(&self, name: &str) -> Result<Option<u32>, Error> {
+        let (key, command) = self.owner.limit(name);
+        let reply = self.ask(To::Key(&key), command, self.terms());
+        limit_of(reply.await?)
+    }
+
+    /// Page after page, each of them a call.
+    async fn listed(&self, name: &str) -> Result<Listed, Error> {
+        let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
+        while let Some(at) = next {
+            let page = self.request("usage", (name, usage(name, &at)), self.terms());
+            next = listed.add(page.await?)?;
+        }
+        Ok(listed)
     }
 
     /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
-    async fn who(&self, id: &str, terms: Terms) -> Process {
+    pub(super) async fn who(&self, id: &str, terms: Terms) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
@@ -124,9 +213,9 @@ impl Store {
 
 /// The usage that a server lists. Of the processes only the ids are known yet.
 fn read_usage(listed: &Listed) -> Usage {
-    let waiting = listed.waiting.iter().filter_map(|(id, ends)| {
+    let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
         let read = ReadId::read(id)?;
-        Some(info(id, &read, read.weight, *ends))
+        Some(info(id, &read, read.weight, ends))
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
     let held = held(&listed.held);
@@ -134,7 +223,7 @@ fn read_usage(listed: &Listed) -> Usage {
 }
 
 /// The permits that hold these units. Units that were added to a permit are that permit's.
-fn held(units: &[Ending]) -> Vec<PermitInfo> {
+fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
     // In order, so that permits of one moment are listed alike each time.
     let mut permits: BTreeMap<(&str, u64), PermitInfo> = BTreeMap::new();
     for (unit, ends) in units {
@@ -149,14 +238,20 @@ fn held(units: &[Ending]) -> Vec<PermitInfo> {
             }) => Some(serial),
             _ => None,
         };
-        let new = info(id, &read, 0, *ends);
-        let permit = permits.entry((read.process, added_to.unwrap_or(read.serial)));
-        let permit = permit.or_insert_with(|| new.clone());
-        let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-        if added_to.is_none() {
-            *permit = new;
+        let new = info(id, &read, 1, *ends);
+        match permits.entry((read.process, added_to.unwrap_or(read.serial))) {
+            Entry::Vacant(permit) => {
+                permit.insert(new);
+            }
+            Entry::Occupied(mut permit) => {
+                let permit = permit.get_mut();
+                let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
+                if added_to.is_none() {
+                    *permit = new;
+                }
+                (permit.weight, permit.ends) = (weight, ends);
+            }
         }
-        (permit.weight, permit.ends) = (weight, ends);
     }
     permits.into_values().collect()
 }

@@ -187,6 +187,7 @@ fn told(news: News) {
     match news {
         News::KeeperDied => events::keeper_died(),
         News::CoreDied => events::core_died(),
+        News::LimitsLost => events::limits_lost(),
         News::Connected(address, false) => events::connected(&address),
         News::Connected(address, true) => events::connected_again(&address),
         News::NotConnected(why) => {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{Acquire, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
+    semaphore::{Acquire, AcquireError, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
@@ -128,6 +128,7 @@ pub struct Unreleased {
 impl Semaphore for RedisSemaphore {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let acquire = match claims.check() {
+            Ok(()) if !self.0.settings.claims => Acquire::ready(Err(AcquireError::Closed)),
             Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims.clone())),
             Err(error) => Acquire::ready(Err(error)),
         };
@@ -136,6 +137,10 @@ impl Semaphore for RedisSemaphore {
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
         Some(self.0.semaphore_id(&self.0.name(policy, key)))
+    }
+
+    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
+        self.0.driver.limit_of(&self.0.name(policy, key))
     }
 }
 

@@ -20,6 +20,9 @@ impl Problem {
             Reason::Acquire {
                 error: AcquireError::Invalid { source },
             } => Self::bad_request(source.to_string()),
+            Reason::Acquire {
+                error: error @ AcquireError::KeyClosed { .. },
+            } => Self::closed(error.to_string()),
             Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
             Reason::Key {
@@ -48,6 +51,18 @@ impl Problem {
             title: "Requests cannot be admitted for the moment",
             detail: None,
             violated: false,
+        }
+    }
+
+    /// An operator wants it so, and to try again does not help.
+    fn closed(detail: String) -> Self {
+        Self {
+            status: StatusCode::FORBIDDEN,
+            grpc_status: "7",
+            kind: "about:blank",
+            title: "Forbidden",
+            detail: Some(detail),
+            violated: true,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{
     key::KeyError,
     observe::Outcome,
     retry::Retry,
-    semaphore::{AcquireError, ClaimError, Claims, Few, PermitLost, Policy},
+    semaphore::{AcquireError, ClaimError, Claims, Few, Key, PermitLost, Policy, Semaphore},
 };
 
 /// Why a request is not admitted, as [`Rejection::reason`](crate::Rejection::reason) returns it.
@@ -82,7 +82,7 @@ impl Reason {
         match self {
             Self::Key { .. }
             | Self::Acquire {
-                error: AcquireError::Invalid { .. },
+                error: AcquireError::Invalid { .. } | AcquireError::KeyClosed { .. },
             } => None,
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
@@ -103,6 +103,8 @@ pub(crate) struct Limit {
     pub(crate) weight: u32,
     /// A hash of the key, and of the flow if there is one.
     pub(crate) key: u64,
+    /// The key, if it is known.
+    of: Option<Key>,
     /// That of the flow; 0 without one.
     pub(crate) share: u32,
 }
@@ -123,8 +125,7 @@ impl Limits {
             policy,
             limit,
             weight: 1,
-            key: 0,
-            share: 0,
+            ..Limit::default()
         }]))
     }
 
@@ -135,9 +136,20 @@ impl Limits {
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             key: retry.key(claim),
+            of: Some(claim.key().clone()),
             share: claim.flow().map_or(0, |_| claim.share()),
         });
         Self(limits.collect())
+    }
+
+    /// The limits in force, which operators may have set.
+    pub(crate) fn in_force(mut self, semaphore: &dyn Semaphore) -> Self {
+        for limit in self.0.iter_mut() {
+            let key = limit.of.as_ref();
+            let set = key.and_then(|key| semaphore.limit(&limit.policy, key));
+            limit.limit = set.unwrap_or(limit.limit);
+        }
+        self
     }
 
     pub(crate) fn narrowest(&self) -> &Limit {
@@ -158,6 +170,7 @@ impl Limits {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
         match error {
             AcquireError::Full { policy, limit, .. } => self.named(policy, *limit),
+            AcquireError::KeyClosed { policy } => self.named(policy, 0),
             AcquireError::Invalid {
                 source: ClaimError::TooHeavy { limit, .. },
             } => too_heavy_for(*limit).unwrap_or(self.narrowest()).clone(),

@@ -33,6 +33,7 @@ where
 /// | reason | status | problem type |
 /// |---|---|---|
 /// | limit reached, queue full, wait over | 429, `Retry-After` | `quota-exceeded` |
+/// | an operator has [closed the key](crate::AcquireError::KeyClosed) | 403 | `about:blank` |
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
@@ -52,7 +53,7 @@ where
 ///
 /// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
-/// for 503, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of the call was processed, so it may be retried.
+/// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of the call was processed, so it may be retried.
 /// Generated clients see the fields as metadata of the status.
 ///
 /// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client

@@ -68,6 +68,13 @@ pub trait Semaphore: Send + Sync + 'static {
         let _ = (policy, key);
         None
     }
+
+    /// The limit of a key that an operator has [set](super::Operate::set_limit), if one is in force. The layers show it
+    /// in refusals. A store of your own has none by default.
+    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
+        let _ = (policy, key);
+        None
+    }
 }
 
 macro_rules! through_pointers {
@@ -79,6 +86,10 @@ macro_rules! through_pointers {
 
             fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
                 (**self).semaphore_id(policy, key)
+            }
+
+            fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
+                (**self).limit(policy, key)
             }
         }
     )* };

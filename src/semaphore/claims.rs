@@ -1,7 +1,10 @@
 //! The claims of one request.
 
 use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS, MAX_UNITS};
-use std::{ops::Deref, slice, vec};
+use std::{
+    ops::{Deref, DerefMut},
+    slice, vec,
+};
 
 /// What one request claims: a permit of one limit, or of several together.
 ///
@@ -123,6 +126,16 @@ impl<T> Deref for Few<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
+        match self {
+            Self::One(one) => one,
+            Self::Several(several) => several,
+        }
+    }
+}
+
+impl<T> DerefMut for Few<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(one) => one,
             Self::Several(several) => several,

@@ -42,6 +42,13 @@ pub enum AcquireError {
     },
     /// The wait ended before the claim was granted.
     TimedOut,
+    /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0. To try
+    /// again does not help until it is opened.
+    #[non_exhaustive]
+    KeyClosed {
+        /// The policy under which it is closed.
+        policy: Policy,
+    },
     /// As many claims wait for the key before this one as its
     /// [`with_max_waiting`](super::Claim::with_max_waiting) allows.
     QueueFull,
@@ -69,7 +76,8 @@ pub enum AcquireError {
 impl AcquireError {
     /// Whether the store worked and refused the claim: [`Full`](Self::Full),
     /// [`TimedOut`](Self::TimedOut), [`QueueFull`](Self::QueueFull) or [`Revoked`](Self::Revoked). The
-    /// layers answer these with status 429.
+    /// layers answer these with status 429, and a client may try again. [`KeyClosed`](Self::KeyClosed) is none of
+    /// these.
     ///
     /// # Examples
     ///
@@ -89,8 +97,22 @@ impl AcquireError {
     /// The policy that has refused, if the error names it.
     pub(super) fn policy(&self) -> Option<&Policy> {
         match self {
-            Self::Full { policy, .. } => Some(policy),
+            Self::Full { policy, .. } | Self::KeyClosed { policy } => Some(policy),
             _ => None,
+        }
+    }
+
+    /// A refusal under a limit. 0 is that of a key that is closed: a claim's own limit of 0 is refused before.
+    #[cold]
+    pub(crate) fn under(policy: &Policy, limit: u32, held: u32) -> Self {
+        let policy = policy.clone();
+        match limit {
+            0 => Self::KeyClosed { policy },
+            _ => Self::Full {
+                policy,
+                limit,
+                held,
+            },
         }
     }
 
@@ -98,6 +120,7 @@ impl AcquireError {
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Full { .. } => Outcome::Full,
+            Self::KeyClosed { .. } => Outcome::KeyClosed,
             Self::TimedOut => Outcome::TimedOut,
             Self::QueueFull => Outcome::QueueFull,
             Self::Overloaded => Outcome::Overloaded,
@@ -115,6 +138,7 @@ impl fmt::Display for AcquireError {
             Self::Full { limit, held, .. } => {
                 write!(f, "limit reached: {held} of {limit} units are held")
             }
+            Self::KeyClosed { .. } => f.write_str("an operator has closed the key"),
             Self::TimedOut => f.write_str("the wait for a permit is over"),
             Self::QueueFull => f.write_str("the queue is full"),
             Self::Overloaded => f.write_str("too many claims wait in this process"),

@@ -200,3 +200,42 @@ impl From<[u8; 16]> for Key {
         Self::text(format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
     }
 }
+
+/// A key as a store remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoredKey {
+    /// The key, byte for byte.
+    #[non_exhaustive]
+    Whole {
+        /// The key.
+        key: Key,
+    },
+    /// A long key, of which a store keeps only a hash: who knows the key can ask for its
+    /// [usage](super::Operate::usage).
+    #[non_exhaustive]
+    Hashed {
+        /// The hash, as text.
+        hash: String,
+    },
+}
+
+impl StoredKey {
+    /// A key that a store remembers byte for byte. See [`KeyPage::new`](super::KeyPage::new) for an example.
+    pub fn whole(key: impl Into<Key>) -> Self {
+        Self::Whole { key: key.into() }
+    }
+
+    /// A key of which a store remembers a hash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::StoredKey;
+    ///
+    /// assert_ne!(StoredKey::hashed("ann"), StoredKey::whole("ann"));
+    /// ```
+    pub fn hashed(hash: impl Into<String>) -> Self {
+        Self::Hashed { hash: hash.into() }
+    }
+}

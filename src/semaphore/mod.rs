@@ -25,6 +25,7 @@ mod claim;
 mod claims;
 mod error;
 mod key;
+mod limits;
 mod loss;
 mod operate;
 mod permit;
@@ -40,9 +41,11 @@ pub(crate) use claims::Few;
 pub use error::{
     AcquireError, ClaimError, MAX_CLAIMS, MAX_SHARE, MAX_UNITS, MAX_WEIGHT, StoreError,
 };
-pub use key::Key;
+pub use key::{Key, StoredKey};
+pub(crate) use limits::Items;
+pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
-pub use operate::{KeyPage, KeyStream, Operate, PermitInfo, Process, StoredKey, Usage};
+pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};
 pub(crate) use permit::WeakPermit;
 pub use permit::{BoxFuture, Grant, Level, Permit, Resizing};
 pub use policy::{Policy, SemaphoreId};

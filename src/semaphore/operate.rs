@@ -1,10 +1,11 @@
-//! What operators ask of a store: who holds what.
+//! What operators ask of a store: who holds what, and under which limits.
 
-use super::{BoxFuture, Key, Policy, StoreError};
+use super::{BoxFuture, Key, LimitStream, Policy, StoreError, StoredKey, limits::Items};
 use futures_core::Stream;
 use std::{
     env, fs,
-    future::poll_fn,
+    future::{poll_fn, ready},
+    iter,
     path::Path,
     pin::Pin,
     process,
@@ -16,8 +17,8 @@ use tokio::time::timeout;
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
 pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + Send>>;
 
-/// A store that says who holds what, and takes a permit back. Both stores of this crate can. A `Box` or an
-/// `Arc` of one does too.
+/// A store that says who holds what, takes a permit back, and has limits that operators set. Both stores of this
+/// crate can. A `Box` or an `Arc` of one does too.
 ///
 /// A method that is added later has a default, so a store of your own that implements this trait goes on to.
 ///
@@ -44,6 +45,9 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 pub trait Operate: Send + Sync + 'static {
     /// Who holds units of the key under the policy now, and who waits for them. Changes nothing. It
     /// takes time in proportion to the units held and the claims that wait.
+    ///
+    /// Over Redis it is read in pages if there are more than 1,000 of either, so that no other call waits for long. It
+    /// is no snapshot then: what is held all the time is there, once, and what comes or goes may be there or not.
     ///
     /// # Errors
     ///
@@ -147,6 +151,166 @@ pub trait Operate: Send + Sync + 'static {
     /// Once polled, the permit may be revoked although the future is dropped. Nothing changes if it is
     /// revoked again.
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>>;
+
+    /// Sets the limit of a key, or of all keys of the policy that have none of their own if `key` is `None`. It is in
+    /// force instead of the limits that claims say, in every process that shares the store, until it is set anew.
+    /// `None` as `limit` takes it away. `note` says who sets it or why; it may be empty, and its first 128 characters
+    /// are kept.
+    ///
+    /// - The limit of a key comes before that of its policy, and that before the claim's. So a limit of a policy
+    ///   makes all its keys equal, whatever an extractor gives to each.
+    /// - A lower limit ends no permit: nothing is granted until there is room. A higher one grants to claims that wait
+    ///   at once.
+    /// - 0 closes a key: claims, those that wait too, are refused with
+    ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused
+    ///   as [full](super::AcquireError::Full), because it could only wait in vain.
+    /// - Permits, refusals, RateLimit fields and [`usage`](Self::usage) show the limit in force.
+    /// - A lock's limit is 1, so for the policy `lock` none can be set.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed: the limit may have been set. By default that the store has no such limits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the limit may be set although the future is dropped. Nothing changes if it is set again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Policy, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let (policy, key) = (Policy::DEFAULT, "account-42".into());
+    /// semaphore.set_limit(&policy, Some(&key), Some(1), "ann: too many exports").await.unwrap();
+    ///
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+    /// assert_eq!(permit.limit(), 1);
+    /// let refused = semaphore.acquire(claim.clone()).await;
+    /// assert!(matches!(refused, Err(AcquireError::Full { limit: 1, .. })));
+    ///
+    /// semaphore.set_limit(&policy, Some(&key), None, "").await.unwrap();
+    /// assert!(semaphore.acquire(claim).await.is_ok());
+    /// # }
+    /// ```
+    fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let _ = (policy, key, limit, note);
+        unsupported("the store has no limits that operators set")
+    }
+
+    /// The limits that operators have [set](Self::set_limit), in any order. By default there are none.
+    ///
+    /// # Errors
+    ///
+    /// An error of the store is the last item.
+    fn limits(&self) -> LimitStream {
+        Box::pin(Items(iter::empty()))
+    }
+
+    /// How many units of each of these keys are held, and how many claims wait, in the order of the keys. It is
+    /// what [`usage`](Self::usage) says of many keys, without the permits, and no snapshot: each key is looked at by
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed. By default that the store counts nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing but the answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore, semaphore::StoredKey};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("ann").with_limit(3).with_weight(2)).await.unwrap();
+    ///
+    /// let keys = ["ann", "bob"].map(StoredKey::whole);
+    /// let counts = semaphore.counts(&Policy::DEFAULT, &keys).await.unwrap();
+    /// assert_eq!((counts[0].units, counts[0].waiting), (2, 0));
+    /// assert_eq!(counts[1].units, 0);
+    /// # drop(permit);
+    /// # }
+    /// ```
+    fn counts(
+        &self,
+        policy: &Policy,
+        keys: &[StoredKey],
+    ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+        let _ = (policy, keys);
+        unsupported("the store counts nothing")
+    }
+
+    /// The processes that share the store and are alive, in any order. Of one that has said nothing of itself only
+    /// the id is known. A process that dies is there for up to a lease.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, if it failed. By default that the store does not know them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing but the answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{MemorySemaphore, Operate};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let processes = MemorySemaphore::new().processes().await.unwrap();
+    /// assert_eq!(processes[0].pid, Some(std::process::id()));
+    /// # }
+    /// ```
+    fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+        unsupported("the store does not know its processes")
+    }
+}
+
+fn unsupported<T: Send + 'static>(reason: &'static str) -> BoxFuture<Result<T, StoreError>> {
+    Box::pin(ready(Err(StoreError::new(reason))))
+}
+
+/// How many units of a key are held, and how many claims wait for it. [`Operate::counts`] returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyCounts {
+    /// The key.
+    pub key: StoredKey,
+    /// How many units are held.
+    pub units: u32,
+    /// How many claims wait.
+    pub waiting: u32,
+}
+
+impl KeyCounts {
+    /// The counts of a store of your own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::{KeyCounts, StoredKey};
+    ///
+    /// assert_eq!(KeyCounts::new(StoredKey::whole("ann"), 5, 2).waiting, 2);
+    /// ```
+    pub fn new(key: StoredKey, units: u32, waiting: u32) -> Self {
+        Self {
+            key,
+            units,
+            waiting,
+        }
+    }
 }
 
 /// Some of the keys of a policy. [`Operate::keys_page`] returns it.
@@ -205,45 +369,6 @@ async fn page(mut keys: KeyStream, earlier: usize, time: Duration) -> Result<Key
     Ok(page)
 }
 
-/// A key as a store remembers it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoredKey {
-    /// The key, byte for byte.
-    #[non_exhaustive]
-    Whole {
-        /// The key.
-        key: Key,
-    },
-    /// A long key, of which a store keeps only a hash: who knows the key can ask for its
-    /// [usage](Operate::usage).
-    #[non_exhaustive]
-    Hashed {
-        /// The hash, as text.
-        hash: String,
-    },
-}
-
-impl StoredKey {
-    /// A key that a store remembers byte for byte. See [`KeyPage::new`] for an example.
-    pub fn whole(key: impl Into<Key>) -> Self {
-        Self::Whole { key: key.into() }
-    }
-
-    /// A key of which a store remembers a hash.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::semaphore::StoredKey;
-    ///
-    /// assert_ne!(StoredKey::hashed("ann"), StoredKey::whole("ann"));
-    /// ```
-    pub fn hashed(hash: impl Into<String>) -> Self {
-        Self::Hashed { hash: hash.into() }
-    }
-}
-
 macro_rules! through_pointers {
     ($($pointer:ident)*) => { $(
         impl<S: Operate + ?Sized> Operate for $pointer<S> {
@@ -267,14 +392,40 @@ macro_rules! through_pointers {
             fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
                 (**self).revoke(policy, key, id)
             }
+
+            fn set_limit(
+                &self,
+                policy: &Policy,
+                key: Option<&Key>,
+                limit: Option<u32>,
+                note: &str,
+            ) -> BoxFuture<Result<(), StoreError>> {
+                (**self).set_limit(policy, key, limit, note)
+            }
+
+            fn limits(&self) -> LimitStream {
+                (**self).limits()
+            }
+
+            fn counts(
+                &self,
+                policy: &Policy,
+                keys: &[StoredKey],
+            ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
+                (**self).counts(policy, keys)
+            }
+
+            fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
+                (**self).processes()
+            }
         }
     )* };
 }
 
 through_pointers!(Arc Box);
 
-/// What is held of one key, and what waits for it, at one instant. [`Operate::usage`](super::Operate::usage)
-/// returns it.
+/// What is held of one key, and what waits for it, at one instant unless there is [very much of
+/// it](super::Operate::usage). [`Operate::usage`](super::Operate::usage) returns it.
 ///
 /// # Examples
 ///
@@ -298,8 +449,11 @@ through_pointers!(Arc Box);
 pub struct Usage {
     /// When that was, by the store's clock, as all times here.
     pub now: SystemTime,
-    /// The limit of the claim that came last, of those that hold or wait; `None`: the store knows none.
+    /// The limit that an operator has [set](super::Operate::set_limit), else that of the claim that came last, of those
+    /// that hold or wait; `None`: the store knows none.
     pub limit: Option<u32>,
+    /// Whether an operator has set it, as far as the process that answers knows.
+    pub is_limit_set: bool,
     /// How many units are held.
     pub units: u32,
     /// The permits that hold them, the oldest claim first. One that has changed its weight is one.
@@ -320,7 +474,7 @@ pub struct PermitInfo {
     pub process: Process,
     /// How many units it holds, or waits for.
     pub weight: u32,
-    /// The limit that it was claimed under, in units.
+    /// The limit in force when it was claimed, in units. One that waits waits under the limit in force.
     pub limit: u32,
     /// What its claim was [labelled](super::Claim::with_label).
     pub label: Option<String>,
@@ -347,9 +501,19 @@ impl Usage {
         Self {
             now,
             limit: last.map(|info| info.limit),
+            is_limit_set: false,
             units,
             held,
             waiting,
+        }
+    }
+
+    /// The same under the limit that an operator has set, if there is one.
+    pub(crate) fn under(self, set: Option<u32>) -> Self {
+        Self {
+            limit: set.or(self.limit),
+            is_limit_set: set.is_some(),
+            ..self
         }
     }
 }

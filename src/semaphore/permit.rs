@@ -99,6 +99,12 @@ pub trait Grant: Send + Sync + 'static {
         None
     }
 
+    /// The limit of a level that is in force now, if it may be another one than that of the grant.
+    fn limit(&self, level: usize) -> Option<u32> {
+        let _ = level;
+        None
+    }
+
     /// Changes how many units the permit holds of each of these levels, at all or at none. What is added is as a claim
     /// that does not wait, under the limit that stands beside it. [`weight`](Self::weight) tells the new number before
     /// the future is ready. A future that fails, or is dropped before it is ready, leaves the permit as it was, or as
@@ -162,6 +168,13 @@ impl Terms {
         Self::new(claim, held, Held::begun(store, claim.policy().as_str()))
     }
 
+    /// Under the limit that was in force when it was granted.
+    #[inline]
+    fn under(mut self, limit: u32) -> Self {
+        self.units.limit = limit;
+        self
+    }
+
     #[inline]
     fn new(claim: &Claim, held: u32, counted: Held) -> Self {
         Self {
@@ -194,9 +207,12 @@ impl Permit {
         grant: G,
         store: Store,
         claims: &[Claim],
-        held: impl Fn(&G, usize) -> u32,
+        shown: impl Fn(&G, usize) -> (u32, u32),
     ) -> Self {
-        let terms = |at| Terms::counted(store, &claims[at], held(&grant, at));
+        let terms = |at| {
+            let (held, limit) = shown(&grant, at);
+            Terms::counted(store, &claims[at], held).under(limit)
+        };
         let terms = Few::from_fn(claims.len(), terms);
         Self::with(grant, terms, false)
     }
@@ -671,6 +687,13 @@ impl<'a> Level<'a> {
         terms.units.limit.min(terms.inner_limit.load(Relaxed))
     }
 
+    /// The limit in force now, which an operator may have set since the grant.
+    pub(crate) fn limit_now(self) -> u32 {
+        let own = self.of.grant.limit(self.number);
+        let now = own.unwrap_or(self.terms().units.limit);
+        now.min(self.terms().inner_limit.load(Relaxed))
+    }
+
     /// As [`Permit::weight`].
     pub fn weight(self) -> u32 {
         let weight = self.of.grant.weight(self.number);
@@ -778,7 +801,7 @@ impl Shared<dyn Grant> {
         let mut levels = Vec::new();
         for number in 0..self.terms.len() {
             let level = Level { of: self, number };
-            let limit = level.limit();
+            let limit = level.limit_now();
             if !is_meant(level) {
                 continue;
             }

@@ -34,6 +34,9 @@ impl Policy {
     /// The policy of a claim or layer that sets none: `concurrency`.
     pub const DEFAULT: Self = Self(Text::Static("concurrency"));
 
+    /// The policy under which locks are counted, so that a lock and a limit of one key are separate.
+    pub(crate) const LOCK: Self = Self(Text::Static("lock"));
+
     /// A policy whose name is known at compile time. Needs no allocation. See [`Policy`] for an
     /// example.
     pub const fn from_static(name: &'static str) -> Self {

@@ -42,12 +42,7 @@ pub(crate) struct Settings {
     pub(crate) shadow: Option<Arc<Shadow>>,
     /// Shared by the copies of a layer, so that each is logged once.
     pub(crate) mistakes: Arc<Mistakes>,
-    /// Of a fixed key. With keys of requests the extractor sets the limit.
-    pub(crate) live_limit: Option<Arc<LiveLimit>>,
 }
-
-/// Gives the limit in force.
-pub(crate) type LiveLimit = dyn Fn() -> u32 + Send + Sync;
 
 impl Settings {
     pub(crate) fn new(limit: u32, semaphore: impl Semaphore) -> Self {
@@ -67,14 +62,7 @@ impl Settings {
             retry: Arc::default(),
             shadow: None,
             mistakes: Arc::default(),
-            live_limit: None,
         }
-    }
-
-    /// The limit in force.
-    pub(crate) fn limit_now(&self) -> u32 {
-        let live = self.live_limit.as_ref();
-        live.map_or(self.limit, |live| live())
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
@@ -107,6 +95,12 @@ impl Settings {
             narrowest = has_flows.then(|| claim.key().clone());
             claim
         })
+    }
+
+    /// The limit of a claim that is in force.
+    pub(crate) fn limit_of(&self, claim: &Claim) -> u32 {
+        let set = self.semaphore.limit(claim.policy(), claim.key());
+        set.or(claim.limit()).unwrap_or_default()
     }
 
     /// The claim, with these settings for each value that the claim does not set.

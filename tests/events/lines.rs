@@ -8,8 +8,8 @@ use std::{
 use testing::{redis::RedisServer, rig::Rig, wait::eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Permit, RedisSemaphore, Semaphore,
-    key,
+    Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Operate, Permit, Policy,
+    RedisSemaphore, Semaphore, key,
     redis::{Builder, WhenUnavailable},
 };
 
@@ -125,6 +125,10 @@ async fn over_a_server_that_is_restarted() {
         RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let store = short().connect(server.url()).await.expect("it connects");
     drop(acquire(&store).await);
+    let set = store.set_limit(&Policy::DEFAULT, None, Some(1), "").await;
+    set.expect("it answers");
+    let is_known = async || store.limit(&Policy::DEFAULT, &"ann".into()).is_some();
+    eventually("the limit is in force", BOUND, is_known).await;
     server.kill();
     let refused = async || {
         let _ = store.acquire(claim()).await;
@@ -137,6 +141,8 @@ async fn over_a_server_that_is_restarted() {
         text().contains("connected again")
     };
     eventually("it is connected again", BOUND, is_back).await;
+    let are_lost = async || text().contains("limits that operators had set are lost");
+    eventually("the server has no limits", BOUND, are_lost).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

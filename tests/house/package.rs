@@ -163,9 +163,21 @@ fn the_badges_say_what_the_manifest_says() {
 fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need() {
     let tree = tree("normal,build,dev", "{lib}", "--features=default");
     assert!(tree.contains("tokio"));
-    for name in "criterion dashmap fantoccini plotters rcgen ring".split(' ') {
+    for name in "clap comfy_table criterion dashmap fantoccini plotters rcgen ring".split(' ') {
         assert!(!tree.contains(name), "{name}");
     }
+}
+
+#[test]
+fn the_command_line_has_the_version_of_the_library_and_requires_it() {
+    let version = manifest("version");
+    let cli = read("cli/Cargo.toml");
+    assert!(
+        cli.contains(&format!("\nversion = {version}\n")),
+        "{version}"
+    );
+    let required = format!("tower-semaphore = {{ version = {version}, path = \"..\"");
+    assert!(cli.contains(&required), "{required}");
 }
 
 #[test]

@@ -34,12 +34,21 @@ fn documented() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The commands that the scripts run.
+/// The scripts for operators alone.
+const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];
+
+/// The commands that the other scripts run.
 fn scripted() -> BTreeSet<String> {
+    commands(|path| !OF_OPERATORS.iter().any(|name| path.ends_with(name)))
+}
+
+/// The commands that some scripts run.
+fn commands(is_meant: impl Fn(&Path) -> bool) -> BTreeSet<String> {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis/protocol");
     let files = fs::read_dir(protocol).expect("the scripts");
     let files = files.map(|file| file.expect("a file").path());
-    let scripts = files.filter(|path| path.extension().is_some_and(|ext| ext == "lua"));
+    let scripts =
+        files.filter(|path| path.extension().is_some_and(|ext| ext == "lua") && is_meant(path));
     let scripts: String = scripts
         .map(|path| fs::read_to_string(path).expect("a script"))
         .collect();
@@ -93,6 +102,55 @@ async fn the_guides_user_has_the_documented_rights_and_no_risk() {
     let store = RedisSemaphore::connect(server.url_of("limits:PASSWORD")).await;
     let store = store.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), []);
+}
+
+/// The rights of the guide's user, and those that an operator's user has beside them.
+fn operators_rights() -> String {
+    let guide = include_str!("../../src/guide/deploy.rs");
+    let mut lines = guide.lines();
+    let line = lines
+        .find(|line| line.contains("Operate::set_limit`]("))
+        .expect("the guide has it");
+    let rights = line.rsplit('`').nth(1).expect("they are listed");
+    format!("{}{rights}", may(&documented()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_set_limits_and_who_follows_them_have_the_rights_that_the_guide_lists() {
+    let own = commands(|path| path.ends_with("limits.lua"));
+    let listed: BTreeSet<_> = operators_rights()
+        .split_whitespace()
+        .map(|right| right.trim_start_matches('+').to_owned())
+        .collect();
+    assert!(own.is_subset(&listed), "{own:?}");
+    let server = RedisServer::start();
+    let application = as_user(&server, &format!("~shop:* &shop:* {}", may(&documented()))).await;
+    let application = application.expect("a connection");
+    let (policy, key) = (Policy::DEFAULT, "ann".into());
+    let set = application
+        .set_limit(&policy, Some(&key), Some(1), "")
+        .await;
+    let error = set.expect_err("it may not");
+    assert!(causes(&error).contains("can't run"), "{}", causes(&error));
+    let mut raw = Raw::connect(server.port()).await;
+    let rights = format!(
+        "ACL SETUSER operator reset resetchannels on >secret ~shop:* &shop:* {}",
+        operators_rights()
+    );
+    raw.cmd(&rights.split_whitespace().collect::<Vec<_>>())
+        .await;
+    let builder = RedisSemaphore::builder().prefix("shop:");
+    let operator = builder
+        .connect(server.url_of("operator:secret"))
+        .await
+        .expect("a connection");
+    let set = operator.set_limit(&policy, Some(&key), Some(1), "").await;
+    set.expect("it may");
+    eventually("it is in force", BOUND, async || {
+        application.limit(&policy, &key) == Some(1)
+    })
+    .await;
+    is_served_in_full(&application, &mut raw, "shop:").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,6 +248,23 @@ async fn a_server_that_may_evict_permits_is_a_risk() {
     assert_eq!(policy, "volatile-lru");
 }
 
+/// They never expire, so only such a policy takes them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_may_evict_limits_is_a_risk_that_says_so() {
+    for (policy, says) in [("volatile-lru", false), ("allkeys-lfu", true)] {
+        let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", policy]);
+        let store = RedisSemaphore::connect(server.url())
+            .await
+            .expect("a connection");
+        let risks = store.check().await.expect("it works");
+        assert_eq!(
+            risks[0].to_string().contains("the limits"),
+            says,
+            "{risks:?}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_memory_is_full_has_no_gap() {
     let server = RedisServer::start();
@@ -263,6 +338,7 @@ async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() 
         "~shop:{*",
         "~shop:{* ~shop:clock",
         "~shop:{* ~shop:processes",
+        "~shop:{* ~shop:processes ~shop:clock",
     ] {
         let outcome = as_user(&server, &format!("{keys} &shop:* +@all")).await;
         assert!(
@@ -274,10 +350,14 @@ async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() 
 
 #[tokio::test]
 async fn a_key_of_another_type_blames_the_prefix() {
-    for name in ["semaphore:processes", "semaphore:clock"] {
+    for name in [
+        "semaphore:processes",
+        "semaphore:clock",
+        "semaphore:limits{semaphore:processes}",
+    ] {
         let server = RedisServer::start();
         let mut raw = Raw::connect(server.port()).await;
-        raw.cmd(&["HSET", name, "mine", "1"]).await;
+        raw.cmd(&["LPUSH", name, "mine"]).await;
         let outcome = RedisSemaphore::connect(server.url()).await;
         let error = outcome.expect_err("it is found");
         let said = causes(&error);

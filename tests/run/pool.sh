@@ -6,7 +6,8 @@ export RUST_TEST_THREADS=4
 
 # All that is tested with all features, in one build: a member that is built alone has other features of what all
 # depend on, which would be built again.
-members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-grpc -p tower-semaphore-browser)
+members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-grpc -p tower-semaphore-browser
+    -p tower-semaphore-cli)
 # They compile sources of the library, whose examples work only in it.
 parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 
@@ -55,7 +56,7 @@ programs() {
 
 # Prints what is to be run, the longest first.
 in_order() {
-    local first='topology walks redis simulation attacks outage store page operate' name
+    local first='topology walks redis simulation attacks outage store page semaphore operate' name
     [ -z "$is_night" ] || grep -E "$of_the_night" "$1"
     for name in $first; do
         grep -E "/$name-" "$1"

@@ -5,6 +5,7 @@ no_faketime="libfaketime is missing: install it with your system's package manag
 no_openssl="OpenSSL's headers are missing: install libssl-dev and pkg-config, or their like"
 no_openssl_tool="openssl is missing: install it with your system's package manager"
 no_chromium="chromium or chromedriver is missing: install chromium and chromium-driver, or their like"
+no_tmux="tmux is missing: install it with your system's package manager"
 no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
@@ -32,6 +33,8 @@ tools() {
     # For the page of the market.
     has chromedriver || install_chromium || fail "$no_chromium"
     chromedriver --version || fail "$no_chromium"
+    # For the command line, in a terminal.
+    has tmux || install tmux tmux || fail "$no_tmux"
     # For the certificates of the matrix.
     has openssl || install openssl openssl || fail "$no_openssl_tool"
     # For the feature `tls-native-tls`, which is OpenSSL on Linux.

@@ -667,4 +667,52 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "match is_known {",
         "match is_known || tells {",
     ),
+    (
+        "with limits: a raise wakes nobody",
+        "limits",
+        "State::Queued(_) if has_changed => self.next_at(now, at, now),",
+        "State::Queued(_) if has_changed => {}",
+    ),
+    (
+        "with limits: a process never learns",
+        "reply",
+        "self.take_limits(limits);",
+        "drop(limits);",
+    ),
+    (
+        "with limits: a lock has the limit that is set",
+        "limits",
+        "policy_of(of) != LOCK",
+        "policy_of(of) != \"\"",
+    ),
+    (
+        "with limits: 0 is taken for no limit",
+        "limits",
+        "        limit.copied()",
+        "        limit.copied().filter(|limit| *limit > 0)",
+    ),
+    (
+        "with limits: what waits keeps its limit",
+        "build",
+        "self.put_under_limits(draft.now, at);",
+        "",
+    ),
+    (
+        "with limits: what waits under an old limit stays in the queue",
+        "limits",
+        "self.part(now, at, old, false);",
+        "drop(old);",
+    ),
+    (
+        "with limits: the release goes with a later call",
+        "limits",
+        "self.keys[own.key].released_in = CallId(0);",
+        "",
+    ),
+    (
+        "with limits: a claim is sent before they are known",
+        "limits",
+        "self.limits.version.is_some() || server.health.is_failing() || server.is_denied",
+        "server.is_known() || !server.is_known()",
+    ),
 ];

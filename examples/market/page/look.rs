@@ -36,8 +36,9 @@ impl Look {
 impl PartialEq for Look {
     fn eq(&self, other: &Self) -> bool {
         let (before, after) = (&self.usage, &other.usage);
-        (self.queue_length, before.limit, &before.held)
-            == (other.queue_length, after.limit, &after.held)
+        let limit = |usage: &Usage| (usage.limit, usage.is_limit_set);
+        (self.queue_length, limit(before), &before.held)
+            == (other.queue_length, limit(after), &after.held)
             && before
                 .waiting
                 .iter()

@@ -1,7 +1,46 @@
 //! Limits that change while they are in use.
 //!
-//! A limit is a value of each claim, not of the store, so an extractor that reads it anew for each request follows
-//! it. Here an operator's task sends it over a `watch` channel:
+//! # For the whole fleet, by an operator
+//!
+//! [`Operate::set_limit`](crate::Operate::set_limit) sets the limit of a key, or of all keys of a policy that have none of
+//! their own. It comes before what claims say, and stays until it is set anew or taken away: over Redis in every process,
+//! also in those that start later.
+//!
+//! ```
+//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Policy, Semaphore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemorySemaphore::new();
+//! let (policy, ann) = (Policy::DEFAULT, "ann".into());
+//! let claim = Claim::new("ann").with_limit(5);
+//!
+//! store.set_limit(&policy, Some(&ann), Some(1), "bob: she leaks streams, until Monday").await.unwrap();
+//! let first = store.acquire(claim.clone()).await.unwrap();
+//! assert!(store.acquire(claim.clone()).await.is_err());
+//!
+//! store.set_limit(&policy, Some(&ann), Some(0), "").await.unwrap();
+//! let closed = store.acquire(claim.clone()).await;
+//! assert!(matches!(closed, Err(AcquireError::KeyClosed { .. })));
+//! assert!(!first.is_lost());
+//!
+//! store.set_limit(&policy, Some(&ann), None, "").await.unwrap();
+//! assert!(store.acquire(claim).await.is_ok());
+//! # }
+//! ```
+//!
+//! - In memory it is in force when the future is ready. Over Redis each process learns of it with the call that says that
+//!   the process lives: three times in a lease, every 5 s at least. No command more is sent for that.
+//! - Claims that wait follow it, and keep their places, but for a fair queue, where they get new turns. While processes
+//!   learn of a change one after the other, those that know may pass those that do not yet.
+//! - A claim of a limit of 0, or heavier than its own limit, is a mistake of the service, whatever operators set.
+//! - While Redis is away the limits that were known stay in force, also in [shares](crate::redis::WhenUnavailable::Share).
+//!   A server that loses its data loses them, and each process logs that once. On a cluster all are one key on one node.
+//! - An application's user in Redis [need not be allowed](super::super::deploy) to set limits, only to read them.
+//!
+//! # In one process, by its own configuration
+//!
+//! A limit is also a value of each claim, so an extractor that reads it anew for each request follows
+//! it. Here a task sends it over a `watch` channel:
 //!
 //! ```
 //! use axum::{Router, body::Body, http::{Request, request::Parts}, routing::get};
@@ -37,20 +76,4 @@
 //! - An `AtomicU32`, or an `ArcSwap` of a whole table of tiers, is read in the same way. Reading has to be quick,
 //!   because it happens in the call of the service.
 //!
-//! A layer for a fixed key takes a function instead of a number, and a service that waits claims again under the new
-//! limit:
-//!
-//! ```
-//! use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
-//! use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
-//!
-//! let limit = Arc::new(AtomicU32::new(3));
-//! let live = Arc::clone(&limit);
-//! let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
-//!     .with_live_limit(move || live.load(Relaxed));
-//! limit.store(5, Relaxed);
-//! # drop(layer);
-//! ```
-//!
-//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer#limits-that-change) and
-//! [`with_live_limit`](crate::GlobalConcurrencyLimitLayer::with_live_limit) have the details.
+//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer#limits-that-change) has the details.

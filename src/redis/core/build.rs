@@ -93,7 +93,8 @@ impl Core {
             acquires: Vec::new(),
         };
         draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
-        match (self.servers[server].is_known(), self.is_open(server)) {
+        let is_ready = self.servers[server].is_known() && self.knows_limits();
+        match (is_ready, self.is_open(server)) {
             (true, false) => self.fill(&mut draft),
             (true, true) if draft.presence => self.fill_releases(&mut draft),
             _ => {}
@@ -114,7 +115,7 @@ impl Core {
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
         let of_thread = is_thread && (is_due || server.releases_now);
-        let serves = server.is_known() && !self.is_open(number);
+        let serves = server.is_known() && self.knows_limits() && !self.is_open(number);
         let has_work = serves && (of_thread || !lane.claims.is_empty());
         let hurry = if is_thread {
             server.hurry()
@@ -198,6 +199,7 @@ impl Core {
     fn put(&mut self, draft: &mut Draft, at: At, work: Work) -> bool {
         let asks = self.permits[at.0.slot].leases[at.1].asks;
         if work == Work::Acquire {
+            self.put_under_limits(draft.now, at);
             for release in self.releases_before(draft, at) {
                 if !self.adds(draft, release) {
                     return false;
@@ -304,7 +306,8 @@ impl Core {
     fn presence_commands(&self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
         let [clock, processes] = self.settings.slots_of_store;
         let is_own = |slot| self.slots.server_of(slot) == draft.server;
-        let (has_clock, counts) = (is_own(clock), is_own(processes));
+        let has_clock = self.settings.claims && is_own(clock);
+        let counts = is_own(processes);
         if counts && self.stay == Stay::Leaving {
             commands.push(Command::Leave);
             flight.items.push(Items::Leave);
@@ -325,6 +328,7 @@ impl Core {
             commands.push(Command::Presence {
                 highest,
                 counts,
+                limits: self.limits.version(),
                 part: (!self.settings.is_own).then_some(draft.server),
             });
             let slot = highest.map(|_| clock).or(counts.then_some(processes));

@@ -137,7 +137,7 @@ impl Core {
             return;
         }
         let permit = &self.permits[root.slot];
-        let mut tokens: Vec<_> = permit.grants().map(|(token, _)| token).collect();
+        let mut tokens: Vec<_> = permit.grants().map(|(token, ..)| token).collect();
         for growth in permit.growths.iter().map(|id| &self.permits[id.slot]) {
             if let Some((_, level)) = growth.adds_to {
                 tokens[level] = tokens[level].max(growth.levels[0].grant.0);

@@ -5,7 +5,7 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! reply, end, weight, outage, moving, build ─> core ─> permit ─> lease ─> id, time ─> policy
+//! reply, end, weight, outage, moving, limits, build ─> core ─> permit ─> lease ─> id, time ─> policy
 //!                                                   ─> server ─> health
 //!                                                   ─> slots, lane, key, call
 //! ```
@@ -66,6 +66,9 @@
 //! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
 //!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
 //!     their runtime has left or come back, the thread sends them.
+//! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
+//!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
+//!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
 
 mod build;
 mod call;
@@ -75,6 +78,7 @@ mod id;
 mod key;
 mod lane;
 mod lease;
+mod limits;
 mod moving;
 mod outage;
 mod permit;
@@ -99,6 +103,7 @@ use id::At;
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
+use limits::Limits;
 use permit::Permit;
 use policy::Live;
 use server::{Highest, Server};
@@ -144,8 +149,9 @@ pub(in crate::redis) struct Core {
     /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
     live: Live,
-    /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, or this
-    /// process claims no more.
+    limits: Limits,
+    /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, limits have
+    /// changed, or this process claims no more.
     sweep: Option<usize>,
     is_closed: bool,
     stay: Stay,
@@ -155,6 +161,11 @@ pub(in crate::redis) struct Core {
 
 impl Core {
     pub(in crate::redis) fn new(settings: Settings) -> Self {
+        let stay = if settings.claims {
+            Stay::Here
+        } else {
+            Stay::Gone
+        };
         Self {
             settings,
             permits: Slab::new(),
@@ -170,9 +181,10 @@ impl Core {
             events: VecDeque::new(),
             outages: VecDeque::new(),
             live: Live::default(),
+            limits: Limits::default(),
             sweep: None,
             is_closed: false,
-            stay: Stay::Here,
+            stay,
             last_permit: 0,
             last_call: 0,
         }
@@ -226,9 +238,18 @@ impl Core {
         self.add(permit);
         match self.is_closed {
             true => self.refuse(now, id, Refusal::Closed),
-            false => self.want(At(id, 0), now),
+            false => self.begin(now, id),
         }
         self.file(id);
+    }
+
+    /// Begins a claim under the limits in force.
+    fn begin(&mut self, now: Time, id: PermitId) {
+        let leases = 0..self.permits[id.slot].leases.len();
+        leases.for_each(|number| self.put_under_limits(now, At(id, number)));
+        if !self.refuse_if_heavy(now, id) {
+            self.want(At(id, 0), now);
+        }
     }
 
     /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
@@ -334,7 +355,7 @@ impl Core {
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
         let is_known = self.servers.get(server).is_some_and(Server::is_known);
-        is_known && lane.is_some_and(|lane| lane.is_connected)
+        is_known && self.knows_limits() && lane.is_some_and(|lane| lane.is_connected)
     }
 
     /// Whether claims wait for the thread, which has no connection to send them over.
@@ -452,6 +473,7 @@ impl Core {
             return self.close(now, id);
         }
         self.wait_elsewhere(now, id);
+        self.limit_anew(now, id);
         self.refresh_soon(now, id);
         self.decide_if_open(now, id);
     }
@@ -502,6 +524,16 @@ impl Core {
     /// What to tell operators.
     pub(in crate::redis) fn poll_outage(&mut self) -> Option<(usize, Outage)> {
         self.outages.pop_front()
+    }
+
+    /// Whether limits that operators had set were lost since that was last asked.
+    pub(in crate::redis) fn poll_lost_limits(&mut self) -> bool {
+        std::mem::take(&mut self.limits.were_lost)
+    }
+
+    /// The limit of a semaphore that an operator has set, by its name.
+    pub(in crate::redis) fn limit_of_name(&self, name: &str) -> Option<u32> {
+        self.limits.of(name)
     }
 
     // What the parts share.
@@ -594,7 +626,8 @@ impl Core {
 
     /// The thread sends for a runtime that cannot.
     fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
-        let can_send = self.servers[server].is_known() && self.lane(from, server).is_connected;
+        let is_ready = self.servers[server].is_known() && self.knows_limits();
+        let can_send = is_ready && self.lane(from, server).is_connected;
         if can_send { from } else { THREAD }
     }
 

@@ -175,7 +175,10 @@ impl Core {
     fn admit(&mut self, now: Time, id: PermitId) {
         let permit = &self.permits[id.slot];
         let held = permit.levels.iter();
-        let held = held.map(|level| (0, self.held_of_share(permit, level)));
+        let held = held.map(|level| {
+            let limit = level.units.limit;
+            (0, self.held_of_share(permit, level), limit)
+        });
         let held = held.collect();
         self.permits[id.slot].budget = None;
         let leases = self.permits[id.slot].leases.len();
@@ -289,6 +292,7 @@ mod tests {
             timeout: Duration::from_millis(250),
             slots_of_store: [0, 0],
             slot_of_process: None,
+            claims: true,
             replicas: 0,
             is_own: true,
             policy: WhenUnavailable::Refuse,

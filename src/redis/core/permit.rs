@@ -49,12 +49,13 @@ impl Wait {
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Refusal {
-    /// A limit is reached: which level's, and the units that are held.
-    Full(usize, u32),
-    /// Too many wait at this level.
-    QueueFull(usize),
+    /// A limit is reached: which level's, the units that are held, and the limit in force. 0: an operator has closed
+    /// it.
+    Full(usize, u32, u32),
+    /// Too many wait at this level, under this limit.
+    QueueFull(usize, u32),
     /// It was full for as long as the claim may wait.
-    TimedOut(usize, u32),
+    TimedOut(usize, u32, u32),
     /// An operator has revoked the claim.
     Revoked,
     /// This server does not answer, or cannot work.
@@ -72,8 +73,8 @@ pub(in crate::redis) enum Refusal {
 pub(in crate::redis) enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
     Queued(PermitId, usize),
-    /// It is held: the token of each level, and how many units are held there.
-    Granted(PermitId, Vec<(u64, u32)>),
+    /// It is held: the token of each level, how many units are held there, and the limit in force.
+    Granted(PermitId, Vec<(u64, u32, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
     Held(PermitId, Time),
     Refused(PermitId, Refusal),
@@ -109,6 +110,8 @@ pub(super) struct Own {
     pub(super) key: usize,
     /// The id under which a server knows its units.
     pub(super) units: UnitsOf,
+    /// The limit that it was claimed with. The units have the one in force.
+    pub(super) limit: u32,
     pub(super) wait: Option<Wait>,
     /// The token, and how many units are held, as last told.
     pub(super) grant: (u64, u32),
@@ -176,6 +179,12 @@ impl Permit {
         &self.levels[self.leases[lease].levels.clone()]
     }
 
+    /// The first level of a lease that it does not hold yet, as far as is known.
+    pub(super) fn waits_at(&self, lease: usize) -> usize {
+        let lease = &self.leases[lease];
+        lease.queued_at().unwrap_or(lease.levels.start)
+    }
+
     /// How long the claim may wait at a level yet.
     pub(super) fn wait(&self, level: &Own, now: Time) -> Option<Wait> {
         let wait = level.wait;
@@ -231,8 +240,10 @@ impl Permit {
         self.is_decided() || others.all(|(other, lease)| other == number || lease.is_held())
     }
 
-    pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.levels.iter().map(|level| level.grant)
+    /// The token of each level, how many units are held there, and the limit that it was granted under.
+    pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        let levels = self.levels.iter();
+        levels.map(|level| (level.grant.0, level.grant.1, level.units.limit))
     }
 
     /// Takes what a granted lease has got.
@@ -246,12 +257,17 @@ impl Permit {
     /// Why a claim is refused that a server refuses.
     pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
         let first = self.leases[lease].levels.start;
+        let limit = |level: usize| self.levels[level].units.limit;
         match *acquired {
             Acquired::Full { level, held } if self.levels[first + level].wait.is_some() => {
-                Refusal::TimedOut(first + level, held)
+                Refusal::TimedOut(first + level, held, limit(first + level))
             }
-            Acquired::Full { level, held } => Refusal::Full(first + level, held),
-            Acquired::QueueFull { level, .. } => Refusal::QueueFull(first + level),
+            Acquired::Full { level, held } => {
+                Refusal::Full(first + level, held, limit(first + level))
+            }
+            Acquired::QueueFull { level, .. } => {
+                Refusal::QueueFull(first + level, limit(first + level))
+            }
             _ => Refusal::Revoked,
         }
     }
@@ -263,6 +279,7 @@ pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -
     Own {
         key,
         units,
+        limit: level.limit,
         wait: level.wait.map(Wait::bounded),
         grant: (0, 0),
     }

@@ -73,12 +73,15 @@ impl Core {
                 self.released(now, all, None);
             }
             (Items::Release(all), Answer::Done) => self.released(now, all, None),
-            (Items::Presence(_), Answer::Presence(_, highest, live)) => {
+            (Items::Presence(_), Answer::Presence(_, highest, live, limits)) => {
                 let next = flight.sent + self.settings.announcement();
                 self.servers[flight.server].presence_at = Some(next);
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
                     self.live.told(live, now, self.settings.lease);
+                }
+                if let Some(limits) = limits {
+                    self.take_limits(limits);
                 }
             }
             // The server does not know the script, and is told it with the next call.
@@ -100,6 +103,9 @@ impl Core {
     fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
         if let Items::Release(all) = items {
             self.may_have_freed(all);
+        }
+        if matches!(items, Items::Presence(_)) && fault == Fault::Mistake {
+            self.limits.cannot_be_told();
         }
         if fault == Fault::Mistake && self.take_apart(now, flight, items) {
             return;

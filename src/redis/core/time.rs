@@ -40,6 +40,8 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) slots_of_store: [u16; 2],
     /// The slot in which this process says who it is. `None`: it does not.
     pub(in crate::redis) slot_of_process: Option<u16>,
+    /// Whether it claims, and so counts among the processes that are alive. One that does not writes nothing of itself.
+    pub(in crate::redis) claims: bool,
     /// How many replicas must have a grant before it counts.
     pub(in crate::redis) replicas: u32,
     /// Whether its connections are its own. One that was supplied brings no messages, and what is sent over it may arrive

@@ -131,7 +131,7 @@ impl Core {
     }
 
     /// A permit of what a server may have of a lease, which is released: at once if no server knows it.
-    fn part(
+    pub(super) fn part(
         &mut self,
         now: Time,
         At(id, number): At,
@@ -141,6 +141,7 @@ impl Core {
         let part = self.next_id();
         let levels = levels.into_iter().map(|(key, units)| Own {
             key,
+            limit: units.limit,
             units,
             wait: None,
             grant: (0, 0),

@@ -33,8 +33,9 @@ struct Level {
     name: Arc<str>,
     slot: u16,
     token: AtomicU64,
-    /// How many units were held when it was granted.
+    /// How many units were held when it was granted, and the limit in force then.
     held: AtomicU64,
+    limit: AtomicU64,
 }
 
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
@@ -68,6 +69,7 @@ impl Cell {
             slot,
             token: AtomicU64::new(0),
             held: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
         });
         Self {
             end: AtomicU64::new(0),
@@ -88,10 +90,11 @@ impl Cell {
         self.queued.store(level + 1, Relaxed);
     }
 
-    pub(super) fn grant(&self, grants: &[(u64, u32)]) {
-        self.set_tokens(grants.iter().map(|(token, _)| *token));
-        for (level, (_, held)) in self.levels.iter().zip(grants) {
+    pub(super) fn grant(&self, grants: &[(u64, u32, u32)]) {
+        self.set_tokens(grants.iter().map(|(token, ..)| *token));
+        for (level, (_, held, limit)) in self.levels.iter().zip(grants) {
             level.held.store(u64::from(*held), Relaxed);
+            level.limit.store(u64::from(*limit), Relaxed);
         }
         self.outcome.get_or_init(|| Ok(()));
     }
@@ -223,9 +226,10 @@ impl Cell {
         self.queued.load(Relaxed).checked_sub(1)
     }
 
-    /// How many units of a level were held when it was granted.
-    pub(in crate::redis) fn held(&self, level: usize) -> u32 {
-        self.levels[level].held.load(Relaxed) as u32
+    /// How many units of a level were held when it was granted, and the limit in force then.
+    pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
+        let Level { held, limit, .. } = &self.levels[level];
+        (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
     }
 
     pub(super) fn outcome(&self) -> Option<Result<(), Refused>> {

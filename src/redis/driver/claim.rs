@@ -90,6 +90,17 @@ impl<T: Transport> Driver<T> {
         server.unwrap_or_default()
     }
 
+    /// An operator has set a limit here.
+    pub(in crate::redis) fn look_at_limits(&self) {
+        self.0.0.enter(|core, _, now| core.look_at_limits(now));
+    }
+
+    /// The limit of a semaphore that an operator has set, by its name.
+    pub(in crate::redis) fn limit_of(&self, name: &str) -> Option<u32> {
+        let limit = self.0.0.enter(|core, _, _| core.limit_of_name(name));
+        limit.flatten()
+    }
+
     /// The highest time that any server has shown, microseconds.
     pub(in crate::redis) fn floor(&self) -> u64 {
         let floor = self.0.0.enter(|core, _, now| core.floor(now));

@@ -359,6 +359,9 @@ impl<C: Connection> Rest<C> {
                 outbox.wakes.push((cell, is_loss));
             }
         }
+        if core.poll_lost_limits() {
+            outbox.news.push(News::LimitsLost);
+        }
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
         }

@@ -80,6 +80,8 @@ pub(in crate::redis) enum News {
     NotConnected(Option<Cause>),
     /// Claims are decided without a server, or by it again.
     Outage(Outage, Option<Cause>),
+    /// The limits that operators had set were lost.
+    LimitsLost,
     /// A level of a permit is lost, which had this token.
     Lost(Policy, u64, LostBy),
     /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted

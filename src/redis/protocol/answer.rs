@@ -16,15 +16,24 @@ pub(in crate::redis) enum Answer {
     Held(Vec<bool>),
     /// Nothing was asked.
     Done,
-    /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; and how many processes
-    /// live, if it counts them.
-    Presence(u64, Option<u64>, Option<u32>),
+    /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; how many processes
+    /// live, if it counts them; and the limits that operators have set, if they are others than this process knows.
+    Presence(u64, Option<u64>, Option<u32>, Option<Told>),
     /// So many replicas have what was written.
     Replicas(u32),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
     Failed(Fault),
+}
+
+/// The limits that operators have set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::redis) struct Told {
+    /// It grows with each change. 0: none was ever set, as far as the server knows.
+    pub(in crate::redis) version: u64,
+    /// What each is of, as names of semaphores have it: `POLICY:KEY`, or `POLICY`.
+    pub(in crate::redis) limits: Vec<(Box<str>, u32)>,
 }
 
 /// Why a server has not run a command, or not to its end.
@@ -97,6 +106,8 @@ pub(in crate::redis) trait Reply: Sized {
     fn integer(&self) -> Option<i64>;
 
     fn list(&self) -> Option<&[Self]>;
+
+    fn text(&self) -> Option<&str>;
 }
 
 /// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
@@ -132,7 +143,7 @@ impl Command {
             Self::Presence {
                 highest, counts, ..
             } => presence(reply, highest.is_some(), *counts),
-            Self::Introduce => timed(reply).map(|(now, _)| Answer::Presence(now, None, None)),
+            Self::Introduce => timed(reply).map(|(now, _)| Answer::Presence(now, None, None, None)),
             Self::Leave => timed(reply).map(|_| Answer::Done),
             Self::Asking => Some(Answer::Done),
             Self::Confirm { .. } => number(reply).map(Answer::Replicas),
@@ -157,8 +168,37 @@ fn presence(reply: &impl Reply, has_highest: bool, counts: bool) -> Option<Answe
         true => Some(number(items.next()?)?),
         false => None,
     };
+    let limits = match counts {
+        true => told(items.next()?)?,
+        false => None,
+    };
     let is_all = items.next().is_none();
-    is_all.then_some(Answer::Presence(now, highest, live))
+    is_all.then_some(Answer::Presence(now, highest, live, limits))
+}
+
+/// A number: nothing is new. Else fields and values, of which one is the version.
+fn told(item: &impl Reply) -> Option<Option<Told>> {
+    if item.integer().is_some() {
+        return Some(None);
+    }
+    let mut told = Told::default();
+    for pair in item.list()?.chunks(2) {
+        let [of, value] = pair else { return None };
+        // What is no text is none of ours.
+        let (Some(of), Some(value)) = (of.text(), value.text()) else {
+            continue;
+        };
+        let number = value.split(' ').next().and_then(|limit| limit.parse().ok());
+        match number {
+            Some(version) if of == "*version" => told.version = version,
+            Some(limit) => {
+                let limit = u32::try_from(limit).ok().map(|limit| (of.into(), limit));
+                told.limits.extend(limit);
+            }
+            None => {}
+        }
+    }
+    Some(Some(told))
 }
 
 fn permits(groups: &[Group]) -> usize {

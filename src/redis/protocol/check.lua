@@ -3,7 +3,7 @@
 -- KEYS  1 probe    a sorted set, empty again when the script ends
 --       2 number   a string, which expires at once
 -- ARGV  1 channel  of this process, on which nothing else listens
---       2 read     reads a key of the store itself, the only one of KEYS; nothing else is run
+--       2 read     reads a key of the store itself, the only one of KEYS, with what follows; nothing else is run
 -- Returns for each command that failed its name and the error, one after the other.
 
 local probe, number = KEYS[1], KEYS[2]
@@ -17,7 +17,7 @@ local function try(command, ...)
 end
 
 if ARGV[2] then
-  try(ARGV[2], KEYS[1])
+  try(ARGV[2], KEYS[1], unpack(ARGV, 3))
   if failed[1] then
     failed[1] = ARGV[2] .. ' ' .. KEYS[1]
   end
@@ -35,6 +35,9 @@ try('ZRANGEBYSCORE', probe, 0, 1)
 try('PTTL', probe)
 try('EXISTS', probe)
 try('ZREM', probe, 'member')
+-- Nothing is left, so it may be taken for a hash.
+try('HGET', probe, 'field')
+try('HGETALL', probe)
 try('SET', number, 1, 'PX', 1000)
 try('INCR', number)
 try('GET', number)

@@ -3,7 +3,7 @@
 use super::script::{Form, Script};
 use crate::redis::error::Error;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
-use std::{slice, sync::LazyLock};
+use std::{fmt::Display, iter, slice, sync::LazyLock};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
 
@@ -18,10 +18,14 @@ pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2
         .map(|(name, form)| (name.to_owned(), command(form)))
 }
 
-/// Reads a key of the store itself: that of the highest time, or of the processes.
-pub(in crate::redis) fn own_question(key: String, is_clock: bool) -> (String, Cmd) {
-    let read = if is_clock { "GET" } else { "ZCARD" };
-    let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &[&"", &read]);
+/// Reads a key of the store itself.
+pub(in crate::redis) fn own_question(key: String, read: &[&'static str]) -> (String, Cmd) {
+    let words = iter::once(&"").chain(read).map(|word| word as &dyn Display);
+    let command = SCRIPT.run(
+        Form::Source,
+        slice::from_ref(&key),
+        &words.collect::<Vec<_>>(),
+    );
     (key, command)
 }
 

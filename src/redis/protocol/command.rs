@@ -37,8 +37,10 @@ pub(in crate::redis) enum Command {
     Presence {
         /// The highest time of any server that this process has seen, microseconds. `None`: the server does not keep it.
         highest: Option<u64>,
-        /// Whether the server counts processes.
+        /// Whether the server counts processes, and has the limits that operators set.
         counts: bool,
+        /// The version of the limits that this process knows.
+        limits: Option<u64>,
         /// The number of a part of all slots, if a key of it is to say which node is asked.
         part: Option<usize>,
     },
@@ -174,13 +176,16 @@ impl Command {
             Self::Presence {
                 highest,
                 counts,
+                limits,
                 part,
             } => {
                 let clock = highest.map(|highest| ("clock", highest.to_string()));
                 let processes = counts.then(|| ("processes", owner.member()));
                 let said = clock.into_iter().chain(processes);
                 let said = said.map(|said| (owner.key(said.0), Some(said)));
-                let mut parts: Vec<_> = said.collect();
+                let known = || limits.map_or(String::new(), |version| version.to_string());
+                let limits = counts.then(|| (owner.limits_key(), Some(("limits", known()))));
+                let mut parts: Vec<_> = said.chain(limits).collect();
                 if let (true, Some(part)) = (parts.is_empty(), part) {
                     parts.push((owner.parts[*part].clone(), None));
                 }

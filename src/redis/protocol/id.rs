@@ -65,11 +65,16 @@ impl PermitId {
 
     /// As many units, under an id that was not used before.
     pub(in crate::redis) fn renewed(&self) -> Self {
+        self.under(self.limit)
+    }
+
+    /// The same under another limit.
+    pub(in crate::redis) fn under(&self, limit: u32) -> Self {
         let serial = self.serial.wrapping_add(GENERATION);
         let tag = self.tag.clone();
         Self {
             tag,
-            ..Self::new(serial, self.limit, self.units())
+            ..Self::new(serial, limit, self.units())
         }
     }
 }
@@ -96,6 +101,11 @@ impl Owner {
     /// The keys of the highest time, and of the processes.
     pub(in crate::redis) fn keys(&self) -> [String; 2] {
         ["clock", "processes"].map(|part| self.key(part))
+    }
+
+    /// The key of the limits that operators have set, in the slot of the processes: one call names both.
+    pub(in crate::redis) fn limits_key(&self) -> String {
+        self.key(&format!("limits{{{}}}", self.key("processes")))
     }
 
     /// This process, among all that live.

@@ -30,6 +30,14 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
     name.into()
 }
 
+/// The same for a key as a store remembers it.
+pub(in crate::redis) fn name_of(prefix: &str, policy: &Policy, key: &StoredKey) -> String {
+    match key {
+        StoredKey::Whole { key } => name(prefix, policy, key).to_string(),
+        StoredKey::Hashed { hash } => format!("{}#{hash}}}", names_of(prefix, policy)),
+    }
+}
+
 /// What the names of all semaphores of a policy begin with.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
@@ -40,10 +48,38 @@ pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     names
 }
 
+/// What a limit is of: what its semaphores have in their braces, or the part of that which names their policy.
+pub(super) fn component(policy: &Policy, key: Option<&Key>) -> String {
+    let mut of = String::new();
+    push(&mut of, policy.as_str().as_bytes());
+    if let Some(key) = key {
+        of.push(':');
+        push(&mut of, key.as_bytes());
+    }
+    of
+}
+
+/// What a limit is of that is written so. `None`: it is not one of ours.
+pub(super) fn of_component(of: &str) -> Option<(Policy, Option<StoredKey>)> {
+    let (policy, key) = match of.split_once(':') {
+        Some((policy, key)) => (policy, Some(stored(key)?)),
+        None => (of, None),
+    };
+    let policy = match stored(policy)? {
+        StoredKey::Whole { key } => Policy::from(str::from_utf8(key.as_bytes()).ok()?),
+        StoredKey::Hashed { .. } => Policy::from(policy),
+    };
+    Some((policy, key))
+}
+
 /// The key of the semaphore with this name, without the prefix that all names of its policy share. `None`: the
 /// name is not one of ours.
 pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
-    let component = name.strip_suffix('}')?;
+    stored(name.strip_suffix('}')?)
+}
+
+/// What a component is written from.
+fn stored(component: &str) -> Option<StoredKey> {
     if let Some(hash) = component.strip_prefix('#') {
         let is_hex = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         return is_hex.then(|| StoredKey::hashed(hash));

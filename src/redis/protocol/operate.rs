@@ -3,8 +3,8 @@
 
 use super::{answer::millis, id::ReadId, script::Script};
 use crate::{redis::error::Error, semaphore::MAX_WEIGHT};
-use redis::{Cmd, Value, from_redis_value};
-use std::sync::LazyLock;
+use redis::{Cmd, Value, cmd, from_redis_value};
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// Concatenated at compile time.
 static USAGE: LazyLock<Script> = LazyLock::new(|| {
@@ -21,42 +21,102 @@ static REVOKE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(source, &[":held", ":queue", ":alive", ":token"])
 });
 
+/// How many members of each of a semaphore's keys a server lists in one call, about: for a millisecond or two.
+const PAGE: usize = 1_000;
+
 /// What a server has of a semaphore. Times are ms of its clock.
+#[derive(Default)]
 pub(in crate::redis) struct Listed {
     pub(in crate::redis) now: u64,
     /// The members of a permit's units, and their ends.
-    pub(in crate::redis) held: Vec<Ending>,
-    /// The ids of waiters in the order of the queue, and until when they count as alive.
-    pub(in crate::redis) waiting: Vec<Ending>,
+    pub(in crate::redis) held: BTreeMap<String, u64>,
+    /// The ids of waiters, and their places in the queue.
+    queue: BTreeMap<String, f64>,
+    /// Until when waiters count as alive.
+    alive: BTreeMap<String, u64>,
 }
 
-/// An id, and when it ends.
-pub(in crate::redis) type Ending = (String, u64);
+/// Where the lists of a semaphore's keys go on.
+pub(in crate::redis) struct Next([String; 3]);
 
-/// Asks what is held of a semaphore, and what waits for it.
-pub(in crate::redis) fn usage(name: &str) -> Cmd {
-    USAGE.run_for(name, &[&0])
+impl Next {
+    pub(in crate::redis) fn first() -> Self {
+        Self(["0"; 3].map(str::to_owned))
+    }
 }
 
-/// Reads the reply to that.
-pub(in crate::redis) fn listed(reply: Value) -> Result<Listed, Error> {
-    let (now, held, waiting) = from_redis_value(reply).map_err(|_| Error::Reply)?;
-    Ok(Listed {
-        now: millis(now).ok_or(Error::Reply)?,
-        held: read(held)?,
-        waiting: read(waiting)?,
+/// Asks for a page of what is held of a semaphore, and of what waits for it.
+pub(in crate::redis) fn usage(name: &str, Next([held, queue, alive]): &Next) -> Cmd {
+    USAGE.run_for(name, &[&PAGE, &3, held, queue, alive])
+}
+
+/// Some members of a key with their scores, and where the list goes on.
+type Page = (String, Vec<(Vec<u8>, f64)>);
+
+impl Listed {
+    /// Adds a page, which is the reply to that. Where the lists go on, unless all have ended.
+    pub(in crate::redis) fn add(&mut self, page: Value) -> Result<Option<Next>, Error> {
+        let (now, held, queue, alive): (i64, Page, Page, Page) =
+            from_redis_value(page).map_err(|_| Error::Reply)?;
+        let now = millis(now).ok_or(Error::Reply)?;
+        self.now = now;
+        self.held.extend(ends_after(now, held.1));
+        self.queue
+            .extend(queue.1.into_iter().map(|(id, place)| (text(&id), place)));
+        self.alive.extend(ends_after(now, alive.1));
+        let next = [held.0, queue.0, alive.0];
+        let is_last = next.iter().all(|cursor| cursor == "-");
+        Ok((!is_last).then_some(Next(next)))
+    }
+
+    /// The waiters in the order of the queue, and until when they count as alive. One that was granted between two
+    /// pages holds.
+    pub(in crate::redis) fn waiting(&self) -> Vec<(&str, u64)> {
+        let queue = self.queue.iter();
+        let queue = queue.filter(|(id, _)| !self.held.contains_key(*id));
+        let mut queue: Vec<_> = queue.collect();
+        // Those of one place are in the order of their ids, as in the server's set.
+        queue.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let alive = |(id, _): (&'_ String, _)| self.alive.get_key_value(id);
+        let waiting = queue.into_iter().filter_map(alive);
+        waiting.map(|(id, ends)| (id.as_str(), *ends)).collect()
+    }
+}
+
+/// What has not ended. What is no time has.
+fn ends_after(now: u64, list: Vec<(Vec<u8>, f64)>) -> impl Iterator<Item = (String, u64)> {
+    list.into_iter().filter_map(move |(id, ends)| {
+        let ends = millis(ends as i64).filter(|ends| *ends > now)?;
+        Some((text(&id), ends))
     })
 }
 
-/// Reads members and their scores. What is no text is not an id of ours.
-fn read(list: Value) -> Result<Vec<Ending>, Error> {
-    let items: Vec<(Vec<u8>, f64)> = from_redis_value(list).map_err(|_| Error::Reply)?;
-    let ending = |(id, ends): (Vec<u8>, f64)| {
-        let id = String::from_utf8_lossy(&id).into_owned();
-        // A time that is none would be of no use to anybody.
-        (id, millis(ends as i64).unwrap_or_default())
-    };
-    Ok(items.into_iter().map(ending).collect())
+/// What is no text is not an id of ours.
+fn text(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).into_owned()
+}
+
+/// Asks how many units of a semaphore are held, and how many claims wait, at this time in ms of the server's clock.
+pub(in crate::redis) fn counting(name: &str, now: u64) -> [Cmd; 2] {
+    [":held", ":alive"].map(|end| {
+        let mut count = cmd("ZCOUNT");
+        count.arg(format!("{name}{end}")).arg(format!("({now}"));
+        count.arg("+inf").take()
+    })
+}
+
+/// Reads the reply to `TIME`, in ms.
+pub(in crate::redis) fn now(time: Value) -> Result<u64, Error> {
+    let (seconds, micros): (i64, i64) = from_redis_value(time).map_err(|_| Error::Reply)?;
+    millis(seconds * 1_000 + micros / 1_000).ok_or(Error::Reply)
+}
+
+/// The ids of the processes that are alive then, of all that are listed as `ID:LEASE` with their ends.
+pub(in crate::redis) fn alive(list: Value, now: u64) -> Result<Vec<String>, Error> {
+    let list: Vec<(String, f64)> = from_redis_value(list).map_err(|_| Error::Reply)?;
+    let alive = list.into_iter().filter(|(_, ends)| *ends > now as f64);
+    let ids = alive.filter_map(|(member, _)| Some(member.split_once(':')?.0.to_owned()));
+    Ok(ids.collect())
 }
 
 /// How long the id of a revoked permit is remembered at least, in ms: its holder may have no connection
@@ -81,4 +141,68 @@ pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> 
 pub(in crate::redis) fn is_revoked(reply: Value) -> Result<bool, Error> {
     let (_, revoked): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
     Ok(revoked == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// The reply of a server whose clock shows 100.
+    fn page(lists: [(&str, &[&str]); 3]) -> Value {
+        let lists = lists.map(|(next, list)| {
+            let list = list.iter().map(|word| text(word)).collect();
+            Value::Array(vec![text(next), Value::Array(list)])
+        });
+        Value::Array([Value::Int(100)].into_iter().chain(lists).collect())
+    }
+
+    #[test]
+    fn pages_are_put_together() {
+        let mut listed = Listed::default();
+        let first = page([
+            ("7", &["a", "200", "gone", "100"]),
+            ("8", &["y", "2", "x", "2", "z", "1"]),
+            ("-", &["x", "150", "z", "150", "revoked:p.1", "-5e15"]),
+        ]);
+        let next = listed.add(first).expect("it is a page");
+        let Next(next) = next.expect("it goes on");
+        assert_eq!(next, ["7", "8", "-"]);
+        // One unit is seen twice, and a waiter has been granted meanwhile.
+        let last = page([
+            ("-", &["a", "300", "z", "400"]),
+            ("-", &["w", "3", "dead", "4"]),
+            ("-", &["w", "101", "dead", "99", "y", "150"]),
+        ]);
+        assert!(listed.add(last).expect("it is a page").is_none());
+        let held: Vec<_> = listed
+            .held
+            .iter()
+            .map(|(id, ends)| (&**id, *ends))
+            .collect();
+        assert_eq!(held, [("a", 300), ("z", 400)]);
+        assert_eq!(listed.waiting(), [("x", 150), ("y", 150), ("w", 101)]);
+    }
+
+    #[test]
+    fn what_is_no_page_is_an_error() {
+        let mut listed = Listed::default();
+        for reply in [
+            Value::Nil,
+            Value::Int(1),
+            Value::Array(vec![Value::Int(100)]),
+        ] {
+            assert!(listed.add(reply).is_err());
+        }
+    }
+
+    #[test]
+    fn a_process_is_alive_until_its_end() {
+        let list = ["a:1", "101", "b:1", "100", "strange", "900"].map(text);
+        let ids = alive(Value::Array(list.into()), 100);
+        assert_eq!(ids.expect("a list"), ["a"]);
+    }
 }

@@ -1,5 +1,5 @@
--- presence: says that a process lives and who it is, and reads the server's clock: the parts of that whose keys
--- the call names. On a cluster the keys live on several nodes.
+-- presence: says that a process lives and who it is, and reads the server's clock and the limits that operators have
+-- set: the parts of that whose keys the call names. On a cluster the keys live on several nodes.
 --
 -- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is
 -- called for it at least once in eight leases; the first token of a semaphore is at least as high. A process
@@ -10,13 +10,16 @@
 --         clock      a string, the highest time that any process has seen, microseconds
 --         processes  process:lease -> end of its lease, ms
 --         process    a string, what a process has said of itself
+--         limits     a hash, the limits that operators have set; see limits.lua
 -- ARGV  1 lease  ms; 0: the process leaves, and the call is for nothing else
 --       and for each key the number of its arguments, 2, and these
---         part   clock, processes or process
+--         part   clock, processes, process or limits
 --         value  clock: what this process has seen, microseconds; processes: process:lease, with the
---                usual lease in ms; process: what it says of itself, empty if it is asked
+--                usual lease in ms; process: what it says of itself, empty if it is asked;
+--                limits: the version that this process knows, empty if it knows none; 0: of a server without any
 -- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: how
--- many are alive, this one among them; process: what it has said, empty if that is too long ago.
+-- many are alive, this one among them; process: what it has said, empty if that is too long ago; limits: 0
+-- if the version is the same, else the fields and values.
 
 local now, micros = clock()
 local lease = tonumber(ARGV[1])
@@ -57,6 +60,13 @@ function parts.process(key, about)
     call('SET', key, about, 'PX', ttl)
   end
   return call('GET', key) or ''
+end
+
+function parts.limits(key, known)
+  if (call('HGET', key, '*version') or '0') == known then
+    return 0
+  end
+  return call('HGETALL', key)
 end
 
 local answer = {now}

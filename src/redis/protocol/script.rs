@@ -74,4 +74,11 @@ impl Reply for Value {
             _ => None,
         }
     }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::BulkString(bytes) => str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
 }

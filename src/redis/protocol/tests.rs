@@ -1,7 +1,7 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, Group, Of, Owner, PermitId, Position, Sink, Tag, Verb, Wanted,
+    Acquired, Answer, Command, Group, Of, Owner, PermitId, Position, Sink, Tag, Told, Verb, Wanted,
 };
 use redis::Value;
 use std::{fmt::Display, time::Duration};
@@ -136,25 +136,31 @@ fn units_are_written_one_by_one_those_that_a_permit_still_has() {
 }
 
 #[test]
-fn presence_has_the_clock_and_on_one_server_the_processes() {
+fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
     let (highest, clock) = (Some(8), "s:clock".to_owned());
     let (counts, processes) = (true, "s:processes".to_owned());
-    let part = None;
+    let (limits, part) = (Some(7), None);
     let presence = Command::Presence {
         highest,
         counts,
+        limits,
         part,
     };
     let (verb, keys, args) = written(&presence);
     assert_eq!(
         (verb, keys),
-        (Verb::Presence, vec![clock.clone(), processes])
+        (
+            Verb::Presence,
+            vec![clock.clone(), processes, "s:limits{s:processes}".to_owned()]
+        )
     );
     let own = ["2", "processes", "p1:3000"];
-    assert_eq!(args, [&["3000", "2", "clock", "8"][..], &own].concat());
+    let first = ["3000", "2", "clock", "8"];
+    assert_eq!(args, [&first[..], &own, &["2", "limits", "7"]].concat());
     let alone = Command::Presence {
         highest,
         counts: false,
+        limits,
         part,
     };
     let (_, keys, args) = written(&alone);
@@ -162,6 +168,7 @@ fn presence_has_the_clock_and_on_one_server_the_processes() {
     let nothing = Command::Presence {
         highest: None,
         counts: false,
+        limits,
         part,
     };
     let (_, keys, args) = written(&nothing);
@@ -231,6 +238,42 @@ fn claims_are_answered_together_with_the_time() {
     assert_eq!(command.decode(&Value::Array(granted[..5].to_vec())), None);
 }
 
+#[test]
+fn limits_are_told_by_their_version_and_only_if_they_are_others() {
+    let command = Command::Presence {
+        highest: None,
+        counts: true,
+        limits: Some(7),
+        part: None,
+    };
+    let text = |text: &str| Value::BulkString(text.into());
+    let told = |limits: Value| {
+        let answer = command.decode(&Value::Array(vec![int(5), int(1), limits]));
+        answer.map(|answer| match answer {
+            Answer::Presence(5, None, Some(1), told) => told,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(told(int(0)), Some(None));
+    assert_eq!(told(list([])), Some(Some(Told::default())));
+    let pairs = [
+        ["a:b", "3 1 note"],
+        ["*version", "1795345200123456"],
+        ["a", "0 1 "],
+        ["b", "-1 1 "],
+        ["c", "4294967296 1 "],
+        ["d", "x"],
+    ];
+    let all = pairs.iter().flatten().map(|item| text(item));
+    let expected = Told {
+        version: 1_795_345_200_123_456,
+        limits: vec![("a:b".into(), 3), ("a".into(), 0)],
+    };
+    assert_eq!(told(Value::Array(all.collect())), Some(Some(expected)));
+    assert_eq!(told(Value::Array(vec![text("a")])), None);
+    assert_eq!(told(Value::Nil), None);
+}
+
 /// Each reply of up to six items of these.
 #[test]
 fn no_reply_is_more_than_an_answer_or_none() {
@@ -254,6 +297,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         Command::Presence {
             highest: Some(1),
             counts: true,
+            limits: None,
             part: None,
         },
     ];

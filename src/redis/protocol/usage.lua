@@ -1,19 +1,24 @@
--- usage: lists what is held of a semaphore, and what waits for it.
+-- usage: lists what is held of a semaphore, and what waits for it, some at a time.
 --
--- Promise: it writes nothing. What has ended is not listed, whether or not it was removed.
+-- Promises: it writes nothing. What is there while all pages are read is on one of them at least. What has ended may
+-- be listed too. A semaphore that has less of each than a page is on one page.
 --
 -- KEYS  held, queue, alive; see grant.lua
--- ARGV  1 0, the number of arguments that follow
--- Returns the server's time in ms; a list of each unit that is held and its end, and one of each claim
--- that waits, in the order of the queue, and until when it counts as alive.
+-- ARGV  1 count  how many members of each key a page has, about
+--       2 3, the number of arguments that follow
+--       and for each key
+--         cursor  where it goes on: 0 at first, - if there are no more
+-- Returns the server's time in ms, and for each key where it goes on, and a list of the members with their scores.
 
-local held, queue, alive = KEYS[1], KEYS[2], KEYS[3]
 local now = clock()
-local waiting = {}
-for _, id in ipairs(call('ZRANGE', queue, 0, -1)) do
-  local alive_until = call('ZSCORE', alive, id)
-  if alive_until and tonumber(alive_until) > now then
-    waiting[#waiting + 1], waiting[#waiting + 2] = id, alive_until
+local page = {now}
+for number, key in ipairs(KEYS) do
+  local cursor = ARGV[2 + number]
+  local scanned = {'-', {}}
+  if cursor ~= '-' then
+    scanned = call('ZSCAN', key, cursor, 'COUNT', ARGV[1])
+    scanned[1] = scanned[1] == '0' and '-' or scanned[1]
   end
+  page[1 + number] = scanned
 end
-return {now, call('ZRANGEBYSCORE', held, '(' .. text(now), '+inf', 'WITHSCORES'), waiting}
+return page

@@ -95,9 +95,9 @@ fn a_permit_is_granted_held_and_released() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 1)).await;
-        assert!(!held.is_lost() && held.token(0) == 1 && held.held(0) == 1);
+        assert!(!held.is_lost() && held.token(0) == 1 && held.held(0) == (1, 1));
         let refused = claim_levels(&driver, vec![limited("a", 1)]).await.err();
-        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1))));
+        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1, 1))));
         assert!(held.release().await);
         drop(acquire(&driver, limited("a", 1)).await);
         until("the drop releases", || fake.0.holds("a") == (0, 0));
@@ -515,7 +515,7 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
         core.handle_timeout(now);
         let call = core.poll_call(now, THREAD).expect("it announces itself");
         let reply = match round {
-            0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1))]),
+            0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1), None)]),
             _ => Err(Failure::Abandoned),
         };
         now = if round == 0 { now } else { call.deadline };

@@ -3,7 +3,7 @@
 use super::{
     core::{Failure, Settings},
     driver::{Connection, Messages, News, Transport},
-    protocol::{Acquired, Answer, Command, Group, Message, Wanted},
+    protocol::{Acquired, Answer, Command, Group, Message, Told, Wanted},
 };
 use parking_lot::Mutex;
 use std::{
@@ -83,6 +83,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
         slot_of_process: None,
+        claims: true,
         replicas: 0,
         is_own: true,
         policy: super::core::WhenUnavailable::Refuse,
@@ -177,7 +178,8 @@ impl Server {
                 }
             }
             Command::Presence { .. } => {
-                Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1))
+                let limits = Some(Told::default());
+                Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1), limits)
             }
             other => unreachable!("a store of one server sends no {other:?}"),
         }

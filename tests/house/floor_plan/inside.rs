@@ -6,7 +6,7 @@ use super::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 10] = [
+const MEMORY: [&str; 11] = [
     "operate",
     "store",
     "waiter",
@@ -17,6 +17,7 @@ const MEMORY: [&str; 10] = [
     "queue",
     "fair",
     "holders",
+    "limits",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.

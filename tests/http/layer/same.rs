@@ -418,20 +418,21 @@ where
 #[tokio::test]
 async fn a_limit_that_falls_between_readiness_and_call_refuses_the_call() {
     let memory = MemorySemaphore::new();
-    let (operator, limit) = tokio::sync::watch::channel(5);
-    let inner = GlobalConcurrencyLimitLayer::new(5, "all", memory.clone());
-    let inner = inner.with_live_limit(move || *limit.borrow()).layer(ok());
+    let operator = memory.clone();
+    let inner = GlobalConcurrencyLimitLayer::new(5, "all", memory.clone()).layer(ok());
     let falling = service_fn(move |request: Request<()>| {
         let (mut inner, operator) = (inner.clone(), operator.clone());
         async move {
             let ready = inner.ready().await?;
-            operator.send_replace(0);
+            let key = "all".into();
+            let closed = operator.set_limit(&Policy::DEFAULT, Some(&key), Some(0), "");
+            closed.await.expect("the store answers");
             ready.call(request).await
         }
     });
     let outer = ConcurrencyLimitLayer::new(3, key::fixed("all"), memory.clone());
     let answer = send(&outer.layer(falling), request("ann")).await;
-    assert_eq!(answer.status(), 429);
+    assert_eq!(answer.status(), 403);
 }
 
 #[tokio::test(start_paused = true)]

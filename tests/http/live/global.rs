@@ -1,44 +1,40 @@
-//! The layer of a fixed key follows a limit, which changes while its services wait.
+//! What clients see of limits that an operator sets in the store.
 
 use super::{BOUND, Held, arrive, queues, request};
-use http::{Response, StatusCode};
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
+use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_TYPE};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use testing::stores::Store;
+use tokio::time::timeout;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, KeyExtractor,
+    MemorySemaphore, Operate, Permit, Policy, Reason, Semaphore, key,
 };
-use testing::{
-    stores::{Store, facts_of_two},
-    wait::eventually,
-};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout},
-};
-use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_semaphore::{Claim, GlobalConcurrencyLimitLayer, Permit};
 
-facts_of_two! {
-    a_service_that_waits_follows_the_limit
-    a_service_keeps_its_position_in_a_full_queue
-}
-
-async fn ok(_: http::Request<()>) -> Result<Response<String>, Infallible> {
+async fn ok(_: Request<()>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
-async fn hold(store: &Store, units: u32) -> Permit {
+async fn set(store: &MemorySemaphore, limit: Option<u32>) {
+    let set = store.set_limit(&Policy::DEFAULT, Some(&"ann".into()), limit, "");
+    set.await.expect("the store answers");
+}
+
+async fn hold(store: &MemorySemaphore, units: u32) -> Permit {
     let claim = Claim::new("ann").with_limit(9).with_weight(units);
     store.acquire(claim).await.expect("there is room")
 }
 
-/// A layer that follows the operator.
-fn layer(limit: watch::Receiver<u32>, store: &Store) -> GlobalConcurrencyLimitLayer {
-    GlobalConcurrencyLimitLayer::new(1, "ann", Arc::clone(store))
-        .with_live_limit(move || *limit.borrow())
+fn shared(store: &MemorySemaphore) -> Store {
+    Arc::new(store.clone())
+}
+
+fn layer(store: &MemorySemaphore) -> GlobalConcurrencyLimitLayer {
+    GlobalConcurrencyLimitLayer::new(1, "ann", store.clone())
+}
+
+fn keyed(store: &MemorySemaphore) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
+    ConcurrencyLimitLayer::new(1, key::fixed("ann"), store.clone())
 }
 
 async fn done<B>(call: Held<B>) -> Response<B> {
@@ -46,140 +42,167 @@ async fn done<B>(call: Held<B>) -> Response<B> {
     answer.expect("it is answered").expect("it does not panic")
 }
 
-/// Whenever the limit is read it is another one, and there is room under all of them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn services_whose_limit_is_never_the_same_are_served() {
-    let (store, reads) = (testing::stores::memory(), AtomicU32::new(0));
-    let held = hold(&store, 9).await;
-    let layer = GlobalConcurrencyLimitLayer::new(1, "ann", Arc::clone(&store))
-        .with_live_limit(move || 3 + reads.fetch_add(1, SeqCst));
-    let service = layer.layer(service_fn(ok));
-    let calls: Vec<_> = (0..3).map(|_| arrive(&service)).collect();
-    queues(&store, 10).await;
-    drop(held);
-    let mut answers = Vec::new();
-    for call in calls {
-        answers.push(done(call).await);
-    }
-    assert!(
-        answers
-            .iter()
-            .all(|answer| answer.status() == StatusCode::OK)
-    );
+fn policy(headers: &HeaderMap) -> &str {
+    headers["ratelimit-policy"].to_str().expect("it is text")
 }
 
-/// The limit changes more often than the wait lasts.
-#[tokio::test(start_paused = true)]
-async fn a_wait_does_not_begin_anew_with_each_limit() {
-    let store = testing::stores::memory();
-    let _held = hold(&store, 9).await;
-    let (operator, limit) = watch::channel(1);
-    let waits = layer(limit, &store).with_wait(Duration::from_secs(5));
-    let changes = async {
-        for limit in [2, 1].into_iter().cycle() {
-            sleep(Duration::from_millis(700)).await;
-            operator.send(limit).expect("the layer lives");
-        }
-    };
-    let start = Instant::now();
-    let answer = tokio::select! {
-        answer = done(arrive(&waits.layer(service_fn(ok)))) => answer,
-        () = changes => unreachable!("they go on for ever"),
-    };
-    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(
-        start.elapsed() < Duration::from_secs(7),
-        "{:?}",
-        start.elapsed()
-    );
-}
-
-/// A service that comes after the change waits under the new limit before those that wait already.
 #[tokio::test]
-async fn who_waits_keeps_its_position_under_another_limit() {
-    let store = testing::stores::memory();
-    let (_one, other) = (hold(&store, 1).await, hold(&store, 1).await);
-    let (operator, limit) = watch::channel(1);
-    let service = layer(limit, &store).layer(service_fn(ok));
+async fn services_that_wait_follow_the_limit_in_the_order_of_their_queue() {
+    let store = MemorySemaphore::new();
+    let service = layer(&store).layer(service_fn(ok));
+    let held = hold(&store, 1).await;
     let first = arrive(&service);
-    queues(&store, 9).await;
-    operator.send(2).expect("the layer lives");
+    queues(&shared(&store), 9).await;
     let second = arrive(&service);
-    // A probe wakes it each second, and then it sees the other limit.
-    sleep(Duration::from_secs(3)).await;
-    drop(other);
-    eventually("the first is served", BOUND, async || first.is_finished()).await;
+    set(&store, Some(2)).await;
+    let answer = done(first).await;
+    assert_eq!(
+        policy(answer.headers()),
+        "\"concurrency\";q=2;qu=\"concurrent-requests\""
+    );
     assert!(!second.is_finished());
-    drop(done(first).await);
-    done(second).await;
+    set(&store, Some(3)).await;
+    drop(done(second).await);
+    drop((answer, held));
 }
 
-/// A queue for one waiter is not full of the claim that the same service makes again.
-async fn a_service_keeps_its_position_in_a_full_queue(store: Store) {
+/// A queue for one waiter is not full of itself.
+#[tokio::test]
+async fn a_service_keeps_its_position_in_a_full_queue() {
+    let store = MemorySemaphore::new();
     let held = hold(&store, 9).await;
-    let (operator, limit) = watch::channel(1);
-    let waits = layer(limit, &store).with_max_waiting(1);
+    let waits = layer(&store).with_max_waiting(1);
     let waits = arrive(&waits.layer(service_fn(ok)));
-    for limit in 2..4 {
-        queues(&store, 10).await;
-        operator.send(limit).expect("the layer lives");
-        sleep(Duration::from_secs(2)).await;
-        assert!(!waits.is_finished(), "nothing is free");
+    for limit in 2..5 {
+        queues(&shared(&store), 10).await;
+        set(&store, Some(limit)).await;
     }
+    assert!(!waits.is_finished(), "nothing is free");
     drop(held);
     assert_eq!(done(waits).await.status(), StatusCode::OK);
 }
 
-async fn a_service_that_waits_follows_the_limit(store: Store) {
-    let (operator, limit) = watch::channel(1);
-    let service = layer(limit, &store).layer(service_fn(ok));
-    let mut held = Vec::new();
-    let mut first = service.clone();
-    let Ok(ready) = first.ready().await;
-    held.push(ready.call(request()).await);
-
-    // Two services wait under the limit of 1. Raised, it lets both in, in the order of their queue.
-    let waiting: Vec<_> = (0..2).map(|_| arrive(&service)).collect();
-    queues(&store, 9).await;
-    assert!(waiting.iter().all(|call| !call.is_finished()));
-    operator.send(3).expect("the layer lives");
-    let mut answers = Vec::new();
-    for call in waiting {
-        let answer = done(call).await;
-        assert_eq!(
-            answer.headers()["ratelimit-policy"],
-            "\"concurrency\";q=3;qu=\"concurrent-requests\""
-        );
-        answers.push(answer);
+/// It could only be told the wrong time.
+fn is_closed<B>(answer: &Response<B>) {
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    for name in ["retry-after", "ratelimit", "ratelimit-policy"] {
+        assert!(!answer.headers().contains_key(name), "{name}");
     }
-
-    operator.send(2).expect("the layer lives");
-    let mut fourth = service.clone();
-    drop(answers.pop());
-    let wait = Duration::from_millis(200);
-    assert!(timeout(wait, fourth.ready()).await.is_err(), "two are held");
-    drop(answers.pop());
-    timeout(BOUND, fourth.ready())
-        .await
-        .expect("one is held")
-        .expect("no error");
+    let error = answer.extensions().get::<AcquireError>();
+    assert!(
+        matches!(error, Some(AcquireError::KeyClosed { .. })),
+        "{error:?}"
+    );
 }
 
-/// It was judged when the service was ready, and the limit is another one when it is called.
 #[tokio::test]
-async fn a_refusal_shows_the_limit_that_has_refused() {
-    let (operator, limit) = watch::channel(1);
-    let limited = layer(limit, &testing::stores::memory()).with_wait(Duration::from_millis(20));
-    let service = limited.layer(service_fn(ok));
-    let (mut first, mut second) = (service.clone(), service);
-    let Ok(ready) = first.ready().await;
-    let held = ready.call(request()).await;
-    let Ok(ready) = second.ready().await;
-    operator.send(9).expect("the layer lives");
-    let Ok(refused) = ready.call(request()).await;
+async fn a_key_that_is_closed_is_forbidden_also_to_who_waits() {
+    let store = MemorySemaphore::new();
+    let _held = hold(&store, 1).await;
+    let waits = keyed(&store).with_wait(Duration::from_secs(60));
+    let waits = waits.layer(service_fn(ok));
+    let waiting = arrive(&waits);
+    queues(&shared(&store), 9).await;
+    let global = layer(&store).layer(service_fn(ok));
+    let ready = arrive(&global);
+    set(&store, Some(0)).await;
+    is_closed(&done(waiting).await);
+    is_closed(&done(ready).await);
+    is_closed(&done(arrive(&waits)).await);
+    is_closed(&done(arrive(&global)).await);
+    set(&store, None).await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_closed_is_told_as_a_problem_and_to_grpc_as_a_status() {
+    let store = MemorySemaphore::new();
+    set(&store, Some(0)).await;
+    let texts = keyed(&store).with_rejection(|rejection| {
+        assert!(matches!(rejection.reason(), Reason::Acquire { .. }));
+        assert_eq!((rejection.limit(), rejection.retry_after()), (0, None));
+        rejection.into_response()
+    });
+    let service = texts.layer(service_fn(ok));
+    let Ok(answer) = service.clone().oneshot(request()).await;
+    is_closed(&answer);
+    assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await;
     assert_eq!(
-        refused.headers()["ratelimit-policy"],
-        "\"concurrency\";q=1;qu=\"concurrent-requests\""
+        body.expect("no error").to_bytes(),
+        r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"an operator has closed the key","violated-policies":["concurrency"]}"#
     );
+    let mut call = request();
+    let kind = "application/grpc".parse().expect("it is a value");
+    call.headers_mut().insert(CONTENT_TYPE, kind);
+    let Ok(answer) = service.oneshot(call).await;
+    assert_eq!(
+        (answer.status(), &answer.headers()["grpc-status"]),
+        (StatusCode::OK, &"7".parse().expect("a value"))
+    );
+    assert!(!answer.headers().contains_key("grpc-retry-pushback-ms"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_show_the_limit_in_force_whatever_the_layer_says() {
+    let store = MemorySemaphore::new();
+    let held = hold(&store, 2).await;
+    set(&store, Some(2)).await;
+    let seen = "\"concurrency\";q=2;qu=\"concurrent-requests\"";
+    for wait in [Duration::ZERO, Duration::from_millis(20)] {
+        let service = keyed(&store).with_wait(wait).layer(service_fn(ok));
+        let Ok(full) = service.oneshot(request()).await;
+        assert_eq!(
+            (full.status(), policy(full.headers())),
+            (StatusCode::TOO_MANY_REQUESTS, seen)
+        );
+        let service = layer(&store).with_wait(wait).layer(service_fn(ok));
+        let Ok(full) = service.oneshot(request()).await;
+        assert_eq!(
+            (full.status(), policy(full.headers())),
+            (StatusCode::TOO_MANY_REQUESTS, seen)
+        );
+    }
     drop(held);
+    let Ok(answer) = keyed(&store).layer(service_fn(ok)).oneshot(request()).await;
+    assert_eq!(policy(answer.headers()), seen);
+    assert_eq!(answer.headers()["ratelimit"], "\"concurrency\";r=1");
+}
+
+/// Each of the two would have another limit.
+#[tokio::test]
+async fn nested_limits_are_both_under_the_limit_in_force() {
+    let store = MemorySemaphore::new();
+    set(&store, Some(3)).await;
+    let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
+    let service = limit(20).layer(limit(1).layer(service_fn(ok)));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let Ok(answer) = service.clone().oneshot(request()).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        held.push(answer);
+    }
+    let Ok(full) = service.clone().oneshot(request()).await;
+    assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
+    set(&store, Some(0)).await;
+    let Ok(closed) = service.oneshot(request()).await;
+    is_closed(&closed);
+}
+
+#[tokio::test]
+async fn a_limit_on_trial_follows_the_limit_in_force() {
+    let store = MemorySemaphore::new();
+    set(&store, Some(0)).await;
+    let service = keyed(&store).with_shadow(true).layer(service_fn(ok));
+    let Ok(answer) = service.clone().oneshot(request()).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    set(&store, Some(2)).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let Ok(answer) = service.clone().oneshot(request()).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        held.push(answer);
+    }
+    let usage = store.usage(&Policy::DEFAULT, &"ann".into()).await;
+    let usage = usage.expect("the store answers");
+    assert_eq!((usage.limit, usage.units), (Some(2), 2));
 }

@@ -1,4 +1,4 @@
-//! A limit that follows a value of an operator's, in memory and over Redis.
+//! Limits that change: a value that an extractor reads, in memory and over Redis, and what an operator sets.
 
 mod global;
 mod load;

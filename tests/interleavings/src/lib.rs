@@ -75,7 +75,7 @@ mod redis {
         mod answer;
         mod command;
         mod id;
-        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Told};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
         pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
     }

@@ -48,12 +48,15 @@ impl Server {
         semaphore.load(0, &mut server);
         let before = server.clone();
         let [held, queue, alive, _] = keys(0);
-        let (keys, args) = ([held, queue, alive], ["0".to_owned()]);
+        let (keys, args) = (
+            [held, queue, alive],
+            ["1000", "3", "0", "0", "0"].map(str::to_owned),
+        );
         let reply = self.runner.run(Verb::Usage, &mut server, &keys, &args);
         let reply = reply.or_else(|error| violated("E", error.to_string()))?;
         let is_same = server.entries().eq(before.entries()) && server.published.is_empty();
         match is_same && server.first_write.is_none() {
-            true => check::usage(semaphore, &reply),
+            true => check::usage(&before, &keys, &reply),
             false => violated("U", format!("a list changes something: {semaphore:?}")),
         }
     }

@@ -27,10 +27,12 @@ pub enum Verb {
     Revoke,
     /// Lists what is held and what waits.
     Usage,
+    /// Sets a limit.
+    Limits,
 }
 
 /// The files, and which of them each script has, in the order of the verbs.
-const FILES: [Part; 9] = [
+const FILES: [Part; 10] = [
     part!("common"),
     part!("grant"),
     part!("queue"),
@@ -40,14 +42,16 @@ const FILES: [Part; 9] = [
     part!("presence"),
     part!("revoke"),
     part!("usage"),
+    part!("limits"),
 ];
-const PARTS: [&[&str]; 6] = [
+const PARTS: [&[&str]; 7] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "refresh"],
     &["common", "grant", "release"],
     &["common", "presence"],
     &["common", "grant", "revoke"],
     &["common", "usage"],
+    &["common", "limits"],
 ];
 
 /// The units that one call grants from queues, and the dead waiters that it removes.

@@ -25,6 +25,8 @@ pub enum Value {
     Text(String),
     /// A sorted set.
     Sorted(Sorted),
+    /// A hash.
+    Hash(BTreeMap<String, String>),
 }
 
 /// A key's value, and when the key expires.
@@ -140,6 +142,25 @@ impl StandIn {
             ("SET", [key, value, "PX", ttl]) => self.set(key, value, integer(ttl)?),
             ("PEXPIRE", [key, ttl]) => Ok(self.expire(key, integer(ttl)?)),
             ("PTTL", [key]) => Ok(self.ttl(key)),
+            ("HGET", [key, field]) => {
+                let value = self.hash(key)?.remove(*field);
+                Ok(value.map_or(Reply::Nil, Reply::Text))
+            }
+            ("HGETALL", [key]) => {
+                let items = self.hash(key)?.into_iter();
+                let items = items.flat_map(|(field, value)| [field, value].map(Reply::Text));
+                Ok(Reply::List(items.collect()))
+            }
+            ("HEXISTS", [key, field]) => {
+                let is_there = self.hash(key)?.contains_key(*field);
+                Ok(Reply::Int(is_there.into()))
+            }
+            ("HLEN", [key]) => Ok(count(self.hash(key)?.iter())),
+            ("HSET", [key, field, value]) => self.change_hash(key, |hash| {
+                hash.insert((*field).to_owned(), (*value).to_owned())
+                    .is_none()
+            }),
+            ("HDEL", [key, field]) => self.change_hash(key, |hash| hash.remove(*field).is_some()),
             ("ZCARD", [key]) => Ok(count(self.sorted(key)?.0.iter())),
             ("ZSCORE", [key, member]) => {
                 let score = self.sorted(key)?.score(member);
@@ -158,6 +179,11 @@ impl StandIn {
             }
             ("ZRANGE", [key, start, stop, options @ ..]) => {
                 self.range(key, [integer(start)?, integer(stop)?], options)
+            }
+            // A small set is scanned at once.
+            ("ZSCAN", [key, "0", "COUNT", _]) => {
+                let items = listed(self.sorted(key)?.0.into_iter(), true);
+                Ok(Reply::List(vec![Reply::Text("0".to_owned()), items]))
             }
             _ => Err(format!("ERR the stand-in does not know {name} {args:?}")),
         }
@@ -215,8 +241,31 @@ impl StandIn {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text.clone())),
-            Some(Value::Sorted(_)) => Err(WRONG_TYPE.to_owned()),
+            Some(Value::Sorted(_) | Value::Hash(_)) => Err(WRONG_TYPE.to_owned()),
         }
+    }
+
+    fn hash(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(BTreeMap::new()),
+            Some(Value::Hash(hash)) => Ok(hash.clone()),
+            Some(Value::Sorted(_) | Value::Text(_)) => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+
+    /// Changes a hash, and removes its key if it is empty. Returns whether a field has come or gone.
+    fn change_hash(
+        &mut self,
+        key: &str,
+        change: impl FnOnce(&mut BTreeMap<String, String>) -> bool,
+    ) -> Outcome {
+        let mut hash = self.hash(key)?;
+        let counts = change(&mut hash);
+        match hash.is_empty() {
+            true => drop(self.keys.remove(key)),
+            false => self.put(key, Value::Hash(hash)),
+        }
+        Ok(Reply::Int(counts.into()))
     }
 
     fn increment(&mut self, key: &str) -> Outcome {
@@ -258,7 +307,7 @@ impl StandIn {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(Sorted::default()),
             Some(Value::Sorted(sorted)) => Ok(sorted.clone()),
-            Some(Value::Text(_)) => Err(WRONG_TYPE.to_owned()),
+            Some(Value::Text(_) | Value::Hash(_)) => Err(WRONG_TYPE.to_owned()),
         }
     }
 
@@ -345,7 +394,9 @@ impl StandIn {
 }
 
 /// The commands of which a server whose memory is full notes that a script has written.
-const WRITES: [&str; 7] = [
+const WRITES: [&str; 9] = [
+    "HSET",
+    "HDEL",
     "ZADD",
     "ZREM",
     "ZREMRANGEBYSCORE",

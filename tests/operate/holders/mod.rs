@@ -1,6 +1,7 @@
 //! Who holds what, and how a permit is taken back: the same facts for every store.
 
-mod every_store;
+mod counted;
+pub(crate) mod every_store;
 mod forged;
 #[cfg(feature = "redis")]
 mod in_redis;

@@ -31,6 +31,7 @@
 //! | its own | no claim is refused because of what its process has given up before |
 //! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
 //! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
+//! | limits | what is acquired is under the limits that its process was told last; what waits under others is acquired anew at once; each process asks in time, and says what it knows |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
 //! | the levels, a dead waiter | a claim of several leases that waits holds nothing wider than what it waits for, and nothing for longer than a waiter counts as alive |
 //! | slots | a command names semaphores of one slot; what has moved is asked where it is, once all can know |
@@ -58,9 +59,10 @@
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! There are four [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! There are five [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
-//! share; and on one server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
+//! share; and on one server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key; and on one server or a
+//! cluster whose operators set limits of semaphores, of their policy, and of a lock, which none of them changes. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
 //!
 //! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
 //! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A

@@ -4,6 +4,7 @@
 use crate::{
     slots::Slots,
     subject::{Claim, Key, LEVELS, Level, Settings, Wait},
+    wire::LOCK,
 };
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub enum Workload {
     Outage,
     /// As `Server` with an even seed and as `Cluster` with an odd one, and claims have flows.
     Fair,
+    /// Likewise, and operators set limits.
+    Limits,
 }
 
 /// A simulation from its seed.
@@ -46,6 +49,8 @@ pub struct Schedule {
     pub counts: bool,
     /// Whether claims have flows.
     pub is_fair: bool,
+    /// Whether operators set limits.
+    pub has_limits: bool,
     /// Whether a grant counts once the server's replica has it.
     pub has_replicas: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
@@ -93,6 +98,8 @@ pub enum Step {
     Abandon(usize, usize),
     /// An operator revokes one of the permits and waiters of a semaphore.
     Revoke(Key, usize),
+    /// An operator sets the limit of a semaphore, or of the policy of one, or takes it away.
+    SetLimit(Key, bool, Option<u32>),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -138,14 +145,16 @@ pub enum Data {
 impl Schedule {
     /// The schedule of a seed.
     pub fn of(workload: Workload, seed: u64) -> Self {
-        let is_fair = workload == Workload::Fair;
-        let workload = match (is_fair, seed % 2) {
+        let (is_fair, has_limits) = (workload == Workload::Fair, workload == Workload::Limits);
+        let workload = match (is_fair || has_limits, seed % 2) {
             (false, _) => workload,
             (true, 0) => Workload::Server,
             (true, _) => Workload::Cluster,
         };
         let mut random = Random::new(seed);
-        let lease = Duration::from_secs(random.pick(&[1, 1, 3, 20]));
+        let lease = random.pick(&[1, 1, 3, 20]);
+        // A process asks for limits three times in a lease.
+        let lease = Duration::from_secs(if has_limits { lease.min(3) } else { lease });
         let mut schedule = Self {
             seed,
             processes: random.from(1, 3) as usize,
@@ -157,6 +166,7 @@ impl Schedule {
             shares: workload == Workload::Outage,
             counts: workload == Workload::Outage && random.one_in(2),
             is_fair,
+            has_limits,
             has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
@@ -195,8 +205,48 @@ impl Schedule {
         if is_fair {
             schedule.add_flows(&mut Random::new(!seed), active);
         }
+        if has_limits {
+            schedule.add_limits(&mut Random::new(!seed), active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Limits of semaphores, and of a policy; and claims of a lock, whose limit none of them changes.
+    fn add_limits(&mut self, random: &mut Random, active: Duration) {
+        let active = active.as_millis() as u64;
+        for _ in 0..random.from(1, 8) {
+            let key = random.pick(&[0, 0, 1, 1, 2, 3, 4, LOCK]);
+            let limit = random.pick(&[None, Some(0), Some(1), Some(2), Some(3), Some(5)]);
+            let step = Step::SetLimit(key, random.one_in(3), limit);
+            self.steps.push((random.up_to_ms(active), step));
+        }
+        if random.one_in(2) {
+            self.add_crowds(random, Duration::from_millis(active));
+        }
+        let level = Level {
+            key: LOCK,
+            limit: 1,
+            weight: 1,
+            wait: Some(Wait {
+                time: random.up_to_ms(active / 3),
+                max_waiting: 100,
+                head_start: Duration::ZERO,
+            }),
+            flow: None,
+            is_strict: true,
+        };
+        for _ in 0..random.from(0, 6) {
+            let step = Step::Claim {
+                process: random.below(self.processes as u64) as usize,
+                runtime: self.runtimes - 1,
+                claim: Claim([Some(level), None, None]),
+                hold: random.up_to_ms(200),
+                cancel: None,
+                goes_on: false,
+            };
+            self.steps.push((random.up_to_ms(active), step));
+        }
     }
 
     /// Claims belong to flows, and a crowd of one of them waits for one key. In half of the schedules all cost the same.

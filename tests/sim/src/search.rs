@@ -27,6 +27,7 @@ impl fmt::Display for Found {
         let Self { seed, schedule, .. } = self;
         let workload = match (schedule.is_cluster, schedule.shares) {
             _ if schedule.is_fair => "WORKLOAD=fair ",
+            _ if schedule.has_limits => "WORKLOAD=limits ",
             (true, _) => "WORKLOAD=cluster ",
             (_, true) => "WORKLOAD=outage ",
             _ => "",

@@ -282,6 +282,29 @@ impl Server {
         Ok((run, was_there))
     }
 
+    /// Runs the script that sets a limit, or takes it away, for an operator.
+    ///
+    /// # Errors
+    ///
+    /// If the script fails, or its reply is not what its header says.
+    pub fn set_limit(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        of: &str,
+        limit: Option<u32>,
+    ) -> Result<(), String> {
+        self.data.now = self.clock(now);
+        let value = limit.map_or("-1".to_owned(), |limit| limit.to_string());
+        let args = [of.to_owned(), value, String::new(), "10000".to_owned()];
+        let reply = runner.run(Verb::Limits, &mut self.data, &[wire::limits_key()], &args);
+        let reply = reply.map_err(|error| error.to_string())?;
+        match &reply {
+            Reply::List(items) if items.get(1) == Some(&Reply::Int(1)) => Ok(()),
+            _ => Err(format!("a strange reply {reply:?} to a limit")),
+        }
+    }
+
     /// Whether it runs no script now. Now and then somebody flushes its scripts.
     fn refuses(&mut self, now: Duration) -> Option<Refused> {
         self.asked += 1;

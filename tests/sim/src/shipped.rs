@@ -29,6 +29,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         timeout: settings.timeout,
         slots_of_store: settings.slots_of_store(),
         slot_of_process: None,
+        claims: true,
         replicas: settings.replicas,
         is_own: true,
         policy: match (settings.shares, settings.counts) {
@@ -120,6 +121,13 @@ impl Reply for stand_in::Reply {
     fn list(&self) -> Option<&[Self]> {
         match self {
             Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -335,13 +343,13 @@ impl subject::Subject for Shipped {
         loop {
             return Some(match self.core.poll_event()? {
                 Event::Granted(id, grants) => {
-                    let grants = grants.into_iter().map(|(token, _)| token);
+                    let grants = grants.into_iter().map(|(token, ..)| token);
                     subject::Event::Granted(subject::PermitId(id.serial), tokens(grants))
                 }
                 Event::Refused(id, why) => {
                     let why = match why {
                         Refusal::Full(..) => subject::Refusal::Full,
-                        Refusal::QueueFull(_) => subject::Refusal::QueueFull,
+                        Refusal::QueueFull(..) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,

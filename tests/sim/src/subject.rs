@@ -5,7 +5,7 @@
 
 use crate::{slots::Slots, wire::Script};
 use model::stand_in::Reply;
-use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc, time::Duration};
 
 /// An instant of a process's clock, since its machine has booted.
 pub type Time = Duration;
@@ -94,6 +94,11 @@ impl Settings {
             true => [CLOCK, PROCESSES],
             false => [0, 0],
         }
+    }
+
+    /// The server that counts processes, and has the limits that operators set.
+    pub fn counting(&self) -> Server {
+        usize::from(self.slots_of_store()[1]) % self.servers
     }
 
     /// All slots, and the server of each.
@@ -335,8 +340,10 @@ pub enum Command {
     Clock {
         /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
         highest: Option<u64>,
-        /// Whether it counts the processes that live.
+        /// Whether it counts the processes that live, and has the limits that operators set.
         counts: bool,
+        /// The version of these that the process knows.
+        limits: Option<u64>,
     },
     /// The process counts no more.
     Leave,
@@ -410,12 +417,22 @@ pub enum Answer {
     Held(Vec<bool>),
     /// The release was done.
     Released,
-    /// The server's time, ms, and how many processes live.
-    Clock(u64, Option<u32>),
+    /// The server's time, ms, how many processes live, and the limits that operators have set, if the process does not
+    /// know them.
+    Clock(u64, Option<u32>, Option<Limits>),
     /// So many replicas have it.
     Replicas(u32),
     /// The server has not run the script. Nothing was changed.
     Error(Refused),
+}
+
+/// The limits that operators have set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// Grows with each change.
+    pub version: u64,
+    /// By what they are of: `POLICY:KEY`, or `POLICY`.
+    pub all: BTreeMap<String, u32>,
 }
 
 /// The answer for a claim.

@@ -2,7 +2,7 @@
 //! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
 
 use crate::subject::{
-    Acquired, Answer, Command, Id, Key, Message, Position, Settings, Wait, Wanted,
+    Acquired, Answer, Command, Id, Key, Limits, Message, Position, Settings, Wait, Wanted,
 };
 use model::{scripts::Verb, stand_in::Reply};
 use std::{collections::BTreeSet, time::Duration};
@@ -23,9 +23,24 @@ pub struct Script {
     pub is_asking: bool,
 }
 
+/// The number of a semaphore that is a lock.
+pub const LOCK: Key = 9;
+
+/// Whether a semaphore is a lock.
+pub fn is_lock(key: Key) -> bool {
+    key >= LOCK
+}
+
 /// What the keys of a semaphore begin with.
 pub fn name(key: Key) -> String {
-    format!("{PREFIX}{{concurrency:k{key}}}")
+    let [of, _] = limited(key);
+    format!("{PREFIX}{{{of}}}")
+}
+
+/// What the limit of a semaphore is of, and that of its policy.
+pub fn limited(key: Key) -> [String; 2] {
+    let policy = if is_lock(key) { "lock" } else { "concurrency" };
+    [format!("{policy}:k{key}"), policy.to_owned()]
 }
 
 impl Script {
@@ -41,7 +56,7 @@ impl Script {
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
             Verb::Presence => self.clock(owner, &mut args),
-            Verb::Revoke | Verb::Usage => None,
+            Verb::Revoke | Verb::Usage | Verb::Limits => None,
         };
         let read = read.filter(|_| args.0.is_empty());
         read.ok_or_else(|| format!("a strange call {self:?}"))
@@ -52,7 +67,7 @@ impl Script {
         let mut numbers = Vec::new();
         for keys in self.keys.chunks(suffixes.len()) {
             let of = keys.first()?.strip_suffix(suffixes[0])?;
-            let digits = of.strip_prefix(PREFIX)?.strip_prefix("{concurrency:k")?;
+            let (_, digits) = of.strip_prefix(PREFIX)?.split_once(":k")?;
             let number: Key = digits.strip_suffix('}')?.parse().ok()?;
             let own = suffixes.iter().map(|suffix| name(number) + suffix);
             numbers.push(keys.iter().cloned().eq(own).then_some(number)?);
@@ -113,10 +128,11 @@ impl Script {
             return Some(Command::Leave);
         }
         args.lease(owner)?;
-        let (mut highest, mut counts) = (None, false);
+        let (mut highest, mut counts, mut limits) = (None, false, None);
         for key in &self.keys {
             let part = key.strip_prefix(PREFIX)?;
-            (args.number()? == 2 && args.next()? == part).then_some(())?;
+            let name = part.split('{').next()?;
+            (args.number()? == 2 && args.next()? == name).then_some(())?;
             match part {
                 "clock" => highest = Some(args.number()?),
                 "processes" => {
@@ -125,16 +141,28 @@ impl Script {
                     counts = (process, lease.to_owned()) == own;
                     counts.then_some(())?;
                 }
+                _ if *key == limits_key() => limits = Some(args.next()?.parse().ok()),
                 _ => return None,
             }
         }
-        Some(Command::Clock { highest, counts })
+        (limits.is_some() == counts).then_some(())?;
+        let limits = limits.flatten();
+        Some(Command::Clock {
+            highest,
+            counts,
+            limits,
+        })
     }
 
     fn leaves(&self, owner: &Settings) -> bool {
         let keys = [format!("{PREFIX}processes")];
         self.keys == keys && self.args == ["0", "2", "processes", &counted(owner)]
     }
+}
+
+/// The key of the limits that operators set.
+pub fn limits_key() -> String {
+    format!("{PREFIX}limits{{{PREFIX}processes}}")
 }
 
 /// What a process counts as.
@@ -286,11 +314,9 @@ impl Command {
             // Which of them were held.
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
             // Behind it is what the keys have.
-            Self::Clock { highest, counts } => numbers(reply).and_then(|all| {
-                let live = all.get(1 + usize::from(highest.is_some()));
-                let live = live.filter(|_| *counts).map(|live| *live as u32);
-                Some(Answer::Clock(*all.first()?, live))
-            }),
+            Self::Clock {
+                highest, counts, ..
+            } => told(reply, highest.is_some(), *counts),
             Self::Leave => numbers(reply).map(|_| Answer::Released),
         };
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
@@ -323,6 +349,41 @@ impl Command {
             _ => Vec::new(),
         }
     }
+}
+
+/// The server's time, and what its keys have: the last of them the limits.
+fn told(reply: &Reply, has_highest: bool, counts: bool) -> Option<Answer> {
+    let Reply::List(items) = reply else {
+        return None;
+    };
+    let (numbers, limits) = items.split_at(items.len() - usize::from(counts));
+    let numbers: Vec<_> = numbers.iter().map(number).collect::<Option<_>>()?;
+    let live = numbers.get(1 + usize::from(has_highest));
+    let live = live.filter(|_| counts).map(|live| *live as u32);
+    let limits = match limits.first() {
+        Some(Reply::List(all)) => Some(limits_of(all)?),
+        None | Some(Reply::Int(0)) => None,
+        Some(_) => return None,
+    };
+    Some(Answer::Clock(*numbers.first()?, live, limits))
+}
+
+/// Fields and values, of which the field of the version is one unless there is nothing.
+fn limits_of(all: &[Reply]) -> Option<Limits> {
+    let mut limits = Limits::default();
+    for pair in all.chunks(2) {
+        let [Reply::Text(of), Reply::Text(value)] = pair else {
+            return None;
+        };
+        match of.as_str() {
+            "*version" => limits.version = value.parse().ok()?,
+            of => {
+                let limit = value.split(' ').next()?.parse().ok()?;
+                limits.all.insert(of.to_owned(), limit);
+            }
+        }
+    }
+    Some(limits)
 }
 
 fn each<T, U>(of: &[(Key, Vec<T>)], map: impl Fn(&T) -> U) -> Vec<(Key, U)> {

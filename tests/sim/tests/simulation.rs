@@ -18,12 +18,13 @@ const BOUND: u64 = 20_000;
 /// How many of a cluster, or of outages, likewise.
 const OTHERS: u64 = 750;
 
-/// `WORKLOAD=cluster`, `outage` or `fair`, or that of one server.
+/// `WORKLOAD=cluster`, `outage`, `fair` or `limits`, or that of one server.
 fn workload() -> Workload {
     match std::env::var("WORKLOAD").as_deref() {
         Ok("cluster") => Workload::Cluster,
         Ok("outage") => Workload::Outage,
         Ok("fair") => Workload::Fair,
+        Ok("limits") => Workload::Limits,
         Ok(other) => panic!("no workload is called {other}"),
         Err(_) => Workload::Server,
     }
@@ -120,6 +121,11 @@ fn each_schedule_that_has_failed_passes() {
 #[test]
 fn the_shipped_core_passes_with_fair_queues() {
     pass(Workload::Fair, OTHERS);
+}
+
+#[test]
+fn the_shipped_core_passes_with_limits() {
+    pass(Workload::Limits, OTHERS);
 }
 
 #[test]

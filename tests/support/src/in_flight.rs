@@ -33,6 +33,11 @@ impl InFlight {
         self.0.most.load(SeqCst)
     }
 
+    /// From now on counts the most anew.
+    pub fn restart(&self) {
+        self.0.most.store(self.0.now.load(SeqCst), SeqCst);
+    }
+
     /// How many have begun.
     pub fn begun(&self) -> usize {
         self.0.begun.load(SeqCst)

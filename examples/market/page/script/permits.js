@@ -22,6 +22,7 @@ function showPermits(usage) {
   drawQueue(waiting.slice(0, MOST_WAITERS), length);
   setText(byId("held-count"), units(held));
   setText(byId("limit"), limit);
+  byId("limit-set").hidden = usage.limit_set !== true;
   byId("full").hidden = units(held) < limit;
   document.title = `${units(held)}/${limit} · ${watched} · Market`;
   announcePermits(units(held), limit, length);

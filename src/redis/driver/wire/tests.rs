@@ -31,6 +31,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
         slot_of_process: None,
+        claims: true,
         replicas: 0,
         is_own: true,
         policy: Default::default(),
@@ -110,11 +111,14 @@ async fn until_empty(raw: &mut Raw, key: &str) {
 async fn a_permit_is_granted_held_refused_to_others_and_released() {
     let (_server, mut raw, driver) = started().await;
     let held = acquire(&driver, level("a", 1)).await;
-    assert!(!held.is_lost() && held.token(0) > 0 && held.held(0) == 1);
+    assert!(!held.is_lost() && held.token(0) > 0 && held.held(0) == (1, 1));
     let members = raw.zmembers(format!("{}:held", name("a"))).await;
     let id = String::from_utf8_lossy(&members[0].0).into_owned();
     assert!(id.starts_with("p1.1.1.1.10000."), "{id}");
-    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Full(0, 1));
+    assert_eq!(
+        refused(&driver, level("a", 1)).await,
+        Refusal::Full(0, 1, 1)
+    );
     assert!(held.release().await);
     drop(acquire(&driver, level("a", 1)).await);
     until_empty(&mut raw, "a").await;
@@ -130,7 +134,7 @@ async fn several_levels_and_units_are_granted_together_and_labels_are_written() 
     };
     let held = claim(&driver, vec![level("a", 1), heavy]).await;
     let held = held.unwrap_or_else(|why| panic!("{why:?}"));
-    assert_eq!([0, 1].map(|level| held.held(level)), [1, 3]);
+    assert_eq!([0, 1].map(|level| held.held(level)), [(1, 1), (3, 5)]);
     let members = raw.zmembers(format!("{}:held", name("b"))).await;
     let ids = members.iter().map(|(id, _)| String::from_utf8_lossy(id));
     let mut ends: Vec<_> = ids

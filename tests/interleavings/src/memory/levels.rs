@@ -4,6 +4,7 @@ use super::{
     grant::{Level, Wanted, acquire_all, permit},
     holders::Details,
     key_semaphore::Refusal,
+    limits::Limits,
     queue::Waiting,
     shard::{Entry, IDLE_CAPACITY, Shard},
 };
@@ -31,7 +32,7 @@ impl Keys {
             let claim = Claim::new(key)
                 .with_limit(1)
                 .with_wait(Duration::from_secs(60));
-            (shard.entry(key, &claim), claim)
+            (shard.entry((key, &claim), &Limits::default()), claim)
         });
         both.sort_by_key(|(entry, _)| Arc::as_ptr(entry));
         let [first, second] = both;
@@ -94,17 +95,16 @@ impl Keys {
         let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
         let (sender, permit) = oneshot::channel();
         let own = claim.clone();
-        let deliver = move |acquired| {
+        let deliver = move |decided: Result<_, _>| {
+            let acquired = decided.expect("no limit is set");
             let level = Level::new(Wanted { entry, units }, acquired, None);
             drop(sender.send(super::grant::permit(&[own], Few::One([level]))));
         };
         let details = Details::new(claim, 0, false, &Arc::default());
         let waiting = Waiting::new(claim, wait, details, deliver);
         let semaphore = &self.entries[key].semaphore;
-        assert!(matches!(
-            semaphore.enqueue(waiting, wait.max_waiting),
-            Ok(true)
-        ));
+        let joined = semaphore.enqueue(waiting, wait.max_waiting);
+        assert!(joined.is_ok());
         permit
     }
 
@@ -137,7 +137,7 @@ fn try_all(claims: &[Claim], entry: impl Fn(&Claim) -> Arc<Entry>) -> Option<Per
                 return Some(permit(claims, wanted.map(level)));
             }
             Err((_, Refusal::Retired)) => {}
-            Err((_, Refusal::Full(_))) => {
+            Err(_) => {
                 wanted
                     .iter()
                     .for_each(|wanted| wanted.entry.evict_if_idle());
@@ -202,13 +202,15 @@ fn an_eviction_meets_a_claim_that_locks() {
         let shard = Arc::new(Shard::default());
         let claim = |key: u64| Claim::new(key).with_limit(1);
         let full: Vec<_> = (0..IDLE_CAPACITY as u64)
-            .map(|key| shard.entry(key, &claim(key)))
+            .map(|key| shard.entry((key, &claim(key)), &Limits::default()))
             .collect();
         let lock = {
             let shard = Arc::clone(&shard);
             move || {
-                try_all(&[claim(99)], |claim| shard.entry(99, claim))
-                    .map(|permit| permit.token().expect("it is granted"))
+                try_all(&[claim(99)], |claim| {
+                    shard.entry((99, claim), &Limits::default())
+                })
+                .map(|permit| permit.token().expect("it is granted"))
             }
         };
         let token = lock().expect("it is free");

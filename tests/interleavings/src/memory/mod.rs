@@ -10,6 +10,8 @@ mod holders;
 mod key_semaphore;
 #[path = "../../../../src/memory/keys.rs"]
 mod keys;
+#[path = "../../../../src/memory/limits.rs"]
+mod limits;
 #[path = "../../../../src/memory/queue.rs"]
 mod queue;
 #[path = "../../../../src/memory/shard.rs"]

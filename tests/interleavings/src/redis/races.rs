@@ -62,6 +62,7 @@ impl World {
             timeout: Duration::from_millis(250),
             slots_of_store: [0, 0],
             slot_of_process: None,
+            claims: true,
             replicas: 0,
             is_own: true,
             policy: core::WhenUnavailable::Refuse,
@@ -143,8 +144,8 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1)),
-        Command::Introduce => Answer::Presence(1_000_000, None, None),
+        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1), None),
+        Command::Introduce => Answer::Presence(1_000_000, None, None, None),
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
     let answers = answers.collect();

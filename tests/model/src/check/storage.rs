@@ -2,11 +2,10 @@
 
 use super::{Checked, View};
 use crate::{
-    semaphore::{FOREVER, Semaphore, Units},
+    semaphore::{FOREVER, Units},
     server::{Effect, violated},
-    stand_in::Reply,
+    stand_in::{Reply, StandIn, Value},
     time::NOW_MS,
-    unit::Unit,
 };
 
 /// **M** A server whose memory is full accepts a script whose first write frees memory.
@@ -49,20 +48,30 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     }
 }
 
-/// **U** What an operator is shown is what there is: the answer lists each unit that is held, and the waiters that are alive in the order of the queue.
-pub(crate) fn usage(semaphore: &Semaphore, reply: &Reply) -> Checked {
-    let alive = |id: Unit| semaphore.alive.get(id).filter(|until| *until > 0);
-    let queue = semaphore.queue.items.iter();
-    let waiting = queue.filter_map(|(id, _)| Some((*id, alive(*id)?)));
-    let now = Reply::Int(NOW_MS);
-    let expected = vec![now, listed(semaphore.held.live()), listed(waiting)];
-    match *reply == Reply::List(expected) {
+/// **U** What an operator is shown is what there is: the answer lists each unit that is held, each claim that waits with
+/// its place in the queue, and until when it is alive.
+pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Checked {
+    let items = |key: &String| {
+        let entry = server.entries().find(|(name, _)| *name == key);
+        match entry.map(|(_, entry)| &entry.value) {
+            Some(Value::Sorted(sorted)) => sorted.items().to_vec(),
+            _ => Vec::new(),
+        }
+    };
+    let listed = |items: Vec<(f64, String)>| {
+        let words = items
+            .into_iter()
+            .flat_map(|(score, member)| [member, format!("{score:.0}")]);
+        Reply::List(words.map(Reply::Text).collect())
+    };
+    // All of it is on one page.
+    let last = || Reply::Text("-".to_owned());
+    let pages = keys
+        .iter()
+        .map(|key| Reply::List(vec![last(), listed(items(key))]));
+    let expected = [Reply::Int(NOW_MS)].into_iter().chain(pages);
+    match *reply == Reply::List(expected.collect()) {
         true => Ok(()),
-        false => violated("U", format!("{reply:?} of {semaphore:?}")),
+        false => violated("U", format!("{reply:?} of {keys:?}")),
     }
-}
-
-fn listed(units: impl Iterator<Item = (Unit, i64)>) -> Reply {
-    let words = units.flat_map(|(unit, end)| [unit.to_string(), (NOW_MS + end).to_string()]);
-    Reply::List(words.map(Reply::Text).collect())
 }

@@ -10,7 +10,7 @@ use tower_semaphore_model::{
     lua::Runner,
     scripts::{Scripts, Verb},
     semaphore,
-    stand_in::{StandIn, Value},
+    stand_in::{Reply as Expected, StandIn, Value},
 };
 
 /// Before a script: the clock of the stand-in instead of the server's.
@@ -20,8 +20,29 @@ local redis = {call = function(name, ...)
   return real.call(name, ...)
 end}\n";
 
+/// A random call of a script for limits: it sets one, or reads all.
+fn limits_call(rng: &mut Rng) -> (Verb, Vec<String>, Vec<String>) {
+    let known = rng.one_of(&["", "0", "1700000000000007"]);
+    let (verb, args) = match rng.once_in(3) {
+        true => (Verb::Presence, ["300", "2", "limits", known]),
+        false => {
+            let of = rng.one_of(&["a", "a:b", "b"]);
+            let limit = rng.one_of(&["0", "3", "-1", "-1"]);
+            (Verb::Limits, [of, limit, rng.one_of(&["", "note"]), "2"])
+        }
+    };
+    (
+        verb,
+        vec!["limits".to_owned()],
+        args.map(str::to_owned).into(),
+    )
+}
+
 /// A random call of a script on one or two semaphores, its keys and its arguments.
 fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
+    if rng.once_in(6) {
+        return limits_call(rng);
+    }
     let verb = rng.one_of(&[
         Verb::Acquire,
         Verb::Refresh,
@@ -34,7 +55,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         Verb::Refresh => vec!["300".to_owned()],
         Verb::Release => vec![rng.one_of(&["0", "1"]).to_owned(), now.to_string()],
         Verb::Revoke => vec![now.to_string(), rng.one_of(&["5000", "3600000"]).to_owned()],
-        Verb::Usage => Vec::new(),
+        Verb::Usage => ["1000", "3", "0", "0", "0"].map(str::to_owned).into(),
         _ => vec!["300".to_owned(), deadline.to_string(), now.to_string()],
     };
     let semaphores = match verb {
@@ -53,7 +74,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
             vec![rng.below(semaphores.into()) as u8],
         ],
         Verb::Revoke => vec![vec![0]],
-        Verb::Usage => vec![Vec::new()],
+        Verb::Usage => Vec::new(),
         _ => (0..semaphores)
             .map(|at| vec![at; 1 + rng.below(2)])
             .collect(),
@@ -101,12 +122,41 @@ async fn everything(raw: &mut Raw) -> Vec<String> {
         let key = String::from_utf8_lossy(&key).into_owned();
         let value = match raw.cmd(&["TYPE", &key]).await {
             Reply::Simple(kind) if kind == "zset" => format!("{:?}", raw.zmembers(&key).await),
+            Reply::Simple(kind) if kind == "hash" => {
+                let all = as_in_model(&raw.cmd(&["HGETALL", &key]).await);
+                format!("{:?}", pairs(&all))
+            }
             _ => format!("{:?}", raw.cmd(&["GET", &key]).await),
         };
         let expires = raw.cmd(&["PTTL", &key]).await.int() > 0;
         all.push(format!("{key} {value} {expires}"));
     }
     all
+}
+
+/// A reply in which the fields of a hash are in order.
+fn sorted(verb: Verb, reply: Result<Expected, String>) -> Result<Expected, String> {
+    match (verb, reply) {
+        (Verb::Presence, Ok(Expected::List(mut items))) => {
+            if let Some(Expected::List(all)) = items.get_mut(1) {
+                let mut fields: Vec<_> = all.chunks(2).map(<[_]>::to_vec).collect();
+                fields.sort_by_key(|pair| format!("{pair:?}"));
+                *all = fields.concat();
+            }
+            Ok(Expected::List(items))
+        }
+        (_, reply) => reply,
+    }
+}
+
+/// The fields of a hash, which a server has in any order.
+fn pairs(all: &Result<Expected, String>) -> Vec<String> {
+    let Ok(Expected::List(items)) = all else {
+        panic!("{all:?} is no hash");
+    };
+    let mut pairs: Vec<_> = items.chunks(2).map(|pair| format!("{pair:?}")).collect();
+    pairs.sort();
+    pairs
 }
 
 fn everything_of(model: &StandIn) -> Vec<String> {
@@ -117,6 +167,11 @@ fn everything_of(model: &StandIn) -> Vec<String> {
                 let items = set.items().iter();
                 let items = items.map(|(score, name)| (name.as_bytes().to_vec(), *score));
                 format!("{:?}", items.collect::<Vec<_>>())
+            }
+            Value::Hash(hash) => {
+                let items = hash.iter().flat_map(|(field, value)| [field, value]);
+                let items = items.map(|item| Expected::Text(item.clone()));
+                format!("{:?}", pairs(&Ok(Expected::List(items.collect()))))
             }
         };
         format!("{key} {value} {}", entry.expires_at.is_some())
@@ -148,7 +203,11 @@ async fn the_scripts_leave_the_stand_in_as_they_leave_the_server() {
             let real = as_in_model(&raw.cmd(&words).await);
             let ours = runner.run(verb, &mut model, &keys, &args);
             let ours = ours.map_err(|error| error.to_string());
-            assert_eq!(real, ours, "{verb:?} {keys:?} {args:?}");
+            assert_eq!(
+                sorted(verb, real),
+                sorted(verb, ours),
+                "{verb:?} {keys:?} {args:?}"
+            );
             assert_eq!(
                 everything(&mut raw).await,
                 everything_of(&model),

@@ -6,6 +6,7 @@ use super::{
     check,
     effect::{self, Means},
     is_dazed,
+    limits::Limits,
     record::{Lease, Moment, Record, State},
     weights::Weights,
 };
@@ -33,6 +34,7 @@ pub(super) struct Seen<'a> {
     pub(super) tokens: BTreeSet<u64>,
     /// Whether a token may be given again.
     pub(super) repeats: bool,
+    pub(super) limits: &'a Limits,
 }
 
 /// All callers.
@@ -383,10 +385,13 @@ impl Callers {
             answers.map(|answer| (&lease.levels, answer))
         });
         match why {
-            Refusal::Full => said.any(|(levels, answer)| match answer {
-                Acquired::Full { level } => levels[*level].wait.is_none(),
-                _ => false,
-            }),
+            Refusal::Full => {
+                let is_full = said.any(|(levels, answer)| match answer {
+                    Acquired::Full { level } => levels[*level].wait.is_none(),
+                    _ => false,
+                });
+                is_full || seen.limits.is_too_heavy(who.0, &record.claim)
+            }
             Refusal::QueueFull => {
                 said.any(|(_, answer)| matches!(answer, Acquired::QueueFull { .. }))
             }
@@ -459,7 +464,11 @@ impl Callers {
     /// Holders do not overlap, as far as they know, in processes that run. A lease comes back as a whole, so if one of its
     /// semaphores was lost, and has no room, its units of the others are free when the server refuses that. Its holder
     /// learns of it from the answer, or at the end that it knew: that is the price for coming back without a loss.
-    pub(super) fn overlap(&self, key: Key, is_disturbed: impl Fn(Key) -> bool) -> Verdict {
+    pub(super) fn overlap(
+        &self,
+        (key, highest): (Key, u32),
+        is_disturbed: impl Fn(Key) -> bool,
+    ) -> Verdict {
         let holders = self.records.values();
         let holders = holders.filter(|record| {
             record.state == State::Holds && !record.is_dazed && record.revoked.is_none()
@@ -472,7 +481,7 @@ impl Callers {
         let leases = leases.filter(|lease| !is_lost(lease));
         let levels = leases.flat_map(|lease| lease.levels.iter());
         let levels = levels.filter(|level| level.key == key);
-        let limit = levels.clone().map(|level| level.limit).max();
+        let limit = levels.clone().map(|level| level.limit.max(highest)).max();
         let units: u32 = levels.map(|level| level.weight).sum();
         check(
             is_disturbed(key) || units <= limit.unwrap_or(0),
@@ -487,7 +496,7 @@ impl Callers {
         processes: &[Process],
         servers: &[Server],
         now: Duration,
-        calls: &Calls,
+        (calls, limits): (&Calls, &Limits),
     ) -> Verdict {
         for (who, record) in &mut self.records {
             let process = &processes[who.0];
@@ -500,6 +509,7 @@ impl Callers {
                 failures: &self.failures,
                 closed: self.closed.get(&who.0).copied(),
                 calls,
+                limits,
             };
             record.pass(&moment)?;
         }

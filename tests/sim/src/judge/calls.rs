@@ -75,6 +75,8 @@ struct Record {
     is_gone: bool,
     /// An answer has said that an operator has revoked it.
     is_revoked: bool,
+    /// Its core knows it with others as one lease.
+    is_parted: bool,
 }
 
 /// How long a process may wait until it looks again whether a server is back.
@@ -163,6 +165,28 @@ impl Calls {
                 .filter(|record| record.serial == id.serial);
         };
         records.get_mut(own)
+    }
+
+    /// Under another limit one semaphore of a lease gets another id alone: it is a record of its own from now on.
+    fn part_renewed(&mut self, at: usize, ids: &[(Key, Id)]) {
+        for (key, id) in ids {
+            let Some(records) = self.permits.get_mut(&(at, id.permit())) else {
+                continue;
+            };
+            let keeps = |record: &Record, other: &Key| {
+                let mut named = ids.iter();
+                named.any(|(key, named)| {
+                    (key, named.permit(), named.serial) == (other, id.permit(), record.serial)
+                })
+            };
+            let is_one = |record: &&mut Record| {
+                let is_older = record.keys.contains(key) && record.serial < id.serial;
+                is_older && record.keys.iter().any(|other| keeps(record, other))
+            };
+            let mut own = records.iter_mut().rev();
+            let part = own.find(is_one).map(|record| record.without(*key));
+            records.extend(part);
+        }
     }
 
     pub(super) fn over(&mut self, who: Who) {
@@ -401,6 +425,9 @@ impl Calls {
         check(count.count() < MOST_CALLS, "flow", || {
             format!("p{at} has more than {MOST_CALLS} calls in flight")
         })?;
+        for command in call.commands.iter().filter(|command| !is_release(command)) {
+            self.part_renewed(at, &command.ids());
+        }
         for command in &call.commands {
             let ids = command.ids();
             check_size(command, &ids)?;
@@ -465,7 +492,7 @@ impl Calls {
                     .filter(|command| is_release(command));
                 releases.any(|command| command.ids().contains(&(key, id)))
             });
-            let is_once = !record.is_gone || is_under_way;
+            let is_once = !record.is_gone || record.is_parted || is_under_way;
             return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
@@ -630,6 +657,28 @@ impl Record {
         }
     }
 
+    /// Takes a semaphore away, as a lease of its own.
+    fn without(&mut self, key: Key) -> Self {
+        self.keys.retain(|other| *other != key);
+        self.is_parted = true;
+        let units = self.units.remove(&key).unwrap_or_default();
+        Self {
+            keys: vec![key],
+            serial: self.serial,
+            units: [(key, units)].into(),
+            is_widest: self.is_widest,
+            is_whole: self.is_whole,
+            was_sent: self.was_sent,
+            is_lost: self.is_lost,
+            was_granted: self.was_granted,
+            lasts: self.lasts,
+            may_run: self.may_run.clone(),
+            // What its core knows of the others it takes for true of this one.
+            is_parted: true,
+            ..Self::default()
+        }
+    }
+
     /// As many units as it has, from the first on.
     fn renewed_units(&self) -> BTreeMap<Key, (u32, u32)> {
         let units = self.units.iter();
@@ -645,9 +694,14 @@ impl Record {
             keys: self.keys.clone(),
             serial,
             units: self.renewed_units(),
-            is_needless: self.is_whole && self.was_granted && !was_over && !self.is_lost,
+            is_needless: self.is_whole
+                && self.was_granted
+                && !was_over
+                && !self.is_lost
+                && !self.is_parted,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
+            is_parted: self.is_parted,
             ..Self::default()
         })
     }

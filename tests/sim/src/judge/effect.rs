@@ -281,8 +281,10 @@ impl Effect<'_> {
             })?;
         }
         for name in &granted {
-            // What a permit had under an earlier id was released, but an older state has that still.
-            let may_be_old = |other: &Name| self.brings_back && other.serial != name.serial;
+            // What a permit had under an earlier id was released, but an older state has that still, or a server that did
+            // not know the script.
+            let is_there = self.brings_back || self.run.is_fresh;
+            let may_be_old = |other: &Name| is_there && other.serial != name.serial;
             let same = |other: &Name| other.who() == name.who() && !may_be_old(other);
             let own = live(&self.after.held, self.clock).filter(same).count() as i64;
             check(own <= name.weight, "S5", || {

@@ -5,6 +5,7 @@ mod callers;
 mod calls;
 mod effect;
 mod fair;
+mod limits;
 mod record;
 mod shares;
 mod storage;
@@ -22,6 +23,7 @@ use crate::{
 use callers::Callers;
 use calls::Calls;
 pub(crate) use effect::Name;
+use limits::Limits;
 use shares::Shares;
 use std::{collections::BTreeMap, fmt, time::Duration};
 use storage::Storage;
@@ -94,6 +96,7 @@ pub struct Judge {
     storage: Storage,
     callers: Callers,
     calls: Calls,
+    limits: Limits,
     /// Judges what callers are told where claims are admitted without their server.
     shares: Option<Shares>,
 }
@@ -107,6 +110,7 @@ impl Judge {
             storage: Storage::new(schedule),
             callers: Callers::new(schedule),
             calls: Calls::new(schedule),
+            limits: Limits::new(schedule.settings(0)),
             shares: schedule.shares.then(|| Shares::new(schedule)),
         }
     }
@@ -125,6 +129,7 @@ impl Judge {
     /// A caller has claimed.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
         self.calls.asked((at, permit), claim);
+        self.limits.asked((at, permit), claim);
         if let Some(shares) = &mut self.shares {
             shares.asked((at, permit), claim, local);
         }
@@ -197,9 +202,15 @@ impl Judge {
         self.note(verdict);
     }
 
+    /// An operator has set a limit.
+    pub fn limited(&mut self, limit: Option<u32>) {
+        self.limits.set(limit);
+    }
+
     /// A process claims no more.
     pub fn closed(&mut self, at: usize, local: Time) {
         self.callers.closed(at, local);
+        self.limits.closed(at);
     }
 
     /// A caller has given up a claim or a permit.
@@ -236,6 +247,8 @@ impl Judge {
             let flights = (local, &self.flights);
             self.note(self.calls.check_probe((at, process), call, flights));
         }
+        let verdict = self.limits.sent(at, call, local);
+        self.note(verdict);
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
         let is_unwell = !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local);
@@ -261,6 +274,7 @@ impl Judge {
     ) {
         if let Some(flight) = self.flights.remove(&(at, id)) {
             self.callers.replied(at, &flight, reply, local);
+            self.limits.replied(at, &flight.call, reply, local);
             self.calls.replied(at, &flight, reply, local);
             let in_time = local < flight.call.deadline;
             if let Some(shares) = self.shares.as_mut().filter(|_| in_time) {
@@ -310,6 +324,7 @@ impl Judge {
             flights: &self.flights,
             tokens: permits.flat_map(|who| self.storage.tokens(who)).collect(),
             repeats: self.storage.repeats(),
+            limits: &self.limits,
         };
         if let Some(shares) = &mut self.shares {
             self.callers.note(who, event, &seen);
@@ -333,7 +348,9 @@ impl Judge {
                     false => Err(violation),
                 }));
                 let is_disturbed = |key| self.storage.is_disturbed(key);
-                let verdict = self.callers.overlap(level.key, is_disturbed);
+                let verdict = self
+                    .callers
+                    .overlap((level.key, self.limits.highest(level.key)), is_disturbed);
                 self.note(verdict);
             }
         }
@@ -387,8 +404,17 @@ impl Judge {
         self.note(verdict);
         let verdict = match &mut self.shares {
             Some(shares) => shares.pass(processes, servers, (now, &self.calls)),
-            None => self.callers.pass(processes, servers, now, &self.calls),
+            None => self
+                .callers
+                .pass(processes, servers, now, (&self.calls, &self.limits)),
         };
+        self.note(verdict);
+        let verdict = self.limits.pass(
+            processes,
+            servers,
+            (now, &self.calls),
+            (&self.flights, &self.callers.open()),
+        );
         self.note(verdict);
     }
 
@@ -405,6 +431,7 @@ impl Judge {
         self.callers.killed(at);
         self.shares.iter_mut().for_each(|shares| shares.killed(at));
         self.calls.killed(at);
+        self.limits.killed(at);
         self.storage.killed(at);
     }
 

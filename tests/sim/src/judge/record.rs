@@ -1,6 +1,8 @@
 //! What a caller knows of its claim, and what it must be told by now.
 
-use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, storage::knows};
+use super::{
+    LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, limits::Limits, storage::knows,
+};
 use crate::{
     process::Process,
     server::{Server, View},
@@ -75,6 +77,7 @@ pub(super) struct Moment<'a> {
     /// When a process last saw a call to a server fail.
     pub(super) failures: &'a BTreeMap<(usize, usize), Time>,
     pub(super) calls: &'a Calls,
+    pub(super) limits: &'a Limits,
 }
 
 impl Moment<'_> {
@@ -281,7 +284,8 @@ impl Record {
         let (view, clock) = moment.view(level.key);
         let others = live(&view.held, clock)
             .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
-        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= level.limit
+        let limit = moment.limits.in_force(moment.who.0, level);
+        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= limit
     }
 
     /// The holder of what was revoked is told when its server could be asked.

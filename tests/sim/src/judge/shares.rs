@@ -103,7 +103,7 @@ impl Shares {
     /// A process was told how many live.
     pub(super) fn counted(&mut self, at: usize, reply: &Result<Vec<Answer>, Failure>, local: Time) {
         for answer in reply.iter().flatten() {
-            if let Answer::Clock(_, Some(live)) = answer {
+            if let Answer::Clock(_, Some(live), _) = answer {
                 self.live.entry(at).or_default().push((local, *live));
             }
         }

@@ -6,6 +6,7 @@ use crate::{
     schedule::{Break, Data, Step},
     server::View,
     subject::Key,
+    wire::limited,
 };
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ impl World<'_> {
             Step::Shutdown(process) => self.input(process, Input::Shutdown),
             Step::Resize(process, pick, by) => self.input(process, Input::Resize(pick, by)),
             Step::Revoke(key, pick) => self.choose(key, pick),
+            Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
             Step::Move(key, to, time) => self.begin_move(key, to, time),
@@ -87,6 +89,22 @@ impl World<'_> {
         };
         if let Some(id) = ids.get(pick % ids.len().max(1)) {
             self.after(pause, Happening::Revoke(key, id.clone()));
+        }
+    }
+
+    fn set_limit(&mut self, key: Key, is_policy: bool, limit: Option<u32>) {
+        let number = self.schedule.settings(0).counting();
+        let [own, policy] = limited(key);
+        let (of, server) = (
+            if is_policy { policy } else { own },
+            &mut self.servers[number],
+        );
+        if !server.is_ready(self.now) {
+            return;
+        }
+        match server.set_limit(self.runner, self.now, &of, limit) {
+            Ok(()) => self.judge.limited(limit),
+            Err(error) => self.judge.fail("script", || error),
         }
     }
 

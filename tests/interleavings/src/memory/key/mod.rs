@@ -9,6 +9,7 @@ use super::{
     grant::{Level, Wanted, permit},
     holders::Details,
     key_semaphore::{KeySemaphore, Refusal},
+    limits::Limits,
     queue,
     shard::{Entry, Shard},
 };
@@ -51,7 +52,7 @@ struct Waiting {
 impl Key {
     fn new(limit: u32) -> Arc<Self> {
         Arc::new(Self {
-            entry: Arc::new(Shard::default()).entry(0, &Claim::new("a")),
+            entry: Arc::new(Shard::default()).entry((0, &Claim::new("a")), &Limits::default()),
             witness: Witness::new(limit),
             limit,
         })
@@ -116,14 +117,16 @@ impl Key {
         let (units, wait) = (self.units(weight), claim.wait().expect("it waits"));
         let (serial, listed) = (details.serial, Arc::clone(&details));
         let (sender, receiver) = oneshot::channel();
-        let deliver = move |acquired| {
+        let deliver = move |decided: Result<_, _>| {
+            let acquired = decided.expect("no limit is set");
             let listed = Some(listed).filter(|details| details.is_listed);
             let level = Level::new(Wanted { entry, units }, acquired, listed);
             drop(sender.send(permit(&[Claim::new("a")], Few::One([level]))));
         };
         let waiting = queue::Waiting::new(&claim, wait, details, deliver);
         let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
-        is_live.expect("the queue is not full").then_some(Waiting {
+        let is_live = !matches!(is_live, Err(Refusal::Retired));
+        is_live.then_some(Waiting {
             permit: receiver,
             serial,
             weight,

@@ -19,6 +19,22 @@ fn a_release_reaches_a_claim_that_joins() {
     });
 }
 
+/// An operator raises the limit meanwhile. Of the two one sees what the other did before.
+#[test]
+fn a_raised_limit_reaches_a_claim_that_joins() {
+    explore(|| {
+        let key = Key::with_held(2, 1);
+        key.semaphore().set_limit(Some(1));
+        let waiter = key.spawn(|key| key.wait(key.join_queue(1)));
+        key.semaphore().set_limit(None);
+        key.semaphore().limit_waiters();
+        join([waiter]);
+        key.release(1);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
 /// The unit is released while one claim joins the queue, and another does not wait.
 #[test]
 fn a_newcomer_takes_no_wake_up_away() {

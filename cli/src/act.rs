@@ -1,0 +1,152 @@
+//! Commands that change something.
+
+use crate::{
+    arguments::{Of, Set},
+    failure::Failure,
+    json,
+    look::Asked,
+    output::Output,
+    table::Ids,
+    text::{key_of, shown, whole},
+};
+use serde_json::json;
+use std::{
+    ffi::OsStr,
+    io::{self, BufRead, IsTerminal, Write},
+};
+use tokio::task::spawn_blocking;
+use tower_semaphore::{Operate, Policy, RedisSemaphore};
+
+/// Ends a permit or a wait.
+pub(crate) async fn revoke(
+    store: &RedisSemaphore,
+    of: &Of,
+    id: &str,
+    output: Output,
+) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    let ids = Ids::of(&asked.usage(store).await?);
+    let meant: Vec<_> = ids.named(id).collect();
+    match meant[..] {
+        [id] => revoke_all(store, &asked, (&ids, &[id.to_owned()]), output).await,
+        [] => Err(Failure::Nothing(format!(
+            "no permit is called {}",
+            shown(id)
+        ))),
+        _ => Err(Failure::Usage(format!(
+            "{} names several permits",
+            shown(id)
+        ))),
+    }
+}
+
+/// Ends all permits of a key.
+pub(crate) async fn revoke_each(
+    store: &RedisSemaphore,
+    of: &Of,
+    is_sure: bool,
+    output: Output,
+) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    let usage = asked.usage(store).await?;
+    let held: Vec<_> = usage.held.iter().map(|info| info.id.clone()).collect();
+    if held.is_empty() {
+        let nothing = "nobody holds a permit of this key";
+        return Err(Failure::Nothing(nothing.to_owned()));
+    }
+    if !is_sure {
+        let policy = shown(asked.policy.as_str());
+        let (count, of) = (held.len(), whole(&asked.key));
+        let question = format!("End all permits of {policy} {of}: {count}?");
+        confirm(question).await?;
+    }
+    let ids = Ids::of(&usage);
+    revoke_all(store, &asked, (&ids, &held), output).await
+}
+
+async fn revoke_all(
+    store: &RedisSemaphore,
+    asked: &Asked,
+    (ids, ended): (&Ids, &[String]),
+    output: Output,
+) -> Result<(), Failure> {
+    let mut revoked = Vec::new();
+    for id in ended {
+        let is_there = store.revoke(&asked.policy, &asked.key, id).await;
+        if is_there.map_err(|error| Failure::store(&error))? {
+            revoked.push(id);
+        }
+    }
+    if revoked.is_empty() {
+        return Err(Failure::Nothing("it had ended before".to_owned()));
+    }
+    match output.is_json {
+        true => output.json(&json!({"revoked": revoked})),
+        false => {
+            let lines = revoked
+                .iter()
+                .map(|id| format!("revoked {}\n", shown(ids.short(id))));
+            output.text(&lines.collect::<String>())
+        }
+    }
+}
+
+/// Asks a person. Without one there is no answer.
+async fn confirm(question: String) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() {
+        let unasked = "nobody can be asked here: add --yes to end all permits of the key";
+        return Err(Failure::Usage(unasked.to_owned()));
+    }
+    // So that a signal is heard meanwhile.
+    let answer = spawn_blocking(move || ask(&question)).await;
+    let answer = answer.map_err(|_| Failure::Interrupted)??;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::Nothing("nothing was ended".to_owned())),
+    }
+}
+
+fn ask(question: &str) -> Result<String, Failure> {
+    eprint!("{question} [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer)
+}
+
+/// Sets a limit, or takes it away.
+pub(crate) async fn set_limit(
+    store: &RedisSemaphore,
+    policy: &str,
+    set: &Set,
+    output: Output,
+) -> Result<(), Failure> {
+    let (key, limit) = match &set.second {
+        Some(limit) => (Some(key_of(&set.first)), limit),
+        None => (None, &set.first),
+    };
+    let limit = limit_of(limit)?;
+    let named = Policy::from(policy);
+    let done = store
+        .set_limit(&named, key.as_ref(), limit, &set.note)
+        .await;
+    done.map_err(|error| Failure::store(&error))?;
+    if output.is_json {
+        return output.json(&json::set(policy, key.as_ref(), limit));
+    }
+    let of = key.as_ref().map_or("all keys".to_owned(), whole);
+    let is = limit.map_or("what claims say".to_owned(), |limit| limit.to_string());
+    output.text(&format!("{} {of}: the limit is {is}", shown(policy)))
+}
+
+fn limit_of(text: &OsStr) -> Result<Option<u32>, Failure> {
+    let text = text.to_string_lossy();
+    if text == "default" {
+        return Ok(None);
+    }
+    let wrong = |_| format!("LIMIT: {} is neither a number nor `default`", shown(&text));
+    text.parse()
+        .map(Some)
+        .map_err(wrong)
+        .map_err(Failure::Usage)
+}

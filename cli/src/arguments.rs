@@ -1,0 +1,174 @@
+//! The arguments.
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+const AFTER: &str = "\
+Environment:
+  REDIS_URL       where the server is, unless --url says it
+  REDIS_PASSWORD  the password, unless --password-file has it
+  NO_COLOR        if it is set, nothing has colours
+
+Exit status:
+  0  done
+  1  nothing was found
+  2  the arguments are wrong
+  3  the store failed, or what was printed could not be written
+
+A KEY that begins with a dash follows `--`.";
+
+/// Shows who holds the permits of tower-semaphore in Redis, frees them, and sets limits for a whole fleet.
+#[derive(Debug, Parser)]
+#[command(name = "semaphore", version, after_help = AFTER, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Print JSON, one value per line, instead of tables
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the servers are.
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
+    /// The server's URL, without a password; of a cluster some nodes, or the Sentinels, with commas between them
+    #[arg(
+        id = URLS,
+        long = "url",
+        value_name = "URL",
+        env = "REDIS_URL",
+        hide_env_values = true,
+        value_delimiter = ',',
+        default_value = "redis://127.0.0.1/",
+        global = true
+    )]
+    pub(crate) urls: Vec<String>,
+    /// The URLs are nodes of a cluster
+    #[arg(long, global = true, conflicts_with = "sentinel")]
+    pub(crate) cluster: bool,
+    /// The URLs are Sentinels, and this is what they call the primary
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) sentinel: Option<String>,
+    /// The certificates, in PEM, of those who may sign the server's
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// What the names of all keys in Redis begin with
+    #[arg(long, default_value = "semaphore:", global = true)]
+    pub(crate) prefix: String,
+    /// The user, if the URL names none; with --sentinel that of the primary
+    #[arg(long, global = true)]
+    pub(crate) user: Option<String>,
+    /// A file with the password, and nothing else but a line's end
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// The id of the argument `--url`.
+pub(crate) const URLS: &str = "urls";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the keys of a policy that have permits or waiters
+    Keys {
+        /// The policy: that of a layer is `concurrency` unless it has another one
+        #[arg(value_name = "POLICY")]
+        policy: String,
+    },
+    /// Show who holds permits of a key, and who waits
+    Usage {
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Show the fullest keys and the longest queues, live; q or Ctrl-C ends it
+    Top {
+        /// The policy
+        #[arg(default_value = "concurrency")]
+        policy: String,
+        #[command(flatten)]
+        pace: Pace,
+    },
+    /// Show who holds permits of a key, live; q or Ctrl-C ends it
+    Watch {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        pace: Pace,
+    },
+    /// End a permit, or a wait, by the id that `usage` shows
+    Revoke {
+        #[command(flatten)]
+        of: Of,
+        /// The id, whole or as the table shows it
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Option<String>,
+        /// End all permits of the key
+        #[arg(long)]
+        all: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// List the limits that operators have set
+    Limits,
+    /// Set the limit of a key, or of all keys of a policy, in all processes
+    #[command(override_usage = "semaphore set-limit [OPTIONS] POLICY [KEY] LIMIT|default")]
+    SetLimit {
+        /// The policy
+        #[arg(value_name = "POLICY")]
+        policy: String,
+        #[command(flatten)]
+        set: Set,
+    },
+    /// List the processes that are alive
+    Processes,
+    /// Check whether the server has what an application needs, and permits it to this user
+    Check,
+    /// Print the completions of a shell
+    Completions { shell: Shell },
+    /// Print the manual page, or write those of all commands into a folder
+    Man { folder: Option<PathBuf> },
+}
+
+/// A key of a policy.
+#[derive(Debug, Args)]
+pub(crate) struct Of {
+    /// The policy: that of a layer is `concurrency` unless it has another one, that of a lock `lock`
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: String,
+    /// The key, byte for byte
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+}
+
+/// What `set-limit` sets.
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// The key; without one it is the limit of all keys of the policy
+    #[arg(value_name = "KEY")]
+    pub(crate) first: OsString,
+    /// The limit, also right behind the policy: a number, or `default` for what claims say
+    #[arg(value_name = "LIMIT")]
+    pub(crate) second: Option<OsString>,
+    /// Who set it, or why: at most 128 characters
+    #[arg(long, env = "USER", hide_env_values = true, default_value = "")]
+    pub(crate) note: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pace {
+    /// How many seconds lie between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub(crate) every: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "it is not a number")?;
+    let every = Duration::try_from_secs_f64(seconds).map_err(|_| "it is no time")?;
+    match every >= Duration::from_millis(100) {
+        true => Ok(every),
+        false => Err("it is less than 0.1".to_owned()),
+    }
+}

@@ -1,0 +1,166 @@
+//! From the arguments to a store.
+
+use crate::{
+    arguments::Servers,
+    failure::{Failure, causes},
+};
+use std::{env, fs, future::Future, path::Path, time::Duration};
+use tokio::time::timeout;
+use tower_semaphore::{
+    RedisSemaphore,
+    redis::{
+        Builder, ConnectError,
+        client::{ConnectionInfo, IntoConnectionInfo},
+    },
+};
+
+/// How long a server may take to answer, so that a command fails within a second.
+const BOUND: Duration = Duration::from_millis(950);
+
+/// How long one call may take once it is there: a person waits for a busy server.
+const CALL: Duration = Duration::from_secs(2);
+
+/// A variable of the environment with the password, which other users cannot read.
+const PASSWORD: &str = "REDIS_PASSWORD";
+
+/// The user of a server that has a password but no users.
+const DEFAULT_USER: &str = "default";
+
+/// Where the servers are, and how to log in.
+pub(crate) struct Way {
+    urls: Vec<ConnectionInfo>,
+    /// Of the primary that Sentinels name.
+    login: Option<(String, String)>,
+}
+
+impl Way {
+    /// `is_public`: the URLs are on the command line, where other users of the machine can read them.
+    pub(crate) fn new(servers: &Servers, is_public: bool) -> Result<Self, Failure> {
+        let urls = servers.urls.iter().map(|url| parsed(url));
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let has_password = |url: &ConnectionInfo| url.redis_settings().password().is_some();
+        if is_public && urls.iter().any(has_password) {
+            return Err(Failure::Usage(format!(
+                "--url: other users of this machine can read a password on the command line: put the URL \
+                 into REDIS_URL, or the password into {PASSWORD} or a --password-file"
+            )));
+        }
+        let password = password(servers.password_file.as_deref())?;
+        if servers.user.is_some() && password.is_none() {
+            let missing = format!("--user needs {PASSWORD} or --password-file");
+            return Err(Failure::Usage(missing));
+        }
+        Ok(Self::with_password(servers, urls, password))
+    }
+
+    /// With Sentinels the password is that of the primary, and their own is in the URLs.
+    fn with_password(
+        servers: &Servers,
+        urls: Vec<ConnectionInfo>,
+        password: Option<String>,
+    ) -> Self {
+        let user = servers.user.as_deref();
+        let Some(password) = password else {
+            return Self { urls, login: None };
+        };
+        if servers.sentinel.is_some() {
+            let login = Some((user.unwrap_or(DEFAULT_USER).to_owned(), password));
+            return Self { urls, login };
+        }
+        let log_in = |url| logged_in(url, user, &password);
+        let urls = urls.into_iter().map(log_in).collect();
+        Self { urls, login: None }
+    }
+
+    /// A store of these settings. Only a check needs one that is no operator's.
+    pub(crate) async fn connect(
+        self,
+        servers: &Servers,
+        is_operator: bool,
+    ) -> Result<RedisSemaphore, Failure> {
+        let mut builder = RedisSemaphore::builder().prefix(&servers.prefix);
+        builder = builder.operator(is_operator).timeout(CALL);
+        if let Some(file) = &servers.ca {
+            builder = builder.root_certificate(read(file, "--ca")?);
+        }
+        if let Some((user, password)) = self.login {
+            builder = builder.credentials(user, password);
+        }
+        let connected = match &servers.sentinel {
+            // It takes several rounds of questions.
+            Some(name) => builder.connect_sentinel(self.urls, name).await,
+            None if is_operator => bounded(one_or_more(builder, self.urls, servers)).await?,
+            None => one_or_more(builder, self.urls, servers).await,
+        };
+        connected.map_err(|error| failure(&error))
+    }
+}
+
+async fn one_or_more(
+    builder: Builder,
+    mut urls: Vec<ConnectionInfo>,
+    servers: &Servers,
+) -> Result<RedisSemaphore, ConnectError> {
+    match servers.cluster {
+        true => builder.connect_cluster(urls).await,
+        false => builder.connect(urls.remove(0)).await,
+    }
+}
+
+async fn bounded<T>(connect: impl Future<Output = T>) -> Result<T, Failure> {
+    let late = |_| Failure::Store(format!("Redis has not answered within {BOUND:?}"));
+    timeout(BOUND, connect).await.map_err(late)
+}
+
+/// The arguments that set what the library's settings of these names do.
+const ARGUMENTS: [(&str, &str); 6] = [
+    ("url", "--url"),
+    ("prefix", "--prefix"),
+    ("root_certificate", "--ca"),
+    ("credentials", "--user"),
+    ("connect_cluster", "--cluster"),
+    ("connect_sentinel", "--sentinel"),
+];
+
+/// An argument is mended by a person; the rest is the store's.
+pub(crate) fn failure(error: &ConnectError) -> Failure {
+    let mut text = causes(error);
+    for (setting, argument) in ARGUMENTS {
+        text = text.replace(&format!("`{setting}`"), argument);
+        if let Some(rest) = text.strip_prefix(&format!("{setting}: ")) {
+            text = format!("{argument}: {rest}");
+        }
+    }
+    match error {
+        ConnectError::Setting { .. } => Failure::Usage(text),
+        _ => Failure::Store(text),
+    }
+}
+
+fn parsed(url: &str) -> Result<ConnectionInfo, Failure> {
+    // The text may have a password in it, so it is not repeated.
+    let wrong = |_| Failure::Usage("--url: it is no URL of a Redis server".to_owned());
+    url.into_connection_info().map_err(wrong)
+}
+
+fn logged_in(url: ConnectionInfo, user: Option<&str>, password: &str) -> ConnectionInfo {
+    let mut settings = url.redis_settings().clone().set_password(password);
+    if let Some(user) = user {
+        settings = settings.set_username(user);
+    }
+    url.set_redis_settings(settings)
+}
+
+fn password(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else {
+        return Ok(env::var(PASSWORD).ok().filter(|text| !text.is_empty()));
+    };
+    let text = String::from_utf8(read(file, "--password-file")?);
+    let text = text.map_err(|_| Failure::Usage("--password-file: it is no text".to_owned()))?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+fn read(file: &Path, argument: &str) -> Result<Vec<u8>, Failure> {
+    let wrong = |error| Failure::Usage(format!("{argument}: {}: {error}", file.display()));
+    fs::read(file).map_err(wrong)
+}

@@ -1,0 +1,105 @@
+//! Results for programs: one JSON value per line. The guide's chapter "Operate from a terminal" documents each.
+
+use crate::tally::{Row, Tally};
+use serde_json::{Map, Value, json};
+use std::{fmt::Write, time::UNIX_EPOCH};
+use tower_semaphore::{
+    Key,
+    semaphore::{KeyCounts, LimitInfo, Process, StoredKey},
+};
+
+/// `key`: text; or `key_hex`: bytes that are no UTF-8; or `hash` of a long key.
+fn named(key: &StoredKey) -> Map<String, Value> {
+    let (name, value) = match key {
+        StoredKey::Whole { key, .. } => whole(key),
+        StoredKey::Hashed { hash, .. } => ("hash", hash.clone()),
+        other => ("key", format!("{other:?}")),
+    };
+    Map::from_iter([(name.to_owned(), value.into())])
+}
+
+fn whole(key: &Key) -> (&'static str, String) {
+    match str::from_utf8(key.as_bytes()) {
+        Ok(text) => ("key", text.to_owned()),
+        Err(_) => ("key_hex", hex(key.as_bytes())),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A key; `"key": null` is all keys.
+fn one_or_all(key: Option<&StoredKey>) -> Map<String, Value> {
+    let all = || Map::from_iter([("key".to_owned(), Value::Null)]);
+    key.map_or_else(all, named)
+}
+
+fn with(mut object: Map<String, Value>, rest: Value) -> Value {
+    if let Value::Object(rest) = rest {
+        object.extend(rest);
+    }
+    Value::Object(object)
+}
+
+pub(crate) fn counts(counts: &KeyCounts) -> Value {
+    let KeyCounts { units, waiting, .. } = counts;
+    with(
+        named(&counts.key),
+        json!({"units": units, "waiting": waiting}),
+    )
+}
+
+/// What `top` shows.
+pub(crate) fn tally(tally: &Tally) -> Value {
+    let row = |(counted, limit): &Row| {
+        let mut row = counts(counted);
+        row["limit"] = json!(limit);
+        row
+    };
+    let rows = |rows: &[Row]| rows.iter().map(row).collect::<Vec<_>>();
+    json!({
+        "keys": tally.keys,
+        "units": tally.units,
+        "waiting": tally.waiting,
+        "fullest": rows(&tally.fullest),
+        "longest": rows(&tally.longest),
+    })
+}
+
+pub(crate) fn process(process: &Process) -> Value {
+    json!({
+        "id": process.id,
+        "host": process.host,
+        "pid": process.pid,
+        "name": process.name,
+        "version": process.version,
+    })
+}
+
+pub(crate) fn limit(info: &LimitInfo) -> Value {
+    let since = info.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    with(
+        one_or_all(info.key.as_ref()),
+        json!({
+            "policy": info.policy.as_str(),
+            "limit": info.limit,
+            "since": since.as_millis() as u64,
+            "note": info.note,
+        }),
+    )
+}
+
+/// What `set-limit` has set.
+pub(crate) fn set(policy: &str, key: Option<&Key>, limit: Option<u32>) -> Value {
+    let key = key.map(|key| StoredKey::whole(key.clone()));
+    with(
+        one_or_all(key.as_ref()),
+        json!({"policy": policy, "limit": limit}),
+    )
+}

@@ -1,0 +1,216 @@
+//! Commands that change nothing.
+
+use crate::{
+    arguments::Of,
+    connect::failure,
+    failure::Failure,
+    json,
+    output::{Output, escaped, line},
+    progress::Progress,
+    screen::{Screen, Wish},
+    table,
+    tally::{Pages, Tally},
+    text::{key, key_of, shown},
+};
+use futures_util::StreamExt;
+use serde_json::json;
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
+use tower_semaphore::{
+    Key, Operate, Policy, RedisSemaphore,
+    semaphore::{KeyCounts, Usage},
+};
+
+fn nothing(what: &str) -> Failure {
+    Failure::Nothing(what.to_owned())
+}
+
+pub(crate) async fn keys(
+    store: &RedisSemaphore,
+    policy: &str,
+    output: Output,
+) -> Result<(), Failure> {
+    let (policy, mut count) = (Policy::from(policy), 0);
+    let progress = Progress::new(!output.is_terminal);
+    let mut pages = Pages::new(store, &policy);
+    while let Some(page) = pages.next().await? {
+        if count == 0 && !page.is_empty() && !output.is_json {
+            output.text(&output.look().bold("UNITS  WAITING  KEY"))?;
+        }
+        count += page.len() as u64;
+        let lines = page.iter().map(|counts| line_of(counts, output));
+        output.text(&lines.collect::<String>())?;
+        progress.set(count);
+    }
+    match count {
+        0 => Err(nothing("no key of this policy has permits or waiters")),
+        _ => Ok(()),
+    }
+}
+
+fn line_of(counts: &KeyCounts, output: Output) -> String {
+    if output.is_json {
+        return line(&json::counts(counts));
+    }
+    let (units, waiting, key) = (counts.units, counts.waiting, key(&counts.key));
+    format!("{units:>5}  {waiting:>7}  {key}\n")
+}
+
+/// A key, as arguments name it.
+pub(crate) struct Asked {
+    pub(crate) policy: Policy,
+    pub(crate) key: Key,
+}
+
+impl Asked {
+    pub(crate) fn new(of: &Of) -> Self {
+        Self {
+            policy: Policy::from(&*of.policy),
+            key: key_of(&of.key),
+        }
+    }
+
+    pub(crate) async fn usage(&self, store: &RedisSemaphore) -> Result<Usage, Failure> {
+        let usage = store.usage(&self.policy, &self.key).await;
+        usage.map_err(|error| Failure::store(&error))
+    }
+
+    fn text(&self, usage: &Usage, output: Output) -> String {
+        let of = crate::text::whole(&self.key);
+        table::usage(self.policy.as_str(), &of, usage, output.look())
+    }
+
+    fn print(&self, usage: &Usage, output: Output) -> Result<(), Failure> {
+        match output.is_json {
+            true => output.text(&escaped(&usage.to_json())),
+            false => output.text(&self.text(usage, output)),
+        }
+    }
+}
+
+pub(crate) async fn usage(store: &RedisSemaphore, of: &Of, output: Output) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    let usage = asked.usage(store).await?;
+    if usage.held.is_empty() && usage.waiting.is_empty() {
+        return Err(nothing(
+            "nobody holds a permit of this key, or waits for one",
+        ));
+    }
+    asked.print(&usage, output)
+}
+
+pub(crate) async fn watch(
+    store: &RedisSemaphore,
+    of: &Of,
+    every: Duration,
+    output: Output,
+) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    if !output.is_live() {
+        loop {
+            asked.print(&asked.usage(store).await?, output)?;
+            sleep(every).await;
+        }
+    }
+    let mut screen = Screen::open()?;
+    loop {
+        screen.show(&asked.text(&asked.usage(store).await?, output))?;
+        match screen.wish(every).await {
+            Wish::Look => {}
+            Wish::Quit => return Ok(()),
+            Wish::Interrupt => return Err(Failure::Interrupted),
+        }
+    }
+}
+
+/// The lines of `top` that are not rows: the totals, and of each list an empty one and its heading.
+const OTHER_LINES: u16 = 5;
+
+pub(crate) async fn top(
+    store: &RedisSemaphore,
+    policy: &str,
+    every: Duration,
+    output: Output,
+) -> Result<(), Failure> {
+    let named = Policy::from(policy);
+    let progress = Progress::new(true);
+    let first = Tally::of(store, &named, rows(), |count| progress.set(count)).await?;
+    drop(progress);
+    if !output.is_live() {
+        return print_top(&first, policy, output);
+    }
+    let (mut screen, mut tally) = (Screen::open()?, first);
+    loop {
+        screen.show(&tally.text(policy, output.look()))?;
+        match screen.wish(every).await {
+            Wish::Look => {}
+            Wish::Quit => return Ok(()),
+            Wish::Interrupt => return Err(Failure::Interrupted),
+        }
+        tally = Tally::of(store, &named, rows(), |_| ()).await?;
+    }
+}
+
+/// How many rows each of two lists has on one screen.
+fn rows() -> usize {
+    let (_, height) = Screen::size();
+    (usize::from(height.saturating_sub(OTHER_LINES)) / 2).max(1)
+}
+
+fn print_top(tally: &Tally, policy: &str, output: Output) -> Result<(), Failure> {
+    if tally.keys == 0 {
+        return Err(nothing("no key of this policy has permits or waiters"));
+    }
+    match output.is_json {
+        true => output.json(&json::tally(tally)),
+        false => output.text(&tally.text(policy, output.look())),
+    }
+}
+
+pub(crate) async fn limits(store: &RedisSemaphore, output: Output) -> Result<(), Failure> {
+    let (mut limits, mut all) = (Vec::new(), store.limits());
+    while let Some(limit) = all.next().await {
+        limits.push(limit.map_err(|error| Failure::store(&error))?);
+    }
+    limits.sort_by_key(|info| {
+        let of = info.key.as_ref().map(key);
+        (info.policy.as_str().to_owned(), of)
+    });
+    if limits.is_empty() {
+        return Err(nothing("no limit is set"));
+    }
+    match output.is_json {
+        true => limits
+            .iter()
+            .try_for_each(|info| output.json(&json::limit(info))),
+        false => output.text(&table::limits(&limits, SystemTime::now(), output.look())),
+    }
+}
+
+pub(crate) async fn processes(store: &RedisSemaphore, output: Output) -> Result<(), Failure> {
+    let processes = store.processes().await;
+    let mut processes = processes.map_err(|error| Failure::store(&error))?;
+    processes.sort_by_cached_key(|process| (process.host.clone(), process.pid, process.id.clone()));
+    if processes.is_empty() {
+        return Err(nothing("no process is alive"));
+    }
+    match output.is_json {
+        true => processes
+            .iter()
+            .try_for_each(|process| output.json(&json::process(process))),
+        false => output.text(&table::processes(&processes, output.look())),
+    }
+}
+
+pub(crate) async fn check(store: &RedisSemaphore, output: Output) -> Result<(), Failure> {
+    let risks = store.check().await.map_err(|error| failure(&error))?;
+    let risks: Vec<_> = risks.iter().map(ToString::to_string).collect();
+    match (output.is_json, risks.is_empty()) {
+        (true, _) => output.json(&json!({"risks": risks})),
+        (false, true) => output.text("The server has all that an application needs."),
+        (false, false) => {
+            let lines = risks.iter().map(|risk| format!("risk: {}\n", shown(risk)));
+            output.text(&lines.collect::<String>())
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The command `semaphore`: who holds the permits of tower-semaphore over Redis, and the limits of a whole fleet.
+//!
+//! It is the library's [`Operate`](tower_semaphore::Operate), and nothing else.
+
+#![forbid(unsafe_code)]
+
+mod act;
+mod arguments;
+mod connect;
+mod failure;
+mod json;
+mod look;
+mod output;
+mod progress;
+mod screen;
+mod table;
+mod tally;
+mod text;
+
+use arguments::{Arguments, Command, URLS};
+use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
+use clap_complete::Shell;
+use connect::Way;
+use failure::{Failure, INTERRUPTED, TERMINATED};
+use output::Output;
+use std::{
+    future::pending,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+use tokio::{runtime::Runtime, signal, task::JoinHandle};
+use tower_semaphore::RedisSemaphore;
+
+fn main() -> ExitCode {
+    let matches = Arguments::command().get_matches();
+    let is_public = matches.value_source(URLS) == Some(ValueSource::CommandLine);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return ended(Err(error.into())),
+    };
+    let run = runtime.spawn(run(arguments, is_public));
+    let code = runtime.block_on(until_a_signal(run));
+    screen::restore();
+    // A question that nobody has answered is no reason to wait.
+    runtime.shutdown_background();
+    code
+}
+
+/// What a command ends with, or the signal that ends it.
+async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
+    tokio::select! {
+        outcome = run => match outcome {
+            Ok(outcome) => ended(outcome),
+            // Its panic has been told.
+            Err(_) => ExitCode::from(101),
+        },
+        _ = signal::ctrl_c() => ExitCode::from(INTERRUPTED),
+        () = terminated() => ExitCode::from(TERMINATED),
+    }
+}
+
+/// Until the process is to end.
+async fn terminated() {
+    #[cfg(unix)]
+    if let Ok(mut asked) = signal::unix::signal(signal::unix::SignalKind::terminate()) {
+        asked.recv().await;
+        return;
+    }
+    pending::<()>().await;
+}
+
+fn ended(outcome: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    screen::restore();
+    if let Some(text) = failure.text() {
+        // There may be nobody who reads it.
+        let _ = writeln!(io::stderr(), "semaphore: {}", text::shown(&text));
+    }
+    failure.code()
+}
+
+async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
+    let output = Output::new(arguments.json);
+    match &arguments.command {
+        Command::Completions { shell } => completions(*shell, output),
+        Command::Man { folder } => manual(folder.as_deref(), output),
+        command => {
+            let is_operator = !matches!(command, Command::Check);
+            let way = Way::new(&arguments.servers, is_public)?;
+            let store = way.connect(&arguments.servers, is_operator).await?;
+            run_on(&store, command, output).await
+        }
+    }
+}
+
+async fn run_on(store: &RedisSemaphore, command: &Command, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Keys { policy } => look::keys(store, policy, output).await,
+        Command::Usage { of } => look::usage(store, of, output).await,
+        Command::Top { policy, pace } => look::top(store, policy, pace.every, output).await,
+        Command::Watch { of, pace } => look::watch(store, of, pace.every, output).await,
+        Command::Revoke {
+            of, id: Some(id), ..
+        } => act::revoke(store, of, id, output).await,
+        Command::Revoke { of, yes, .. } => act::revoke_each(store, of, *yes, output).await,
+        Command::Limits => look::limits(store, output).await,
+        Command::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
+        Command::Processes => look::processes(store, output).await,
+        Command::Check => look::check(store, output).await,
+        Command::Completions { .. } | Command::Man { .. } => Ok(()),
+    }
+}
+
+fn completions(shell: Shell, output: Output) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "semaphore", &mut script);
+    output.text(&String::from_utf8_lossy(&script))
+}
+
+fn manual(folder: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let command = Arguments::command();
+    if let Some(folder) = folder {
+        return Ok(clap_mangen::generate_to(command, folder)?);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    output.text(&String::from_utf8_lossy(&page))
+}

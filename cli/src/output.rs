@@ -1,0 +1,102 @@
+//! Where results go: as tables or JSON, to a terminal or not.
+
+use crate::{failure::Failure, table::Look};
+use crossterm::terminal;
+use serde_json::Value;
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+};
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) is_json: bool,
+    pub(crate) is_terminal: bool,
+}
+
+impl Output {
+    pub(crate) fn new(is_json: bool) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        Self {
+            is_json,
+            is_terminal,
+        }
+    }
+
+    /// Whether a person looks at it, who can be shown something live.
+    pub(crate) fn is_live(self) -> bool {
+        self.is_terminal && !self.is_json
+    }
+
+    /// How tables look there.
+    pub(crate) fn look(self) -> Look {
+        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let size = terminal::size().ok().filter(|_| self.is_terminal);
+        Look {
+            width: size.map(|(columns, _)| columns),
+            has_colours: self.is_terminal && !is_plain,
+        }
+    }
+
+    /// Prints lines of text.
+    pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Prints a value on a line of its own.
+    pub(crate) fn json(self, value: &Value) -> Result<(), Failure> {
+        self.text(&line(value))
+    }
+}
+
+/// A value on a line of its own.
+pub(crate) fn line(value: &Value) -> String {
+    escaped(&value.to_string()) + "\n"
+}
+
+/// JSON whose strings have no character that a terminal obeys.
+pub(crate) fn escaped(json: &str) -> String {
+    if json
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() || byte == b' ')
+    {
+        return json.to_owned();
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if !is_obeyed(character) {
+            escaped.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
+}
+
+fn is_obeyed(character: char) -> bool {
+    character.is_control() || crate::text::is_unseen(character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_is_read_back_and_has_nothing_that_a_terminal_obeys() {
+        let value = json!({"key": "a\x1b[2J\u{9b}\x7f\u{202e}\u{e0001}\"\\日"});
+        let text = escaped(&value.to_string());
+        assert!(!text.contains(is_obeyed), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
+    }
+}

@@ -1,0 +1,246 @@
+//! Tables for people.
+
+use crate::text::{key, shown};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets::NOTHING,
+};
+use std::time::{Duration, SystemTime};
+use tower_semaphore::semaphore::{LimitInfo, PermitInfo, Process, Usage};
+
+/// How tables look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// How many columns the terminal has. `None`: no terminal, so nothing is wrapped.
+    pub(crate) width: Option<u16>,
+    pub(crate) has_colours: bool,
+}
+
+impl Look {
+    /// A heading.
+    pub(crate) fn bold(self, text: &str) -> String {
+        match self.has_colours {
+            true => format!("\x1b[1m{text}\x1b[0m"),
+            false => text.to_owned(),
+        }
+    }
+
+    fn table(self, head: &[&str]) -> Table {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_content_arrangement(match self.width {
+            Some(_) => ContentArrangement::Dynamic,
+            None => ContentArrangement::Disabled,
+        });
+        if let Some(width) = self.width {
+            table.set_width(width);
+        }
+        match self.has_colours {
+            true => table.enforce_styling(),
+            false => table.force_no_tty(),
+        };
+        let bold = |name: &&str| Cell::new(name).add_attribute(Attribute::Bold);
+        table.set_header(head.iter().map(bold));
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        table
+    }
+}
+
+/// A table without the spaces at the ends of its lines.
+fn lines(table: &Table) -> String {
+    let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+fn number(number: &str) -> Cell {
+    Cell::new(number).set_alignment(CellAlignment::Right)
+}
+
+/// A length of time, in its largest unit.
+pub(crate) fn age(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7_200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn between(earlier: SystemTime, later: SystemTime) -> String {
+    age(later.duration_since(earlier).unwrap_or_default())
+}
+
+/// Who holds permits, and who waits.
+pub(crate) fn usage(policy: &str, of: &str, usage: &Usage, look: Look) -> String {
+    let name = look.bold(&format!("{} {of}", shown(policy)));
+    let set = if usage.is_limit_set { " (set)" } else { "" };
+    let limit = usage
+        .limit
+        .map_or("-".to_owned(), |limit| limit.to_string());
+    let (held, waiting) = (usage.units, usage.waiting.len());
+    let mut text = format!("{name}: limit {limit}{set}, held {held}, waiting {waiting}\n");
+    let ids = Ids::of(usage);
+    for (heads, infos) in [
+        (["PERMIT", "HELD FOR", "LEASE"], &usage.held),
+        (["WAITER", "WAITS FOR", "ALIVE"], &usage.waiting),
+    ] {
+        if !infos.is_empty() {
+            text += &permits(heads, infos, usage.now, &ids, look);
+        }
+    }
+    text
+}
+
+fn permits(
+    [kind, since, ends]: [&str; 3],
+    permits: &[PermitInfo],
+    now: SystemTime,
+    ids: &Ids,
+    look: Look,
+) -> String {
+    let mut table = look.table(&[kind, "UNITS", since, ends, "PROCESS", "LABEL"]);
+    for info in permits {
+        table.add_row([
+            Cell::new(shown(ids.short(&info.id))),
+            number(&info.weight.to_string()),
+            number(&between(info.since, now)),
+            number(&info.ends.map_or("-".to_owned(), |ends| between(now, ends))),
+            Cell::new(whose(&info.process)),
+            Cell::new(label(info)),
+        ]);
+    }
+    // An id is copied, so it is in one piece.
+    for at in 0..4 {
+        let column = table.column_mut(at);
+        column.map(|column| column.set_constraint(ColumnConstraint::ContentWidth));
+    }
+    format!("\n{}", lines(&table))
+}
+
+/// Where and what a process is, as far as it is known.
+fn whose(process: &Process) -> String {
+    let pid = process.pid.map(|pid| pid.to_string());
+    let parts = [&process.host, &pid, &process.name].into_iter().flatten();
+    let parts: Vec<_> = parts.map(|part| shown(part)).collect();
+    match parts.is_empty() {
+        true => shown(&process.id),
+        false => parts.join(" "),
+    }
+}
+
+/// The label, and the flow if there is one.
+fn label(info: &PermitInfo) -> String {
+    let flow = info.flow.as_ref().map(|flow| format!("flow {}", key(flow)));
+    let label = info.label.as_deref().map(shown);
+    let both: Vec<_> = label.into_iter().chain(flow).collect();
+    both.join(", ")
+}
+
+pub(crate) fn processes(processes: &[Process], look: Look) -> String {
+    let mut table = look.table(&["PROCESS", "HOST", "PID", "NAME", "VERSION"]);
+    let known = |text: &Option<String>| Cell::new(text.as_deref().map_or("-".to_owned(), shown));
+    for process in processes {
+        table.add_row([
+            Cell::new(shown(&process.id)),
+            known(&process.host),
+            number(&process.pid.map_or("-".to_owned(), |pid| pid.to_string())),
+            known(&process.name),
+            known(&process.version),
+        ]);
+    }
+    lines(&table)
+}
+
+pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> String {
+    let mut table = look.table(&["POLICY", "KEY", "LIMIT", "SET", "NOTE"]);
+    for info in limits {
+        let of = info.key.as_ref().map_or("(all keys)".to_owned(), key);
+        table.add_row([
+            Cell::new(shown(info.policy.as_str())),
+            Cell::new(of),
+            number(&info.limit.to_string()),
+            number(&format!("{} ago", between(info.since, now))),
+            Cell::new(info.note.as_deref().map(shown).unwrap_or_default()),
+        ]);
+    }
+    lines(&table)
+}
+
+/// The ids of a key's permits and waiters, which are shown as short as they can be told apart.
+///
+/// An id is made of parts with dots between them. The first two name the permit for as long as its process lives, so
+/// what was copied from a screen never names a later permit.
+pub(crate) struct Ids {
+    sorted: Vec<String>,
+}
+
+/// How many parts a short id has at least.
+const PARTS: usize = 2;
+
+/// The short forms of an id, and the whole of it at the end.
+fn forms(id: &str) -> impl Iterator<Item = &str> {
+    let dots = id.match_indices('.').map(|(at, _)| at);
+    let ends = dots.skip(PARTS - 1).chain([id.len()]);
+    ends.map(|end| &id[..end])
+}
+
+/// Whether this is a form of an id.
+fn is_form(form: &str, id: &str) -> bool {
+    id.starts_with(form) && forms(id).any(|other| other == form)
+}
+
+impl Ids {
+    pub(crate) fn of(usage: &Usage) -> Self {
+        let infos = usage.held.iter().chain(&usage.waiting);
+        let mut sorted: Vec<_> = infos.map(|info| info.id.clone()).collect();
+        sorted.sort_unstable();
+        Self { sorted }
+    }
+
+    /// Ids that begin alike are neighbours.
+    pub(crate) fn short<'a>(&self, id: &'a str) -> &'a str {
+        let at = self.sorted.partition_point(|other| **other < *id);
+        let neighbours = [at.checked_sub(1), Some(at + 1)];
+        let neighbours = neighbours.map(|at| self.sorted.get(at?));
+        let is_alone = |form: &&str| !neighbours.iter().flatten().any(|id| is_form(form, id));
+        forms(id).find(is_alone).unwrap_or(id)
+    }
+
+    /// The ids that a text may mean: the whole of one, or a short form.
+    pub(crate) fn named<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
+        let ids = self.sorted.iter().map(String::as_str);
+        ids.filter(move |id| is_form(text, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_as_short_as_it_can_be_told_apart_and_ends_with_a_part() {
+        let ids = ["p.1.5.1", "p.1.5.2", "p.12.5.1", "q.1", "other"].map(str::to_owned);
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        let ids = Ids { sorted };
+        for (id, short) in [
+            ("p.1.5.1", "p.1.5.1"),
+            ("p.12.5.1", "p.12"),
+            ("q.1", "q.1"),
+            ("other", "other"),
+        ] {
+            assert_eq!(ids.short(id), short);
+        }
+        for (text, count) in [
+            ("p.1", 2),
+            ("p.12", 1),
+            ("p", 0),
+            ("p.1.5.2", 1),
+            ("", 0),
+            ("othe", 0),
+        ] {
+            assert_eq!(ids.named(text).count(), count, "{text}");
+        }
+    }
+}

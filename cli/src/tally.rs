@@ -1,0 +1,171 @@
+//! The fullest keys of a policy, and its longest queues.
+
+use crate::{
+    failure::Failure,
+    table::Look,
+    text::{fitted, key, shown},
+};
+use futures_util::future::join_all;
+use std::{
+    cmp::Reverse,
+    collections::HashSet,
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+use tower_semaphore::{
+    Operate, Policy, RedisSemaphore,
+    semaphore::{KeyCounts, KeyPage, StoredKey},
+};
+
+/// For how long a store looks for a page of keys.
+const TIME: Duration = Duration::from_millis(100);
+
+/// The keys of a policy that have permits or waiters, page by page, each once.
+pub(crate) struct Pages<'a> {
+    store: &'a RedisSemaphore,
+    policy: &'a Policy,
+    /// Where they go on. `None`: nowhere.
+    next: Option<Option<String>>,
+    /// Their hashes: of 100,000 keys a few megabytes, whatever their lengths.
+    seen: HashSet<u64>,
+    hashes: RandomState,
+}
+
+impl<'a> Pages<'a> {
+    pub(crate) fn new(store: &'a RedisSemaphore, policy: &'a Policy) -> Self {
+        Self {
+            store,
+            policy,
+            next: Some(None),
+            seen: HashSet::new(),
+            hashes: RandomState::new(),
+        }
+    }
+
+    /// The next page with its counts. A key whose permits have ended is left out.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<KeyCounts>>, Failure> {
+        let Some(cursor) = self.next.take() else {
+            return Ok(None);
+        };
+        let page = self.store.keys_page(self.policy, cursor.as_deref(), TIME);
+        let page = page.await.map_err(|error| Failure::store(&error))?;
+        let KeyPage { mut keys, next, .. } = page.unwrap_or_default();
+        self.next = next.map(Some);
+        keys.retain(|key| self.seen.insert(self.hashes.hash_one(key)));
+        let counts = self.store.counts(self.policy, &keys).await;
+        let mut counts = counts.map_err(|error| Failure::store(&error))?;
+        counts.retain(|counts| counts.units > 0 || counts.waiting > 0);
+        Ok(Some(counts))
+    }
+}
+
+/// A key, and its limit if that was looked up.
+pub(crate) type Row = (KeyCounts, Option<u32>);
+
+/// What there is under a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) keys: u64,
+    pub(crate) units: u64,
+    pub(crate) waiting: u64,
+    pub(crate) fullest: Vec<Row>,
+    pub(crate) longest: Vec<Row>,
+}
+
+/// A key with more than that is not looked at for its limit.
+const HEAVY: u32 = 1_000;
+
+impl Tally {
+    /// Counts all keys, and keeps `rows` of them in each list.
+    pub(crate) async fn of(
+        store: &RedisSemaphore,
+        policy: &Policy,
+        rows: usize,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Self, Failure> {
+        let (mut tally, mut pages) = (Self::default(), Pages::new(store, policy));
+        while let Some(counts) = pages.next().await? {
+            for counts in counts {
+                tally.add(counts, rows);
+            }
+            tally.shorten(rows);
+            progress(tally.keys);
+        }
+        tally.look_up(store, policy).await;
+        Ok(tally)
+    }
+
+    fn add(&mut self, counts: KeyCounts, rows: usize) {
+        self.keys += 1;
+        self.units += u64::from(counts.units);
+        self.waiting += u64::from(counts.waiting);
+        let is_above = |list: &[Row], count: fn(&KeyCounts) -> u32| {
+            let last = list.get(rows.saturating_sub(1));
+            last.is_none_or(|(last, _)| count(&counts) >= count(last))
+        };
+        if is_above(&self.fullest, |counts| counts.units) {
+            self.fullest.push((counts.clone(), None));
+        }
+        if counts.waiting > 0 && is_above(&self.longest, |counts| counts.waiting) {
+            self.longest.push((counts, None));
+        }
+    }
+
+    /// The first of each list, those of one number in the order of their keys.
+    fn shorten(&mut self, rows: usize) {
+        let by = |counts: &KeyCounts, count| (Reverse(count), key(&counts.key));
+        self.fullest
+            .sort_by_cached_key(|(counts, _)| by(counts, counts.units));
+        self.longest
+            .sort_by_cached_key(|(counts, _)| by(counts, counts.waiting));
+        self.fullest.truncate(rows);
+        self.longest.truncate(rows);
+    }
+
+    async fn look_up(&mut self, store: &RedisSemaphore, policy: &Policy) {
+        let rows = self.fullest.iter_mut().chain(&mut self.longest);
+        let looks = rows.map(async |(counts, limit)| {
+            if let StoredKey::Whole { key, .. } = &counts.key
+                && counts.units.max(counts.waiting) <= HEAVY
+                // A limit that is not known is not shown.
+                && let Ok(usage) = store.usage(policy, key).await
+            {
+                *limit = usage.limit;
+            }
+        });
+        join_all(looks).await;
+    }
+
+    /// One screen of it.
+    pub(crate) fn text(&self, policy: &str, look: Look) -> String {
+        let (keys, units, waiting) = (self.keys, self.units, self.waiting);
+        let name = look.bold(&shown(policy));
+        let mut text = format!("{name}: keys {keys}, held {units}, waiting {waiting}\n");
+        for (heading, rows) in [
+            ("FULLEST", &self.fullest),
+            ("LONGEST QUEUES", &self.longest),
+        ] {
+            if !rows.is_empty() {
+                let head = format!("UNITS  LIMIT  WAITING  {heading}");
+                text += &format!("\n{}\n", look.bold(&head));
+                rows.iter().for_each(|row| text += &line(row, look));
+            }
+        }
+        text
+    }
+}
+
+/// As wide as the heading, but for the key.
+fn line((counts, limit): &Row, look: Look) -> String {
+    let limit = limit.map_or("-".to_owned(), |limit| limit.to_string());
+    let (units, waiting) = (counts.units, counts.waiting);
+    let numbers = format!("{units:>5}  {limit:>5}  {waiting:>7}  ");
+    let room = look
+        .width
+        .map(|width| usize::from(width).saturating_sub(numbers.len()));
+    let key = key(&counts.key);
+    format!(
+        "{numbers}{}\n",
+        room.map_or(key.clone(), |room| fitted(&key, room))
+    )
+}

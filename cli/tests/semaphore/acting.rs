@@ -1,0 +1,192 @@
+//! Commands that change something, beside processes that hold permits.
+
+use crate::{
+    fleet::Fleet,
+    golden::{assert_golden, parsed},
+    program::{run_on, words},
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+use testing::{redis::RedisServer, wait::eventually};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    patient.connect(server.url()).await.expect("it connects")
+}
+
+async fn granted(store: &RedisSemaphore) -> Permit {
+    let permit = store.acquire(Claim::new("ann").with_limit(5)).await;
+    permit.expect("there is room")
+}
+
+async fn is_told(permit: &Permit) {
+    let lost = tokio::time::timeout(BOUND, permit.lost()).await;
+    lost.expect("it is told of its loss");
+}
+
+/// The ids of the permits that are held, and how the table shows them.
+fn ids(server: &RedisServer) -> Vec<(String, String)> {
+    let usage = words(server, "--json usage concurrency ann").out;
+    let usage: Value = serde_json::from_str(&usage).expect("JSON");
+    let held = usage["held"].as_array().expect("a list");
+    let shown = words(server, "usage concurrency ann").out;
+    let shown = shown.lines().skip(3).map(|line| line.split(' ').next());
+    let shown = shown.map(|id| id.unwrap_or_default().to_owned());
+    let ids = held
+        .iter()
+        .map(|info| info["id"].as_str().expect("text").to_owned());
+    ids.zip(shown).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_revoked_by_its_id_whole_or_as_it_is_shown() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permits = [
+        granted(&store).await,
+        granted(&store).await,
+        granted(&store).await,
+    ];
+    let ids = ids(&server);
+    let named = [&ids[0].0, &ids[1].1];
+    for (permit, id) in permits.iter().zip(named) {
+        let run = words(&server, &format!("revoke concurrency ann {id}"));
+        assert_eq!(run.code, Some(0), "{run:?}");
+        is_told(permit).await;
+        let again = words(&server, &format!("revoke concurrency ann {id}"));
+        assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
+    }
+    assert!(!permits[2].is_lost());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_could_name_another_permit_later_names_none() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let _permit = granted(&store).await;
+    let (id, short) = ids(&server).remove(0);
+    let process = id.split('.').next().expect("a process");
+    for text in [process, &short[..short.len() - 1], "x", ""] {
+        let run = run_on(&server, &["revoke", "concurrency", "ann", text]);
+        assert_eq!(run.code, Some(1), "{text:?}: {run:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_permits_of_a_key_are_revoked_if_a_person_is_sure() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permits = [granted(&store).await, granted(&store).await];
+    let unasked = words(&server, "revoke concurrency ann --all");
+    assert_eq!(unasked.code, Some(2), "{unasked:?}");
+    assert!(unasked.err.contains("--yes"));
+    assert!(!permits[0].is_lost());
+    let sure = words(&server, "--json revoke concurrency ann --all --yes");
+    assert_eq!(sure.code, Some(0), "{sure:?}");
+    for permit in &permits {
+        is_told(permit).await;
+    }
+    let none = words(&server, "revoke concurrency ann --all --yes");
+    assert_eq!(none.code, Some(1), "{none:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_is_revoked_by_its_id() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let claim = Claim::new("ann").with_limit(1);
+    let _permit = store.acquire(claim.clone()).await.expect("there is room");
+    let waiter = tokio::spawn(store.acquire(claim.with_wait(BOUND)));
+    let mut id = None;
+    let slot = &mut id;
+    eventually("it waits", BOUND, async || {
+        let usage = words(&server, "--json usage concurrency ann").out;
+        let usage: Value = serde_json::from_str(&usage).expect("JSON");
+        *slot = usage["waiting"][0]["id"].as_str().map(str::to_owned);
+        slot.is_some()
+    })
+    .await;
+    let run = run_on(
+        &server,
+        &["revoke", "concurrency", "ann", &id.expect("it waits")],
+    );
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let refused = waiter.await.expect("no panic");
+    assert!(matches!(refused, Err(AcquireError::Revoked)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_set_and_taken_away() {
+    let server = RedisServer::start();
+    assert_eq!(words(&server, "limits").code, Some(1));
+    for (name, args) in [
+        (
+            "set-limit",
+            "set-limit concurrency ann 3 --note stuck-exports",
+        ),
+        ("set-limit-all", "set-limit concurrency 20"),
+    ] {
+        let run = words(&server, args);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_golden(name, &run.out);
+    }
+    let store = store(&server).await;
+    let claimed = async |key| store.acquire(Claim::new(key).with_limit(1)).await;
+    let answers = (claimed("ann").await, claimed("bob").await);
+    let (Ok(ann), Ok(bob)) = answers else {
+        panic!("there is room: {answers:?}");
+    };
+    assert_eq!((ann.limit(), bob.limit()), (3, 20));
+
+    let taken = parsed(&server, "set-limit concurrency ann default");
+    let expected = json!({"policy": "concurrency", "key": "ann", "limit": null});
+    assert_eq!(taken, [expected]);
+    let all = words(&server, "set-limit concurrency default");
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert_eq!(words(&server, "limits").code, Some(1));
+}
+
+#[tokio::test]
+async fn limits_are_listed_for_programs_and_shown_with_the_usage() {
+    let fleet = Fleet::start().await;
+    for args in [
+        "set-limit concurrency ann 3 --note stuck",
+        "set-limit concurrency 20",
+    ] {
+        assert_eq!(words(&fleet.server, args).code, Some(0));
+    }
+    let values = parsed(&fleet.server, "limits");
+    let [all, ann] = &values[..] else {
+        panic!("two limits: {values:?}");
+    };
+    assert_eq!((&all["key"], &all["limit"]), (&Value::Null, &json!(20)));
+    assert_eq!(
+        (&ann["key"], &ann["note"]),
+        (&json!("ann"), &json!("stuck"))
+    );
+    let usage = &parsed(&fleet.server, "usage concurrency ann")[0];
+    assert_eq!(
+        (&usage["limit"], &usage["limit_set"]),
+        (&json!(3), &json!(true))
+    );
+    let shown = words(&fleet.server, "usage concurrency ann").out;
+    assert!(
+        shown.starts_with("concurrency ann: limit 3 (set), held 3"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn limits_are_listed_with_who_set_them() {
+    let mut fleet = Fleet::start().await;
+    fleet.limit("concurrency", "20", "").await;
+    fleet
+        .limit("concurrency:ann", "3", "carol~3A~20stuck~20exports")
+        .await;
+    let run = words(&fleet.server, "limits");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_golden("limits", &run.out);
+}

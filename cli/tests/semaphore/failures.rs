@@ -1,0 +1,188 @@
+//! What cannot be done: the status says why, and the text what to do.
+
+use crate::{
+    fleet::Fleet,
+    program::{program, run, run_on, words},
+};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+use testing::{redis::RedisServer, resp::Raw};
+
+/// What a second is on a busy machine.
+const BUSY: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_server_that_is_not_there_is_status_3_within_a_second() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let start = Instant::now();
+    let run = words(&server, "usage concurrency ann");
+    assert!(start.elapsed() < BUSY);
+    assert_eq!((run.code, &*run.out), (Some(3), ""), "{run:?}");
+    assert!(run.err.contains("Redis is unavailable"), "{run:?}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_status_3_within_a_second() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let start = Instant::now();
+    let mut command = program();
+    command.args(["--url", &format!("redis://{address}/"), "processes"]);
+    let run = run(command);
+    assert!(start.elapsed() < BUSY);
+    assert_eq!(run.code, Some(3), "{run:?}");
+}
+
+#[test]
+fn nothing_found_is_status_1() {
+    let server = RedisServer::start();
+    for args in [
+        "keys concurrency",
+        "usage concurrency nobody",
+        "top",
+        "processes",
+        "limits",
+        "revoke concurrency nobody x",
+        "revoke concurrency nobody --all --yes",
+    ] {
+        let run = words(&server, args);
+        assert_eq!((run.code, &*run.out), (Some(1), ""), "{args}: {run:?}");
+        assert!(run.err.starts_with("semaphore: "), "{args}: {run:?}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_meant_are_status_2() {
+    let server = RedisServer::start();
+    for args in [
+        "",
+        "usage concurrency",
+        "revoke concurrency ann",
+        "set-limit concurrency",
+        "set-limit concurrency ann many",
+        "set-limit concurrency ann -1",
+        "top --every 0",
+        "nonsense",
+        "--cluster --sentinel shop keys concurrency",
+        "--ca /nowhere keys concurrency",
+        "--password-file /nowhere keys concurrency",
+        "--prefix { keys concurrency",
+        "--user ann keys concurrency",
+    ] {
+        let run = words(&server, args);
+        assert_eq!((run.code, &*run.out), (Some(2), ""), "{args}: {run:?}");
+    }
+}
+
+/// A server with a user who has a password.
+async fn guarded() -> RedisServer {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let user = [
+        "ACL", "SETUSER", "ann", "on", ">se cret", "~*", "&*", "+@all",
+    ];
+    assert!(raw.cmd(&user).await.error().is_none());
+    let rule = ["ACL", "SETUSER", "default", "resetpass", ">other"];
+    assert!(raw.cmd(&rule).await.error().is_none());
+    server
+}
+
+#[tokio::test]
+async fn a_password_comes_from_the_environment_or_a_file_and_never_from_an_argument() {
+    let server = guarded().await;
+    let url = server.url();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    fs::write(&file, "se cret\n").expect("a file");
+    let file = file.to_str().expect("text");
+    let host = url.replacen("redis://", "", 1);
+    let ann = format!("redis://ann:se%20cret@{host}");
+    let check = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = program();
+        command
+            .args(arguments)
+            .arg("check")
+            .envs(variables.iter().copied());
+        run(command)
+    };
+    let named = format!("redis://ann@{host}");
+    let secret = ("REDIS_PASSWORD", "se cret");
+    for (arguments, variables) in [
+        (&["--url", &url, "--user", "ann"][..], &[secret][..]),
+        (&["--url", &named], &[secret]),
+        (
+            &["--url", &url, "--user", "ann", "--password-file", file],
+            &[],
+        ),
+        (&[], &[("REDIS_URL", &*ann)]),
+        (&["--url", &url], &[("REDIS_PASSWORD", "other")]),
+    ] {
+        let run = check(arguments, variables);
+        assert_eq!(run.code, Some(0), "{arguments:?} {variables:?}: {run:?}");
+    }
+    let public = check(&["--url", &ann], &[]);
+    assert_eq!(public.code, Some(2), "{public:?}");
+    assert!(public.err.contains("REDIS_PASSWORD") && !public.err.contains("cret"));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_status_3_and_is_not_printed() {
+    let server = guarded().await;
+    for (user, password) in [("ann", "wr0ng"), ("bob", "wr0ng")] {
+        let mut command = program();
+        command.args([
+            "--url",
+            &server.url(),
+            "--user",
+            user,
+            "keys",
+            "concurrency",
+        ]);
+        command.env("REDIS_PASSWORD", password);
+        let run = run(command);
+        assert_eq!(run.code, Some(3), "{run:?}");
+        assert!(
+            run.err.contains("password") && !run.err.contains("wr0ng"),
+            "{run:?}"
+        );
+    }
+    let none = words(&server, "keys concurrency");
+    assert_eq!(none.code, Some(3), "{none:?}");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut fleet = Fleet::empty().await;
+    fleet.keys(20_000).await;
+    let mut command = crate::program::on(&fleet.server);
+    command
+        .args(["keys", "concurrency"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    drop(out);
+    let mut err = String::new();
+    let mut pipe = child.stderr.take().expect("it is piped");
+    pipe.read_to_string(&mut err).expect("text");
+    let code = child.wait().expect("it ends").code();
+    assert_eq!((code, &*err), (Some(0), ""));
+}
+
+#[test]
+fn a_server_that_is_no_cluster_is_told_as_a_wrong_argument() {
+    let server = RedisServer::start();
+    let run = run_on(&server, &["--cluster", "keys", "concurrency"]);
+    assert!(
+        run.code == Some(2) && run.err.contains("--cluster: "),
+        "{run:?}"
+    );
+}

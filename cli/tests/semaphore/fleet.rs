@@ -1,0 +1,148 @@
+//! A fleet of two processes whose permits, waiters and names are always the same: written as the library writes them.
+
+use testing::{redis::RedisServer, resp::Raw};
+
+pub(crate) const MARKET: &str = "00000000000000a1";
+pub(crate) const EXPORTS: &str = "00000000000000b2";
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// How long ago something was claimed, and in how long it ends: in the middle of the span that is shown alike.
+const LONG_AGO: i64 = 2 * HOUR + HOUR / 2;
+const A_WHILE_AGO: i64 = 5 * MINUTE + MINUTE / 2;
+const SOON: i64 = 30 * MINUTE + MINUTE / 2;
+
+/// A server, and who writes to it.
+pub(crate) struct Fleet {
+    pub(crate) server: RedisServer,
+    pub(crate) raw: Raw,
+    now: i64,
+}
+
+/// A permit or a waiter, in its process.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    pub(crate) process: &'a str,
+    pub(crate) serial: i64,
+    pub(crate) weight: i64,
+    /// As ids have it: a label, and a flow behind `~_SHARE_`.
+    pub(crate) label: &'a str,
+}
+
+impl Fleet {
+    /// A server that nobody uses yet.
+    pub(crate) async fn empty() -> Self {
+        let server = RedisServer::start();
+        let mut raw = Raw::connect(server.port()).await;
+        let now = raw.server_time_ms().await;
+        Self { server, raw, now }
+    }
+
+    /// Two accounts: three units of one are held and two claims wait; of the other one is held.
+    pub(crate) async fn start() -> Self {
+        let mut fleet = Self::empty().await;
+        fleet.process(MARKET, "web%2D1 4711 market 0%2E1%2E0").await;
+        fleet.process(EXPORTS, "web%2D2 99 exports 0%2E1%2E0").await;
+        let claim = |process, serial, weight, label| Claim {
+            process,
+            serial,
+            weight,
+            label,
+        };
+        let export = claim(MARKET, 31, 2, ".GET~20~2Fmarket~2Fexport");
+        fleet.holds("ann", export).await;
+        fleet.holds("ann", claim(EXPORTS, 3, 1, "")).await;
+        fleet.waits("ann", claim(EXPORTS, 4, 1, ".nightly")).await;
+        fleet
+            .waits("ann", claim(MARKET, 32, 1, ".~_1_team~2D7"))
+            .await;
+        fleet.holds("bob", claim(MARKET, 33, 1, "")).await;
+        fleet
+    }
+
+    async fn set(&mut self, command: &[&str]) {
+        let reply = self.raw.cmd(command).await;
+        assert!(reply.error().is_none(), "{command:?}: {reply:?}");
+    }
+
+    pub(crate) async fn process(&mut self, id: &str, about: &str) {
+        let key = format!("semaphore:process:{id}");
+        self.set(&["SET", &key, about]).await;
+        let (member, end) = (format!("{id}:{DAY}"), (self.now + DAY).to_string());
+        self.set(&["ZADD", "semaphore:processes", &end, &member])
+            .await;
+    }
+
+    /// `key`: as names in Redis have it.
+    pub(crate) async fn holds(&mut self, key: &str, claim: Claim<'_>) {
+        let (id, end) = (self.id(claim, LONG_AGO), (self.now + SOON).to_string());
+        let held = format!("semaphore:{{concurrency:{key}}}:held");
+        for unit in 1..=claim.weight {
+            let member = match unit {
+                1 => id.clone(),
+                unit => format!("{id}:{unit}"),
+            };
+            self.set(&["ZADD", &held, &end, &member]).await;
+        }
+    }
+
+    pub(crate) async fn waits(&mut self, key: &str, claim: Claim<'_>) {
+        let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
+        let of = format!("semaphore:{{concurrency:{key}}}");
+        let place = (self.now * 1_000 + claim.weight).to_string();
+        // A later one behind an earlier one.
+        self.now += 1;
+        self.set(&["ZADD", &format!("{of}:queue"), &place, &id])
+            .await;
+        self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
+    }
+
+    fn id(&self, claim: Claim<'_>, ago: i64) -> String {
+        let Claim {
+            process,
+            serial,
+            weight,
+            label,
+        } = claim;
+        let since = base36(self.now - ago);
+        format!("{process}.{serial:x}.5.{weight}.{DAY}.{since}{label}")
+    }
+
+    /// A limit that somebody has set: of a key, or of a policy.
+    pub(crate) async fn limit(&mut self, of: &str, limit: &str, note: &str) {
+        let value = format!("{limit} {} {note}", self.now - LONG_AGO);
+        let fields = ["*version", "1", of, &value];
+        self.set(
+            &[
+                &["HSET", "semaphore:limits{semaphore:processes}"],
+                &fields[..],
+            ]
+            .concat(),
+        )
+        .await;
+    }
+
+    /// So many keys with a permit each: `k1`, `k2` and so on.
+    pub(crate) async fn keys(&mut self, count: u32) {
+        let script = "for number = 1, ARGV[1] do \
+            local id = ARGV[3] .. string.format('.%x.5.1.86400000.', number) .. ARGV[4] \
+            redis.call('ZADD', 'semaphore:{concurrency:k' .. number .. '}:held', ARGV[2], id) end";
+        let (count, end) = (count.to_string(), (self.now + SOON).to_string());
+        let since = base36(self.now - LONG_AGO);
+        self.set(&["EVAL", script, "0", &count, &end, MARKET, &since])
+            .await;
+    }
+}
+
+/// As ids have times.
+fn base36(mut number: i64) -> String {
+    let mut digits = Vec::new();
+    while number > 0 {
+        let digit = u32::try_from(number % 36).expect("a digit");
+        digits.push(char::from_digit(digit, 36).expect("a digit"));
+        number /= 36;
+    }
+    digits.iter().rev().collect()
+}

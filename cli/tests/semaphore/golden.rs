@@ -1,0 +1,137 @@
+//! What each command prints, to the byte. `BLESS=1` writes the files anew.
+
+use crate::{
+    fleet::Fleet,
+    program::{Run, words},
+};
+use serde_json::{Value, json};
+use std::{env, fs, path::PathBuf};
+use testing::redis::RedisServer;
+
+fn path(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/semaphore/golden");
+    folder.join(format!("{name}.txt"))
+}
+
+/// What is printed is what the file says.
+pub(crate) fn assert_golden(name: &str, printed: &str) {
+    if env::var_os("BLESS").is_some() {
+        fs::write(path(name), printed).expect("the file is written");
+    }
+    let expected = fs::read_to_string(path(name)).unwrap_or_default();
+    assert!(
+        printed == expected,
+        "{name}:\n{printed}\nexpected:\n{expected}"
+    );
+}
+
+fn done(run: &Run) {
+    assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:?}");
+}
+
+#[tokio::test]
+async fn tables_are_as_documented() {
+    let fleet = Fleet::start().await;
+    for (name, args) in [
+        ("usage", "usage concurrency ann"),
+        ("top", "top"),
+        ("processes", "processes"),
+        ("check", "check"),
+        ("revoke", "revoke concurrency bob 00000000000000a1.21"),
+    ] {
+        let run = words(&fleet.server, args);
+        done(&run);
+        assert_golden(name, &run.out);
+    }
+}
+
+/// The order of keys is the server's.
+#[tokio::test]
+async fn keys_are_listed_with_their_counts() {
+    let fleet = Fleet::start().await;
+    let run = words(&fleet.server, "keys concurrency");
+    done(&run);
+    let mut lines: Vec<_> = run.out.lines().collect();
+    lines[1..].sort_unstable();
+    assert_golden("keys", &(lines.join("\n") + "\n"));
+}
+
+/// The lines, as values.
+pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
+    let run = words(server, &format!("--json {args}"));
+    done(&run);
+    let values = run.out.lines().map(serde_json::from_str);
+    values.collect::<Result<_, _>>().expect("each line is JSON")
+}
+
+#[tokio::test]
+async fn json_is_as_documented() {
+    let fleet = Fleet::start().await;
+    let json = |args| parsed(&fleet.server, args);
+    let ann = json!({"key": "ann", "units": 3, "waiting": 2});
+    let mut keys = json("keys concurrency");
+    keys.sort_by_key(|key| key["key"].to_string());
+    assert_eq!(keys, [ann, json!({"key": "bob", "units": 1, "waiting": 0})]);
+
+    let usage = &json("usage concurrency ann")[0];
+    assert_eq!((&usage["limit"], &usage["units"]), (&json!(5), &json!(3)));
+    let export = &usage["held"][0];
+    assert_eq!(export["label"], "GET /market/export");
+    assert_eq!(export["process"]["host"], "web-1");
+    assert_eq!(usage["waiting"][1]["flow"], "team-7");
+
+    let top = &json("top")[0];
+    assert_eq!(
+        (&top["keys"], &top["units"], &top["waiting"]),
+        (&json!(2), &json!(4), &json!(2))
+    );
+    let longest = json!([{"key": "ann", "units": 3, "waiting": 2, "limit": 5}]);
+    assert_eq!(top["longest"], longest);
+
+    let processes = json("processes");
+    let market = json!({"id": "00000000000000a1", "host": "web-1", "pid": 4711, "name": "market", "version": "0.1.0"});
+    assert_eq!(processes[0], market);
+    assert_eq!(json("check"), [json!({"risks": []})]);
+    let id = export["id"].as_str().expect("an id");
+    let revoked = json(&format!("revoke concurrency ann {id}"));
+    assert_eq!(revoked, [json!({"revoked": [id]})]);
+}
+
+#[test]
+fn the_guide_shows_what_is_printed() {
+    let guide = include_str!("../../../src/guide/terminal.rs");
+    let lines: Vec<_> = guide
+        .lines()
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
+    let guide = lines.join("\n");
+    for file in fs::read_dir(path("").parent().expect("a folder")).expect("the files") {
+        let file = file.expect("a file").path();
+        let text = fs::read_to_string(&file).expect("text");
+        let text: Vec<_> = text.lines().map(str::trim).collect();
+        assert!(
+            guide.contains(&text.join("\n")),
+            "the guide lacks {}",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    let server = RedisServer::start();
+    for shell in ["bash", "zsh", "fish"] {
+        let run = words(&server, &format!("completions {shell}"));
+        done(&run);
+        assert!(run.out.contains("set-limit"), "{shell}");
+    }
+    let page = words(&server, "man");
+    done(&page);
+    assert!(page.out.contains(".TH semaphore 1") && page.out.contains("REDIS_PASSWORD"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = words(&server, &format!("man {}", folder.path().display()));
+    done(&pages);
+    let page = folder.path().join("semaphore-set-limit.1");
+    let page = fs::read_to_string(page).expect("a page of each command");
+    assert!(page.contains("default"));
+}

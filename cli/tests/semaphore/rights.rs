@@ -1,0 +1,138 @@
+//! What the users of the guide may do, and that they need each of their rights.
+
+use crate::{
+    fleet::Fleet,
+    program::{Run, program, run},
+};
+use std::collections::BTreeSet;
+use testing::resp::Raw;
+
+const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
+const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
+
+/// What only looks, and what changes something.
+const LOOKS: [&str; 5] = [
+    "keys concurrency",
+    "usage concurrency ann",
+    "top",
+    "processes",
+    "limits",
+];
+const ACTS: [&str; 4] = [
+    "set-limit concurrency ann 3",
+    "set-limit concurrency ann default",
+    "revoke concurrency bob 00000000000000a1.21",
+    "revoke concurrency ann --all --yes",
+];
+
+/// The command of a guide that makes a user.
+fn command(guide: &'static str, user: &str) -> Vec<&'static str> {
+    let start = format!("ACL SETUSER {user} ");
+    let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));
+    let line = lines.find(|line| line.starts_with(&start));
+    line.expect("the guide has it").split_whitespace().collect()
+}
+
+async fn make(raw: &mut Raw, command: &[&str]) {
+    let set = raw.cmd(command).await;
+    assert!(set.error().is_none(), "{set:?}");
+}
+
+fn as_user(fleet: &Fleet, user: &str, args: &str) -> Run {
+    let mut command = program();
+    command.args(["--url", &fleet.server.url(), "--user", user]);
+    command.env("REDIS_PASSWORD", "PASSWORD");
+    command.args(args.split(' '));
+    run(command)
+}
+
+#[tokio::test]
+async fn one_who_may_look_sees_all_and_changes_nothing() {
+    let mut fleet = Fleet::start().await;
+    let user = command(GUIDE, "look");
+    make(&mut fleet.raw, &user).await;
+    fleet.limit("concurrency", "5", "").await;
+    for args in LOOKS {
+        let run = as_user(&fleet, "look", args);
+        assert_eq!((run.code, &*run.err), (Some(0), ""), "{args}: {run:?}");
+    }
+    let shown = as_user(&fleet, "look", "usage concurrency ann").out;
+    assert!(shown.contains("web-1 4711 market"), "{shown}");
+    for args in ACTS {
+        let run = as_user(&fleet, "look", args);
+        assert_eq!(run.code, Some(3), "{args}: {run:?}");
+    }
+    let after = as_user(&fleet, "look", "usage concurrency ann").out;
+    assert_eq!(shown, after);
+}
+
+#[tokio::test]
+async fn one_who_may_act_does_all() {
+    let mut fleet = Fleet::start().await;
+    make(&mut fleet.raw, &command(GUIDE, "act")).await;
+    for args in ["set-limit concurrency ann 3"]
+        .into_iter()
+        .chain(LOOKS)
+        .chain(ACTS)
+    {
+        let run = as_user(&fleet, "act", args);
+        assert_eq!((run.code, &*run.err), (Some(0), ""), "{args}: {run:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_who_may_look_needs_each_right() {
+    let rights = command(GUIDE, "look");
+    for right in rights.iter().filter(|word| word.starts_with('+')) {
+        let mut fleet = Fleet::start().await;
+        make(&mut fleet.raw, &rights).await;
+        make(
+            &mut fleet.raw,
+            &["ACL", "SETUSER", "look", &right.replacen('+', "-", 1)],
+        )
+        .await;
+        fleet.limit("concurrency", "5", "").await;
+        let is_whole = |args: &&str| {
+            let run = as_user(&fleet, "look", args);
+            let has_names = *args != "processes" || run.out.contains("web-1");
+            run.code == Some(0) && has_names
+        };
+        assert!(!LOOKS.iter().all(is_whole), "{right} is not needed");
+    }
+}
+
+/// The commands that a script runs.
+fn scripted(script: &str) -> BTreeSet<String> {
+    let calls = script.split("call('").skip(1);
+    let names = calls.filter_map(|call| call.split_once('\'').map(|(name, _)| name));
+    names.map(str::to_lowercase).collect()
+}
+
+#[test]
+fn one_who_may_act_has_the_rights_of_one_who_looks_and_what_the_scripts_run() {
+    let named = |user| {
+        let words = command(GUIDE, user).into_iter();
+        let names = words.filter_map(|word| word.strip_prefix('+'));
+        names.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let mut expected = named("look");
+    for script in [
+        include_str!("../../../src/redis/protocol/common.lua"),
+        include_str!("../../../src/redis/protocol/grant.lua"),
+        include_str!("../../../src/redis/protocol/revoke.lua"),
+        include_str!("../../../src/redis/protocol/limits.lua"),
+    ] {
+        expected.extend(scripted(script));
+    }
+    assert_eq!(named("act"), expected);
+}
+
+#[tokio::test]
+async fn an_application_s_user_sets_no_limit() {
+    let mut fleet = Fleet::start().await;
+    make(&mut fleet.raw, &command(DEPLOY, "limits")).await;
+    let run = as_user(&fleet, "limits", "set-limit concurrency ann 3");
+    assert_eq!(run.code, Some(3), "{run:?}");
+    let check = as_user(&fleet, "limits", "check");
+    assert_eq!(check.code, Some(0), "{check:?}");
+}

@@ -1,0 +1,107 @@
+//! Clusters, Sentinels and TLS: the same commands.
+
+use crate::program::{Run, program, run};
+use serde_json::Value;
+use std::{collections::BTreeSet, fs, time::Duration};
+use testing::{
+    redis::{Cluster, Sentinels},
+    stores::connected,
+};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+/// Runs it with these arguments before those of a command.
+fn with(ways: &[&str], args: &str) -> Run {
+    let mut command = program();
+    command.args(ways).args(args.split(' '));
+    run(command)
+}
+
+/// Permits of several keys, on whatever servers these are.
+async fn permits(store: &RedisSemaphore) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    for number in 0..20 {
+        let claim = Claim::new(format!("account-{number}")).with_limit(2);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    permits
+}
+
+/// Each command finds what this store holds.
+async fn serves(store: &RedisSemaphore, ways: &[&str]) {
+    let held = permits(store).await;
+    let keys = with(ways, "--json keys concurrency");
+    let listed = keys.out.lines().map(|line| {
+        let value: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(value["units"], 1, "{line}");
+        value["key"].to_string()
+    });
+    assert_eq!(
+        listed.collect::<BTreeSet<_>>().len(),
+        held.len(),
+        "{keys:?}"
+    );
+    let top: Value = serde_json::from_str(&with(ways, "--json top").out).expect("JSON");
+    assert_eq!((&top["keys"], &top["units"]), (&20.into(), &20.into()));
+    let processes = with(ways, "--json processes");
+    assert_eq!(processes.out.lines().count(), 1, "{processes:?}");
+    for args in ["check", "set-limit concurrency account-1 0", "limits"] {
+        let run = with(ways, args);
+        assert_eq!(run.code, Some(0), "{args}: {run:?}");
+    }
+    let usage = with(ways, "usage concurrency account-1");
+    assert!(usage.out.contains("limit 0 (set), held 1"), "{usage:?}");
+    let closed = async || store.acquire(Claim::new("account-1").with_limit(2)).await;
+    testing::wait::eventually("it is closed", Duration::from_secs(20), async || {
+        matches!(closed().await, Err(AcquireError::KeyClosed { .. }))
+    })
+    .await;
+    let revoked = with(ways, "revoke concurrency account-2 --all --yes");
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    let lost = tokio::time::timeout(Duration::from_secs(20), held[2].lost()).await;
+    lost.expect("it is told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_served_on_all_its_nodes() {
+    let cluster = Cluster::of_primaries(3).await;
+    let urls = cluster.urls();
+    let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    let store = connected(async || patient.clone().connect_cluster(urls.clone()).await).await;
+    serves(&store, &["--cluster", "--url", &urls.join(",")]).await;
+    serves_one_node(&urls[0]);
+}
+
+/// One of several nodes alone is not enough, and that is said.
+fn serves_one_node(url: &str) {
+    let run = with(&["--url", url], "check");
+    assert!(
+        run.code == Some(2) && run.err.contains("which --cluster connects to"),
+        "{run:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_that_sentinels_name_is_served() {
+    let sentinels = Sentinels::start().await;
+    let (urls, name) = (sentinels.urls(), Sentinels::NAME);
+    let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    let connect = async || patient.clone().connect_sentinel(urls.clone(), name).await;
+    let store = connected(connect).await;
+    let urls = urls.join(",");
+    serves(&store, &["--sentinel", name, "--url", &urls]).await;
+    let run = with(&["--sentinel", "nobody", "--url", &urls], "processes");
+    assert!(
+        run.code == Some(2) && run.err.contains("know no primary"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_certificate_needs_a_url_of_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("ca.pem");
+    fs::write(&file, "none").expect("a file");
+    let ca = file.to_str().expect("text");
+    let run = with(&["--ca", ca, "--url", "redis://127.0.0.1:1/"], "processes");
+    assert!(run.code == Some(2) && run.err.contains("--ca: "), "{run:?}");
+}

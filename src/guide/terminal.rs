@@ -1,0 +1,167 @@
+//! Operate from a terminal: the command `semaphore` shows who holds what in Redis, frees it, and sets limits for the
+//! whole fleet.
+//!
+//! ```sh
+//! cargo install tower-semaphore-cli
+//! export REDIS_URL=rediss://look@redis.internal/       # or --url, --cluster, --sentinel NAME, --ca, --prefix
+//! export REDIS_PASSWORD=…                              # or --password-file
+//! semaphore usage concurrency ann
+//! ```
+//!
+//! A password in `--url` is refused, because each user of the machine can read the arguments of a process. The command is
+//! [`Operate`](crate::Operate) over Redis and no more: it holds no permits, and does not count among the processes that
+//! share a limit. `semaphore help` lists all options, `semaphore completions bash` prints the completions of a shell, and
+//! `semaphore man` the manual page.
+//!
+//! # Look
+//!
+//! `usage POLICY KEY`: who holds units of a key, and who waits in which order. [`Lock`](crate::Lock)s are under the policy
+//! `lock`. `watch` shows the same live, until `q` or Ctrl-C.
+//!
+//! ```text
+//! $ semaphore usage concurrency ann
+//! concurrency ann: limit 5, held 3, waiting 2
+//!
+//! PERMIT               UNITS  HELD FOR  LEASE   PROCESS            LABEL
+//! 00000000000000a1.1f      2       2 h  30 min  web-1 4711 market  GET /market/export
+//! 00000000000000b2.3       1       2 h  30 min  web-2 99 exports
+//!
+//! WAITER               UNITS  WAITS FOR  ALIVE   PROCESS            LABEL
+//! 00000000000000b2.4       1      5 min  30 min  web-2 99 exports   nightly
+//! 00000000000000a1.20      1      5 min  30 min  web-1 4711 market  flow team-7
+//! ```
+//!
+//! In a narrow terminal long names are wrapped, and ids are not:
+//!
+//! ```text
+//! concurrency ann: limit 5, held 3, waiting 2
+//!
+//! PERMIT               UNITS  HELD FOR  LEASE   PROCESS     LABEL
+//! 00000000000000a1.1f      2       2 h  30 min  web-1 4711  GET /market/export
+//!                                               market
+//! 00000000000000b2.3       1       2 h  30 min  web-2 99
+//!                                               exports
+//!
+//! WAITER               UNITS  WAITS FOR  ALIVE   PROCESS            LABEL
+//! 00000000000000b2.4       1      5 min  30 min  web-2 99 exports   nightly
+//! 00000000000000a1.20      1      5 min  30 min  web-1 4711 market  flow team-7
+//! ```
+//!
+//! `top [POLICY]`: the fullest keys and the longest queues of all, live on one screen; once if it is not printed to a
+//! terminal.
+//!
+//! ```text
+//! $ semaphore top | cat
+//! concurrency: keys 2, held 4, waiting 2
+//!
+//! UNITS  LIMIT  WAITING  FULLEST
+//!     3      5        2  ann
+//!     1      5        0  bob
+//!
+//! UNITS  LIMIT  WAITING  LONGEST QUEUES
+//!     3      5        2  ann
+//! ```
+//!
+//! `keys POLICY`: each key that has permits or waiters, in no order, as they are found. Of a long key only the hash is
+//! known, which is shown as `#…`.
+//!
+//! ```text
+//! $ semaphore keys concurrency
+//! UNITS  WAITING  KEY
+//!     1        0  bob
+//!     3        2  ann
+//! ```
+//!
+//! `processes`: those that are alive, and `check`: whether the server has what an application needs, and permits it to
+//! this user: try it with the application's. What works but may fail later is listed as a risk.
+//!
+//! ```text
+//! $ semaphore processes
+//! PROCESS           HOST   PID   NAME     VERSION
+//! 00000000000000a1  web-1  4711  market   0.1.0
+//! 00000000000000b2  web-2    99  exports  0.1.0
+//!
+//! $ semaphore check
+//! The server has all that an application needs.
+//! ```
+//!
+//! What is shown of many keys, or of a key with more than 1,000 permits, is no snapshot: it is read in pages, so that no
+//! script holds the server up. Control characters in keys, labels, names and notes are escaped, as `\x1b`.
+//!
+//! # Act
+//!
+//! `revoke POLICY KEY ID` [ends](super::operate#take-a-permit-back) a permit, or a wait, by the id of the table or the
+//! whole of it, which `--json` has. `--all` ends all permits of the key, after a question or with `--yes`.
+//!
+//! ```text
+//! $ semaphore revoke concurrency bob 00000000000000a1.21
+//! revoked 00000000000000a1.21
+//! ```
+//!
+//! `set-limit POLICY [KEY] N` [overrides](crate::Operate::set_limit) what claims say, of a key or of all keys of a policy,
+//! in all processes within a third of a lease; 0 closes a key, and `default` takes the limit away. `limits` lists what
+//! is set, with the note that `--note` gave: the user's name unless it is set. `usage` marks such a limit as `(set)`.
+//!
+//! ```text
+//! $ semaphore set-limit concurrency ann 3 --note stuck-exports
+//! concurrency ann: the limit is 3
+//!
+//! $ semaphore set-limit concurrency 20
+//! concurrency all keys: the limit is 20
+//!
+//! $ semaphore limits
+//! POLICY       KEY         LIMIT  SET      NOTE
+//! concurrency  (all keys)     20  2 h ago
+//! concurrency  ann             3  2 h ago  carol: stuck exports
+//! ```
+//!
+//! # For programs
+//!
+//! With `--json` each command prints JSON, one value per line. Fields may be added; none is renamed or removed within a
+//! major version. Times are milliseconds of Unix time by the server's clock, and what is not known is `null`.
+//!
+//! | command | a line |
+//! |---|---|
+//! | `keys` | for each key `{"key","units","waiting"}` |
+//! | `usage`, `watch` | [`Usage::to_json`](crate::semaphore::Usage::to_json); of `watch` one for each look |
+//! | `top` | `{"keys","units","waiting","fullest","longest"}`, the lists of `{"key","units","waiting","limit"}` |
+//! | `processes` | for each process `{"id","host","pid","name","version"}` |
+//! | `limits` | for each limit `{"policy","key","limit","since","note"}`; `key` is `null` for all keys |
+//! | `set-limit` | `{"policy","key","limit"}` |
+//! | `revoke` | `{"revoked"}`: whole ids |
+//! | `check` | `{"risks"}`: texts |
+//!
+//! A key that is no UTF-8 is `key_hex` in the place of `key`, and of a long one there is `hash`.
+//!
+//! | status | means |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | nothing was found: no such permit, key, limit or process |
+//! | 2 | the arguments are wrong |
+//! | 3 | the store failed, or what was printed could not be written |
+//! | 130 | Ctrl-C |
+//!
+//! ```sh
+//! semaphore --json usage concurrency ann | jq -r '.held[] | select(.label == "GET /market/export") | .id' |
+//!     while read -r id; do semaphore revoke concurrency ann "$id"; done
+//! ```
+//!
+//! # Rights
+//!
+//! A user who may only look, for the prefix `semaphore:`:
+//!
+//! ```text
+//! ACL SETUSER look on >PASSWORD resetchannels ~semaphore:* +eval +time +get +hget +hgetall +hmget +scan +zcount +zrange +zscan
+//! ```
+//!
+//! A user who may act too:
+//!
+//! ```text
+//! ACL SETUSER act on >PASSWORD resetchannels ~semaphore:* &semaphore:* +eval +time +get +hget +hgetall +hmget +scan +zcount +zrange +zscan +exists +hdel +hexists +hlen +hset +incr +pexpire +pttl +publish +set +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zscore
+//! ```
+//!
+//! On a cluster both need `+cluster|slots +cluster|info +asking`, in front of a primary that Sentinels name `+role`, and for
+//! a database number in the URL `+select`. Both see the names of all keys of the server. The
+//! [user of an application](super::deploy#a-user-of-its-own) can neither list keys nor set limits.
+//!
+//! In Rust, [`Builder::operator`](crate::redis::Builder::operator) makes a store for such a user.

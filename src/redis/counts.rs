@@ -1,0 +1,95 @@
+//! How much is held of many keys, and which processes are alive.
+
+use super::{
+    ask::To,
+    error::Error,
+    protocol::{alive, counting, name_of, now},
+    store::Store,
+};
+use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
+use futures_util::future::{join_all, try_join_all};
+use redis::{Cmd, Value, cmd, from_redis_value};
+use std::collections::BTreeMap;
+
+/// How many keys are counted in one call: a server is busy with them for a millisecond, and answers other clients
+/// between two of them.
+const KEYS: usize = 500;
+
+/// A key that is counted: its position among all, and the name of its semaphore.
+type Named = (usize, String);
+
+impl Store {
+    pub(super) async fn counts(
+        &self,
+        policy: &Policy,
+        keys: Vec<StoredKey>,
+    ) -> Result<Vec<KeyCounts>, Error> {
+        let mut servers: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
+        for (position, key) in keys.iter().enumerate() {
+            let name = name_of(&self.owner.prefix, policy, key);
+            let server = servers.entry(self.server_of(&name));
+            server.or_default().push((position, name));
+        }
+        let servers = servers.into_iter();
+        let counted = servers.map(async |(server, keys)| self.count(server, keys).await);
+        let mut counts = vec![(0, 0); keys.len()];
+        for (position, counted) in try_join_all(counted).await?.into_iter().flatten() {
+            counts[position] = counted;
+        }
+        let counts = keys.into_iter().zip(counts);
+        let counts = counts.map(|(key, (units, waiting))| KeyCounts::new(key, units, waiting));
+        Ok(counts.collect())
+    }
+
+    /// Counts keys of one server, by its clock.
+    async fn count(
+        &self,
+        server: usize,
+        keys: Vec<Named>,
+    ) -> Result<Vec<(usize, (u32, u32))>, Error> {
+        let time = self.ask(To::Server(server), cmd("TIME"), self.terms());
+        let now = now(time.await?)?;
+        let mut counted = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(KEYS) {
+            let commands = keys.iter().flat_map(|(_, name)| counting(name, now));
+            let replies = self.call(To::Server(server), commands.collect(), self.terms());
+            let replies = replies.await?;
+            for ((position, name), replies) in keys.iter().zip(replies.chunks(2)) {
+                let counts = match counts(replies) {
+                    // Its slot has moved.
+                    Err(error) if error.is_moving() => self.follow(name, now).await?,
+                    counts => counts?,
+                };
+                counted.push((*position, counts));
+            }
+        }
+        Ok(counted)
+    }
+
+    async fn follow(&self, name: &str, now: u64) -> Result<(u32, u32), Error> {
+        let commands = counting(name, now).into();
+        counts(&self.call(To::Key(name), commands, self.terms()).await?)
+    }
+
+    pub(super) async fn processes(&self) -> Result<Vec<Process>, Error> {
+        let [_, key] = self.owner.keys();
+        let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
+        let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
+        let terms = self.terms();
+        let replies = self.call(To::Key(&key), commands, terms).await?;
+        let replies: Result<Vec<_>, _> = replies.into_iter().collect();
+        let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| Error::Reply)?;
+        let ids = alive(list, now(time)?)?;
+        let known = ids.iter().map(|id| self.who(id, terms));
+        Ok(join_all(known).await)
+    }
+}
+
+/// The units that are held, and the claims that wait, as two replies count them.
+fn counts(replies: &[Result<Value, Error>]) -> Result<(u32, u32), Error> {
+    let count = |reply: Option<&Result<Value, Error>>| {
+        let reply = reply.cloned().ok_or(Error::Reply)?;
+        from_redis_value(reply?).map_err(|_| Error::Reply)
+    };
+    Ok((count(replies.first())?, count(replies.get(1))?))
+}

@@ -1,0 +1,29 @@
+-- limits: sets a limit, or takes one away, for an operator.
+--
+-- Promises: it touches no other key, so no permit and no waiter. The version grows with each call, even if the
+-- server's clock is set back, and stays when the last limit is taken away: so a process that knows one finds out that
+-- there is another, or that the limits were lost. Set again, the same is there.
+--
+-- KEYS  limits    a hash without an end: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> its version, microseconds
+-- ARGV  1 of      POLICY:KEY, or POLICY
+--       2 value   LIMIT; -1: the limit is taken away
+--       3 note    what the operator says of it, encoded
+--       4 most    how many limits there may be
+-- Returns the server's time in ms, and 1 (it is so) or 0 (there are too many, and nothing has changed).
+
+local limits, of, limit, note = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local now, micros = clock()
+
+local is_new = limit ~= '-1' and call('HEXISTS', limits, of) == 0
+-- The version is one of the fields.
+if is_new and call('HLEN', limits) > tonumber(ARGV[4]) then
+  return {now, 0}
+end
+local version = math.max(micros, (call('HGET', limits, '*version') or 0) + 1)
+-- The first write is a removal: a server whose memory is full accepts other writes only after one.
+call('HDEL', limits, of)
+if limit ~= '-1' then
+  call('HSET', limits, of, limit .. ' ' .. text(now) .. ' ' .. note)
+end
+call('HSET', limits, '*version', text(version))
+return {now, 1}

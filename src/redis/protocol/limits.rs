@@ -1,0 +1,149 @@
+//! limits: what operators have set. See `limits.lua`; processes read it with `presence.lua`.
+
+use super::{
+    command::Verb,
+    id::{Owner, decoded, encoded},
+    name::{component, of_component},
+    script::{Form, Script},
+};
+use crate::{
+    redis::error::Error,
+    semaphore::{Key, LimitInfo, Policy},
+};
+use redis::{Cmd, Value, cmd, from_redis_value};
+use std::{
+    fmt::Display,
+    slice,
+    sync::LazyLock,
+    time::{Duration, UNIX_EPOCH},
+};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(include_str!("common.lua"), include_str!("limits.lua"));
+    Script::new(source, &[""])
+});
+
+static PRESENCE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
+
+/// How many limits there may be: each process reads all of them after a change.
+const MOST: usize = 10_000;
+
+impl Owner {
+    /// The key of the limits, and a command that sets or takes away one of them.
+    pub(in crate::redis) fn set_limit(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        limit: Option<u32>,
+        note: &str,
+    ) -> (String, Cmd) {
+        let note = LimitInfo::note_of(note).unwrap_or_default();
+        let (of, note) = (
+            component(policy, key),
+            encoded(note.as_bytes()).into_owned(),
+        );
+        let value = limit.map_or(-1, i64::from);
+        let limits = self.limits_key();
+        let args: [&dyn Display; 4] = [&of, &value, &note, &MOST];
+        let command = SCRIPT.run(Form::Source, slice::from_ref(&limits), &args);
+        (limits, command)
+    }
+
+    /// The key of the limits, and the question what is set of a semaphore, and of its policy.
+    pub(in crate::redis) fn limit(&self, name: &str) -> (String, Cmd) {
+        let of = name.split_once('{').map_or("", |(_, of)| of);
+        let of = of.trim_end_matches('}');
+        let policy = of.split_once(':').map_or(of, |(policy, _)| policy);
+        let (key, mut command) = (self.limits_key(), cmd("HMGET"));
+        command.arg(&key).arg(of).arg(policy);
+        (key, command)
+    }
+
+    /// The key of the limits, and the question what they are.
+    pub(in crate::redis) fn limits(&self) -> (String, Cmd) {
+        let key = self.limits_key();
+        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &"limits", &""];
+        let command = PRESENCE.run(Form::Source, slice::from_ref(&key), &args);
+        (key, command)
+    }
+}
+
+/// Reads from the reply to the first whether it is set.
+pub(in crate::redis) fn is_set(reply: Value) -> Result<bool, Error> {
+    let (_, set): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    Ok(set == 1)
+}
+
+/// Reads the reply to the second: the limit of a key comes before that of its policy.
+pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, Error> {
+    let set: [Option<String>; 2] = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    let limit = |value: String| value.split(' ').next()?.parse().ok();
+    Ok(set.into_iter().flatten().find_map(limit))
+}
+
+/// A field, and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// Reads the reply to the third. What is no limit of ours is left out.
+pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
+    let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
+    Ok(all.iter().filter_map(limit).collect())
+}
+
+fn read(of: &str, value: &str) -> Option<LimitInfo> {
+    let (policy, key) = of_component(of)?;
+    let mut parts = value.split(' ');
+    let (limit, since) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let since = UNIX_EPOCH.checked_add(Duration::from_millis(since))?;
+    let mut info = LimitInfo::new(policy, key, limit, since);
+    let note = parts.next().map(decoded).unwrap_or_default();
+    info.note = LimitInfo::note_of(&String::from_utf8_lossy(&note));
+    Some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semaphore::StoredKey;
+
+    #[test]
+    fn what_operators_set_is_read_back() {
+        let long = "k".repeat(100);
+        for (policy, key) in [
+            ("concurrency", None),
+            ("concurrency", Some("ann")),
+            ("a:b*", Some("}*version ")),
+            ("export", Some(&*long)),
+        ] {
+            let (policy, key) = (Policy::from(policy), key.map(Key::from));
+            let of = component(&policy, key.as_ref());
+            let note = "ann: 5 %\n\u{fc}~";
+            let value = format!("3 1795345200123 {}", encoded(note.as_bytes()));
+            let info = read(&of, &value).expect("it is one of ours");
+            assert_eq!((info.policy, info.limit), (policy, 3));
+            match info.key {
+                Some(StoredKey::Hashed { hash }) => assert!(of.ends_with(&hash)),
+                of => assert_eq!(of, key.map(StoredKey::whole)),
+            }
+            assert_eq!(info.note.as_deref(), Some(note));
+        }
+    }
+
+    #[test]
+    fn what_is_no_limit_is_left_out() {
+        for (of, value) in [
+            ("*version", "17"),
+            ("a", ""),
+            ("a", "x 1 "),
+            ("a", "1"),
+            ("a b", "1 1 "),
+            ("a:b:c", "1 1 "),
+            ("a", "-1 1 "),
+            ("a", "99999999999 1 "),
+        ] {
+            assert_eq!(read(of, value), None, "{of} {value}");
+        }
+        assert!(read("a", "1 1").is_some_and(|info| info.note.is_none()));
+    }
+}

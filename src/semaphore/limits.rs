@@ -1,0 +1,81 @@
+//! Limits that operators set: in force for every claim of a key, or of all keys of a policy, whatever the claims say.
+
+use super::{Key, Policy, StoreError, StoredKey};
+use futures_core::Stream;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::SystemTime,
+};
+
+/// A boxed stream of limits, as [`Operate::limits`](super::Operate::limits) returns it.
+pub type LimitStream = Pin<Box<dyn Stream<Item = Result<LimitInfo, StoreError>> + Send>>;
+
+/// A limit that an operator has set. [`Operate::limits`](super::Operate::limits) streams them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitInfo {
+    /// The policy. In Redis a name of more than 64 characters is kept as `#` and its hash.
+    pub policy: Policy,
+    /// The key. `None`: the limit is that of all keys of the policy that have none of their own.
+    pub key: Option<StoredKey>,
+    /// The limit, in units. 0: it is closed.
+    pub limit: u32,
+    /// What was said when it was set.
+    pub note: Option<String>,
+    /// When it was set, by the store's clock.
+    pub since: SystemTime,
+}
+
+impl LimitInfo {
+    /// The most characters of a note.
+    pub(crate) const NOTE: usize = 128;
+
+    /// A limit without a note, for a store of your own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tower_semaphore::{Policy, semaphore::{LimitInfo, StoredKey}};
+    ///
+    /// let key = StoredKey::whole("account-42");
+    /// let mut limit = LimitInfo::new(Policy::DEFAULT, Some(key), 3, SystemTime::now());
+    /// limit.note = Some("ann: too many exports".to_owned());
+    /// ```
+    pub fn new(policy: Policy, key: Option<StoredKey>, limit: u32, since: SystemTime) -> Self {
+        Self {
+            policy,
+            key,
+            limit,
+            note: None,
+            since,
+        }
+    }
+
+    /// What is kept of a note.
+    pub(crate) fn note_of(note: &str) -> Option<String> {
+        let kept: String = note.chars().take(Self::NOTE).collect();
+        Some(kept).filter(|kept| !kept.is_empty())
+    }
+
+    /// Whether a limit can be set. That of a lock is 1 for ever, and no claim has an empty key.
+    pub(crate) fn check(policy: &Policy, key: Option<&Key>) -> Result<(), StoreError> {
+        match key {
+            _ if *policy == Policy::LOCK => Err(StoreError::new("a lock's limit cannot be set")),
+            Some(key) if key.is_empty() => Err(StoreError::new("the key is empty")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A stream of items that are there.
+pub(crate) struct Items<I>(pub(crate) I);
+
+impl<I: Iterator + Unpin> Stream for Items<I> {
+    type Item = I::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
+        Poll::Ready(self.0.next())
+    }
+}

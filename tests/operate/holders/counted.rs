@@ -1,0 +1,158 @@
+//! Counts of many keys, and the processes that are alive.
+
+use super::{Store, claim, facts, granted, queued, shown, usage, waiting};
+use tower_semaphore::{
+    Policy,
+    semaphore::{KeyCounts, StoredKey},
+};
+
+facts! {
+    counts_are_those_of_each_usage
+    keys_that_nobody_uses_count_nothing
+    this_process_is_alive
+}
+
+async fn counts(store: &Store, keys: &[StoredKey]) -> Vec<KeyCounts> {
+    let counts = store.counts(&Policy::DEFAULT, keys).await;
+    counts.expect("the store answers")
+}
+
+async fn counts_are_those_of_each_usage(store: Store) {
+    let heavy = granted(&store, &claim("a", 5).with_weight(4)).await;
+    let others = ["b", "c", "c"].map(|key| claim(key, 2));
+    let mut permits = Vec::new();
+    for claim in &others {
+        permits.push(granted(&store, claim).await);
+    }
+    let (_waiter, _) = queued(&store, waiting("a", 5).with_weight(2), 0).await;
+    let long = "k".repeat(100);
+    permits.push(granted(&store, &claim(&*long, 1)).await);
+
+    let keys = ["c", "a", "b", "nobody", &long].map(StoredKey::whole);
+    let counted = counts(&store, &keys).await;
+    for (counts, key) in counted.iter().zip(["c", "a", "b", "nobody", &long]) {
+        let usage = usage(&store, key).await;
+        let waiting = usage.waiting.len() as u32;
+        assert_eq!(
+            (counts.units, counts.waiting),
+            (usage.units, waiting),
+            "{key}"
+        );
+        assert_eq!(counts.key, StoredKey::whole(key));
+    }
+    assert_eq!((counted[1].units, counted[1].waiting), (4, 1));
+    drop(heavy);
+    shown(&store, "a", "the waiter is granted", |usage| {
+        usage.waiting.is_empty()
+    })
+    .await;
+    let [after] = &counts(&store, &keys[1..2]).await[..] else {
+        panic!("one key");
+    };
+    assert_eq!((after.units, after.waiting), (2, 0));
+}
+
+async fn keys_that_nobody_uses_count_nothing(store: Store) {
+    assert_eq!(counts(&store, &[]).await, []);
+    let keys = [StoredKey::whole("a"), StoredKey::hashed("0".repeat(64))];
+    for counts in counts(&store, &keys).await {
+        assert_eq!((counts.units, counts.waiting), (0, 0));
+    }
+}
+
+async fn this_process_is_alive(store: Store) {
+    let processes = store.processes().await.expect("the store answers");
+    assert!(
+        processes
+            .iter()
+            .any(|process| process.pid == Some(std::process::id()))
+    );
+}
+
+#[cfg(feature = "redis")]
+mod in_redis {
+    use super::super::{granted, usage};
+    use std::{sync::Arc, time::Duration};
+    use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+    use tower_semaphore::{
+        AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey,
+    };
+
+    const BOUND: Duration = Duration::from_secs(20);
+
+    async fn store(server: &RedisServer, is_operator: bool) -> RedisSemaphore {
+        let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+        let store = builder.operator(is_operator).connect(server.url()).await;
+        store.expect("it connects")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_of_several_pages_is_shown_whole_while_its_permits_are_refreshed() {
+        const UNITS: u32 = 3_500;
+        let server = RedisServer::start();
+        let lease = Duration::from_secs(1);
+        let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
+        let store = builder.connect(server.url()).await.expect("it connects");
+        let store: super::Store = Arc::new(store);
+        let claim = Claim::new("a").with_limit(UNITS).with_weight(500);
+        let mut permits = Vec::new();
+        for _ in 0..UNITS / 500 {
+            permits.push(granted(&store, &claim).await);
+        }
+        for _ in 0..100 {
+            let usage = usage(&store, "a").await;
+            let weights: Vec<_> = usage.held.iter().map(|info| info.weight).collect();
+            assert_eq!((usage.units, weights), (UNITS, vec![500; 7]));
+        }
+        assert!(permits.iter().all(|permit| !permit.is_lost()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_that_is_hashed_is_counted_by_its_hash() {
+        let server = RedisServer::start();
+        let store = store(&server, false).await;
+        let long = "k".repeat(100);
+        let claim = Claim::new(&*long).with_limit(1);
+        let _permit = store.acquire(claim).await.expect("there is room");
+        let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
+        let keys = page
+            .expect("the store answers")
+            .expect("the first page")
+            .keys;
+        assert!(matches!(&keys[..], [StoredKey::Hashed { .. }]), "{keys:?}");
+        let counts = store
+            .counts(&Policy::DEFAULT, &keys)
+            .await
+            .expect("it answers");
+        assert_eq!(counts[0].units, 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_operator_s_tool_claims_nothing_counts_as_no_process_and_writes_nothing() {
+        let server = RedisServer::start();
+        let tool = store(&server, true).await;
+        let refused = tool.acquire(Claim::new("a").with_limit(1)).await;
+        assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
+        assert_eq!(tool.processes().await.expect("it answers"), []);
+        let mut raw = Raw::connect(server.port()).await;
+        assert_eq!(raw.keys("*").await, Vec::<Vec<u8>>::new());
+
+        let store = store(&server, false).await;
+        eventually("one process is alive", BOUND, async || {
+            let processes = tool.processes().await.expect("it answers");
+            processes.len() == 1 && processes[0].pid.is_some()
+        })
+        .await;
+        let (policy, key) = (Policy::DEFAULT, "a".into());
+        let set = tool.set_limit(&policy, Some(&key), Some(2), "").await;
+        set.expect("it may");
+        // It is shown before any claim is made under it.
+        let usage = tool.usage(&policy, &key).await.expect("it answers");
+        assert_eq!(usage.limit, Some(2));
+        drop(store);
+        eventually("it is gone", BOUND, async || {
+            tool.processes().await.expect("it answers").is_empty()
+        })
+        .await;
+    }
+}

@@ -1,0 +1,388 @@
+//! What only a store in Redis has to bear: other processes, servers that are away or lose data, and processes that come
+//! later.
+
+use super::{BOUND, in_force, is_full, waits};
+use crate::holders::every_store::Store;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use testing::{
+    fleet::Process,
+    in_flight::InFlight,
+    redis::{Cluster, RedisServer},
+    resp::Raw,
+    rig::Rig,
+    stores::connection,
+    wait::eventually,
+};
+use tokio::{task::JoinSet, time::sleep};
+use tower_semaphore::{
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
+    redis::{Builder, WhenUnavailable},
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+const LIMITS: &str = "semaphore:limits{semaphore:processes}";
+
+fn builder() -> Builder {
+    RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3)
+}
+
+/// Processes of their own, as the server sees it.
+async fn processes(url: &str, count: usize) -> Vec<Store> {
+    let mut stores = Vec::new();
+    for _ in 0..count {
+        let store = builder().connect(url).await.expect("it connects");
+        stores.push(Arc::new(store) as Store);
+    }
+    stores
+}
+
+/// An operator's process sets a limit of the key `a`.
+async fn set(operator: &impl Operate, limit: Option<u32>) {
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let set = operator.set_limit(&policy, Some(&key), limit, "").await;
+    set.expect("the store answers");
+}
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(10)
+}
+
+/// Five processes under load, and what their callers see.
+struct Load {
+    stores: Vec<Store>,
+    in_flight: InFlight,
+    /// The greatest limit of a permit since that was last asked, and whether to go on.
+    highest: Arc<AtomicU32>,
+    goes_on: Arc<AtomicBool>,
+    callers: JoinSet<()>,
+}
+
+impl Load {
+    async fn begin(url: &str) -> Self {
+        let mut load = Self {
+            stores: processes(url, 5).await,
+            in_flight: InFlight::default(),
+            highest: Arc::default(),
+            goes_on: Arc::new(AtomicBool::new(true)),
+            callers: JoinSet::new(),
+        };
+        for store in &load.stores {
+            for _ in 0..8 {
+                load.callers.spawn(Self::call(
+                    Arc::clone(store),
+                    load.in_flight.clone(),
+                    (Arc::clone(&load.highest), Arc::clone(&load.goes_on)),
+                ));
+            }
+        }
+        load
+    }
+
+    async fn call(
+        store: Store,
+        in_flight: InFlight,
+        (highest, goes_on): (Arc<AtomicU32>, Arc<AtomicBool>),
+    ) {
+        while goes_on.load(SeqCst) {
+            let permit = store.acquire(claim().with_wait(BOUND)).await;
+            let permit = permit.expect("it is served");
+            let one = in_flight.begin();
+            highest.fetch_max(permit.limit(), SeqCst);
+            sleep(Duration::from_millis(2)).await;
+            drop((one, permit));
+        }
+    }
+
+    /// A limit is set from this one. All processes know it in time, and none grants above it then; until then no more
+    /// are in flight than under the higher of the two.
+    async fn changes(&mut self, operator: &Store, (from, to): (u32, Option<u32>)) {
+        let begun = Instant::now();
+        set(operator, to).await;
+        for store in &self.stores {
+            in_force(store, "a", to).await;
+        }
+        // A process asks three times in a lease, and a busy machine takes its time.
+        let took = begun.elapsed();
+        assert!(took < LEASE / 3 + Duration::from_secs(2), "{took:?}");
+        let limit = to.unwrap_or(10);
+        let higher = from.max(limit) as usize;
+        assert!(self.in_flight.most() <= higher, "{}", self.in_flight.most());
+        self.settle(limit).await;
+        self.in_flight.restart();
+        self.highest.store(0, SeqCst);
+        self.some_are_served().await;
+        assert_eq!(self.highest.load(SeqCst), limit);
+        assert!(self.in_flight.most() <= limit as usize);
+        // The callers of each process would hold eight.
+        eventually("the limit is used up", BOUND, async || {
+            self.in_flight.most() == limit as usize
+        })
+        .await;
+    }
+
+    /// What was granted before is over: that was sent at the last moment too.
+    async fn settle(&self, limit: u32) {
+        eventually("no more are held", BOUND, async || {
+            self.some_are_served().await;
+            self.highest.store(0, SeqCst);
+            self.some_are_served().await;
+            self.highest.load(SeqCst) == limit
+        })
+        .await;
+    }
+
+    async fn some_are_served(&self) {
+        let begun = self.in_flight.begun();
+        eventually("some are served", BOUND, async || {
+            self.in_flight.begun() > begun + 50
+        })
+        .await;
+    }
+
+    async fn end(mut self) {
+        self.goes_on.store(false, SeqCst);
+        while let Some(ended) = self.callers.join_next().await {
+            ended.expect("no panic");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
+    let server = RedisServer::start();
+    let operator = processes(&server.url(), 1).await.remove(0);
+    let mut load = Load::begin(&server.url()).await;
+    load.some_are_served().await;
+    load.changes(&operator, (10, Some(3))).await;
+    load.changes(&operator, (3, Some(20))).await;
+    load.changes(&operator, (20, None)).await;
+    load.end().await;
+}
+
+/// Without that each would poll five seconds after it did last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_another_process_is_let_in_as_soon_as_that_knows() {
+    let server = RedisServer::start();
+    let long = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let mut stores: Vec<Store> = Vec::new();
+    for _ in 0..3 {
+        let store = long.clone().connect(server.url()).await;
+        stores.push(Arc::new(store.expect("it connects")));
+    }
+    let _held = stores[0].acquire(Claim::new("a").with_limit(1)).await;
+    let mut waiters = Vec::new();
+    for (before, store) in stores.iter().enumerate() {
+        waiters.push(waits(store, Claim::new("a").with_limit(1), before).await);
+    }
+    set(&stores[0], Some(4)).await;
+    for (store, waiter) in stores.iter().zip(waiters) {
+        in_force(store, "a", Some(4)).await;
+        let known = Instant::now();
+        drop(super::answer(waiter).await.expect("there is room"));
+        assert!(known.elapsed() < Duration::from_secs(2));
+    }
+}
+
+/// As an application starts that is killed, and one over a connection of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_comes_later_follows_before_its_first_grant() {
+    let server = RedisServer::start();
+    let operator = processes(&server.url(), 1).await.remove(0);
+    set(&operator, Some(1)).await;
+    let store = processes(&server.url(), 1).await.remove(0);
+    let held = store.acquire(claim()).await.expect("there is room");
+    assert_eq!(held.limit(), 1);
+    let supplied = builder().with_connection(connection(&server.url()).await);
+    let supplied: Store = Arc::new(supplied.expect("the settings are right"));
+    is_full(&supplied, claim(), 1).await;
+    let mut other = Process::start(&server.url(), LEASE);
+    assert_eq!(other.acquire("first", "a", 10), None);
+    drop(other);
+    let mut again = Process::start(&server.url(), LEASE);
+    assert_eq!(again.acquire("first", "a", 10), None);
+    assert!(held.release().await);
+    assert!(again.acquire("first", "a", 10).is_some());
+    assert_eq!(again.acquire("second", "a", 10), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_outlive_a_server_that_keeps_its_data_and_every_process() {
+    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let store = processes(&server.url(), 1).await.remove(0);
+    set(&store, Some(2)).await;
+    drop(store);
+    server.restart();
+    let store = processes(&server.url(), 1).await.remove(0);
+    assert_eq!(
+        store.acquire(claim()).await.expect("there is room").limit(),
+        2
+    );
+    let mut raw = Raw::connect(server.port()).await;
+    assert_eq!(raw.cmd(&["TTL", LIMITS]).await.int(), -1);
+    set(&store, None).await;
+    assert_eq!(
+        raw.cmd(&["HLEN", LIMITS]).await.int(),
+        1,
+        "the version stays"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_that_a_server_has_lost_are_in_force_no_more() {
+    let server = RedisServer::start();
+    let stores = processes(&server.url(), 2).await;
+    set(&stores[0], Some(1)).await;
+    for store in &stores {
+        in_force(store, "a", Some(1)).await;
+    }
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["FLUSHALL"]).await;
+    for store in &stores {
+        in_force(store, "a", None).await;
+    }
+    set(&stores[0], Some(7)).await;
+    in_force(&stores[1], "a", Some(7)).await;
+}
+
+/// Its share is that of the limit that it knew. It is the only process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() {
+    let rig = Rig::new(builder().when_unavailable(WhenUnavailable::Share)).await;
+    set(&rig.store, Some(2)).await;
+    let store: Store = Arc::new(rig.store.clone());
+    in_force(&store, "a", Some(2)).await;
+    rig.proxy.black_hole();
+    let mut held = Vec::new();
+    eventually("it is admitted without its server", BOUND, async || {
+        held.extend(store.acquire(claim()).await);
+        held.iter().any(Permit::is_degraded)
+    })
+    .await;
+    held.retain(Permit::is_degraded);
+    held.extend(store.acquire(claim()).await);
+    assert_eq!(held.len(), 2, "of ten");
+    assert!(held.iter().all(|permit| permit.limit() == 2));
+    let refused = store.acquire(claim()).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Store { .. })),
+        "{refused:?}"
+    );
+    drop(held);
+    rig.proxy.forward();
+    eventually("it is back", BOUND, async || {
+        let permit = store.acquire(claim()).await;
+        permit.is_ok_and(|permit| !permit.is_degraded() && permit.limit() == 2)
+    })
+    .await;
+}
+
+/// The limits are one key of one node, and the semaphores are on all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_away() {
+    let mut cluster = Cluster::of_primaries(3).await;
+    let connect = async || builder().connect_cluster(cluster.urls()).await;
+    let store: Store = Arc::new(connect().await.expect("it connects"));
+    let set = store.set_limit(&Policy::DEFAULT, None, Some(1), "").await;
+    set.expect("the store answers");
+    let other: Store = Arc::new(connect().await.expect("it connects"));
+    for key in 0..20 {
+        let permit = other.acquire(Claim::new(key).with_limit(5)).await;
+        assert_eq!(permit.expect("there is room").limit(), 1);
+    }
+    let away = cluster.slot(LIMITS).await;
+    let away = cluster.first_owner(away);
+    let mut lives = (0..).map(|key| format!("k{key}"));
+    let lives = loop {
+        let key = lives.next().expect("there are many");
+        let slot = cluster
+            .slot(&format!("semaphore:{{concurrency:{key}}}:held"))
+            .await;
+        if cluster.first_owner(slot) != away {
+            break key;
+        }
+    };
+    cluster.node_mut(away).kill();
+    let claim = Claim::new(lives).with_limit(5);
+    let held = other.acquire(claim.clone()).await.expect("there is room");
+    assert_eq!(held.limit(), 1);
+    is_full(&other, claim, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_process_sends_no_more_for_limits_that_do_not_change() {
+    let server = RedisServer::start();
+    let store = processes(&server.url(), 1).await.remove(0);
+    set(&store, Some(3)).await;
+    in_force(&store, "a", Some(3)).await;
+    let mut raw = Raw::connect(server.port()).await;
+    raw.reset_stats().await;
+    eventually("it says that it lives", BOUND, async || {
+        let stats = raw.commandstats().await;
+        stats.get("zcard").is_some_and(|count| *count >= 4)
+    })
+    .await;
+    let stats = raw.commandstats().await;
+    let sent = ["eval", "evalsha"].map(|name| stats.get(name).copied().unwrap_or_default());
+    // It says who it is, and that it lives: that call has the question for limits.
+    assert_eq!(sent[0] + sent[1], 2 * stats["zcard"], "{stats:?}");
+    assert!(!stats.contains_key("hgetall"), "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_ten_thousand_limits_at_most_and_a_process_reads_them_at_once() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let mut fields = vec!["HSET".to_owned(), LIMITS.to_owned()];
+    fields.extend(["*version".to_owned(), "1".to_owned()]);
+    for key in 0..10_000 {
+        fields.extend([format!("concurrency:k{key}"), "3 1 ".to_owned()]);
+    }
+    raw.cmd(&fields).await;
+    let store = processes(&server.url(), 1).await.remove(0);
+    let permit = store.acquire(Claim::new("k9999").with_limit(9)).await;
+    assert_eq!(permit.expect("there is room").limit(), 3);
+    let policy = Policy::DEFAULT;
+    let more = store
+        .set_limit(&policy, Some(&"more".into()), Some(1), "")
+        .await;
+    assert!(more.is_err());
+    let known = store
+        .set_limit(&policy, Some(&"k1".into()), Some(1), "")
+        .await;
+    known.expect("it is there already");
+    let away = store.set_limit(&policy, Some(&"k2".into()), None, "").await;
+    away.expect("it is taken away");
+    let more = store
+        .set_limit(&policy, Some(&"more".into()), Some(1), "")
+        .await;
+    more.expect("there is room for it");
+}
+
+/// Whoever writes there: a lock that two may hold is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_has_its_own_limit_whatever_the_server_has() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let fields = [
+        "*version",
+        "1",
+        "lock",
+        "2 1 ",
+        "lock:a",
+        "2 1 ",
+        "concurrency",
+        "1 1 ",
+    ];
+    raw.cmd(&[&["HSET", LIMITS][..], &fields].concat()).await;
+    let store = processes(&server.url(), 1).await.remove(0);
+    in_force(&store, "a", Some(1)).await;
+    let lock = tower_semaphore::Lock::new(store, "a");
+    let _guard = lock.try_acquire().await.expect("it is free");
+    assert!(lock.try_acquire().await.is_err());
+}

@@ -1,0 +1,260 @@
+//! Limits that operators set: each process follows what it was told last, and is told in time.
+
+use super::{Flights, LATE, Verdict, Who, calls::Calls, check, effect::waiting, is_dazed};
+use crate::{
+    process::Process,
+    server::Server,
+    subject::{
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Key, Level, Limits as Told,
+        PermitId, Settings, Time,
+    },
+    wire::{is_lock, limited},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// The pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a process may go without asking.
+const LONGEST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Limits {
+    settings: Settings,
+    claims: BTreeMap<Who, Claim>,
+    /// What each process was told last.
+    told: BTreeMap<usize, Told>,
+    /// When it was asked last, and could ask since.
+    asked: BTreeMap<usize, Time>,
+    /// The level of a lease, by its first semaphore, at which it waits as far as its process knows.
+    waits: BTreeMap<(Who, Key), usize>,
+    /// Since when a claim has waited under another limit, and its process could know.
+    outdated: BTreeMap<(Who, Key), Time>,
+    /// The highest that was ever set for all semaphores.
+    highest: u32,
+    /// The processes that claim no more.
+    closed: BTreeSet<usize>,
+}
+
+impl Limits {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            claims: BTreeMap::new(),
+            told: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            outdated: BTreeMap::new(),
+            highest: 0,
+            closed: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn closed(&mut self, at: usize) {
+        self.closed.insert(at);
+    }
+
+    pub(super) fn asked(&mut self, who: Who, claim: Claim) {
+        self.claims.insert(who, claim);
+    }
+
+    pub(super) fn killed(&mut self, at: usize) {
+        self.claims.retain(|(process, _), _| *process != at);
+        self.told.remove(&at);
+    }
+
+    /// An operator has set a limit.
+    pub(super) fn set(&mut self, limit: Option<u32>) {
+        self.highest = self.highest.max(limit.unwrap_or_default());
+    }
+
+    /// The highest limit that a semaphore may have had.
+    pub(super) fn highest(&self, key: Key) -> u32 {
+        if is_lock(key) { 0 } else { self.highest }
+    }
+
+    /// The limit that is in force for a level, as far as a process knows.
+    pub(super) fn in_force(&self, at: usize, level: Level) -> u32 {
+        let told = self.told.get(&at).filter(|_| !is_lock(level.key));
+        let [own, policy] = limited(level.key);
+        let set = told.and_then(|told| told.all.get(&own).or(told.all.get(&policy)));
+        set.copied().unwrap_or(level.limit)
+    }
+
+    /// Whether a claim is too heavy for a limit that its process knows.
+    pub(super) fn is_too_heavy(&self, at: usize, claim: &Claim) -> bool {
+        let mut levels = claim.levels();
+        levels.any(|level| level.weight > self.in_force(at, level))
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        at: usize,
+        call: &Call,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
+        if local >= call.deadline {
+            return;
+        }
+        for (command, answer) in call.commands.iter().zip(reply.iter().flatten()) {
+            match (command, answer) {
+                (Command::Clock { .. }, Answer::Clock(_, _, Some(told))) => {
+                    self.told.insert(at, told.clone());
+                }
+                (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) => {
+                    for (claim, acquired) in claims.iter().zip(each) {
+                        let (key, wanted) = claim[0];
+                        if let Acquired::Queued { level, .. } = acquired {
+                            let lease = ((at, wanted.id.permit()), key);
+                            self.waits.insert(lease, *level);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What is acquired is acquired under the limits that its process was told last, but what a claim holds already; and
+    /// who asks for limits says which these are.
+    pub(super) fn sent(&mut self, at: usize, call: &Call, local: Time) -> Verdict {
+        for command in &call.commands {
+            match command {
+                Command::Clock {
+                    counts: true,
+                    limits,
+                    ..
+                } => {
+                    self.asked.insert(at, local);
+                    let known = self.told.get(&at).map(|told| told.version);
+                    check(*limits == known, "limits", || {
+                        format!("p{at} says that it knows {limits:?}, and was told {known:?}")
+                    })?;
+                }
+                Command::Acquire { claims, .. } => {
+                    for claim in claims {
+                        self.check_claim(at, claim)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_claim(&self, at: usize, claim: &[(Key, crate::subject::Wanted)]) -> Verdict {
+        let who = (at, claim[0].1.id.permit());
+        let first = self.waits.get(&(who, claim[0].0)).copied().unwrap_or(0);
+        for (key, wanted) in claim.iter().skip(first) {
+            let level = self.claims.get(&who).and_then(|claim| claim.level(*key));
+            let Some(level) = level else { continue };
+            let limit = self.in_force(at, level);
+            check(wanted.id.limit == limit, "limits", || {
+                format!(
+                    "{who:?} acquires {:?} of key {key} under {limit}",
+                    wanted.id
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Every process asks in time, and what waits under another limit is acquired anew at once.
+    pub(super) fn pass(
+        &mut self,
+        processes: &[Process],
+        servers: &[Server],
+        (now, calls): (Duration, &Calls),
+        (flights, open): (&Flights, &[Who]),
+    ) -> Verdict {
+        for (at, process) in processes.iter().enumerate() {
+            self.check_asks(at, process, (now, calls))?;
+        }
+        let outdated = self.outdated_now(processes, servers, (now, calls), (flights, open));
+        self.outdated
+            .retain(|which, _| outdated.contains_key(which));
+        for (which, local) in outdated {
+            let since = *self.outdated.entry(which).or_insert(local);
+            check(local <= since + LATE + PAUSE, "limits", || {
+                format!(
+                    "{which:?} waits under an old limit since {since:?}: {:?}",
+                    self.told
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_asks(
+        &mut self,
+        at: usize,
+        process: &Process,
+        (now, calls): (Duration, &Calls),
+    ) -> Verdict {
+        let server = self.settings.counting();
+        let link = &process.links[self.settings.link(0, server)];
+        let local = process.local(now);
+        let could = process.core.is_some()
+            && link.is_up
+            && calls.works(at, server)
+            && !is_dazed(process, now)
+            && !self.closed.contains(&at);
+        let interval = (self.settings.lease / 3).min(LONGEST);
+        let patience = interval + self.settings.timeout * 2 + LATE;
+        let asked = self.asked.entry(at).or_insert(local);
+        if !could {
+            *asked = local;
+        }
+        check(local <= *asked + patience, "limits", || {
+            format!("p{at} asks for no limits since {asked:?}")
+        })
+    }
+
+    /// The claims that wait under another limit than their processes know, which could ask anew.
+    fn outdated_now(
+        &self,
+        processes: &[Process],
+        servers: &[Server],
+        (now, calls): (Duration, &Calls),
+        (flights, open): (&Flights, &[Who]),
+    ) -> BTreeMap<(Who, Key), Time> {
+        let mut outdated = BTreeMap::new();
+        for who in open {
+            let (process, claim) = (&processes[who.0], &self.claims[who]);
+            for level in claim.levels() {
+                let number = self.settings.server_of(level.key);
+                let link = &process.links[self.settings.link(0, number)];
+                let mut own = flights.range((who.0, CallId(0))..(who.0 + 1, CallId(0)));
+                let is_named = own.any(|(_, flight)| names(&flight.call, who.1));
+                let could = process.core.is_some()
+                    && link.is_up
+                    && now > link.since + LATE
+                    && link.in_flight.is_empty()
+                    && servers[number].is_ready(now)
+                    && calls.works(who.0, number)
+                    && !self.settings.slots.is_unknown(now)
+                    && !is_dazed(process, now)
+                    && !is_named;
+                let (view, clock) = (servers[number].view(level.key), servers[number].clock(now));
+                let limit = i64::from(self.in_force(who.0, level));
+                let own = waiting(&view, clock / 1_000).filter(|(name, _)| name.who() == *who);
+                let limits: Vec<_> = own.map(|(name, _)| name.limit).collect();
+                // One that came late under an old id is released later.
+                let is_old = !limits.is_empty() && !limits.contains(&limit);
+                if could && is_old {
+                    outdated.insert((*who, level.key), process.local(now));
+                }
+            }
+        }
+        outdated
+    }
+}
+
+fn names(call: &Call, permit: PermitId) -> bool {
+    let mut ids = call.commands.iter().flat_map(Command::ids);
+    ids.any(|(_, id)| id.permit() == permit)
+}
