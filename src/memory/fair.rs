@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_up_takes_no_other_flows_tag_and_costs_what_it_did() {
+    fn a_waiter_that_moves_up_takes_the_tag_of_no_other_flow_and_costs_what_it_did() {
         let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
         for start in [1, 300_001, 400_001] {
             tags.joined(if start == 1 { &heavy } else { &light }, 0, start);
