@@ -53,8 +53,8 @@ connections() {
 # A change runs 3,000, of all workloads together.
 schedules() {
     local workload
-    for workload in "" _on_a_cluster _in_outages; do
-        SCHEDULES=35000 cargo test --release -p tower-semaphore-sim --test simulation \
+    for workload in "" _on_a_cluster _in_outages _with_fair_queues _with_limits; do
+        SCHEDULES=21000 cargo test --release -p tower-semaphore-sim --test simulation \
             "the_shipped_core_passes$workload" -- --exact || return
     done
 }

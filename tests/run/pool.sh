@@ -51,7 +51,7 @@ again() {
 
 # Prints the folder of each package that has been built, and the program of its tests.
 programs() {
-    sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2|p' "$1"
+    sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true},"features".*"executable":"\([^"]*\)".*|\1 \2|p' "$1"
 }
 
 # Prints what is to be run, the longest first.

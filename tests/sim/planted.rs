@@ -669,7 +669,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "with limits: a raise wakes nobody",
-        "limits",
+        "limiting",
         "State::Queued(_) if has_changed => self.next_at(now, at, now),",
         "State::Queued(_) if has_changed => {}",
     ),
@@ -699,20 +699,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "with limits: what waits under an old limit stays in the queue",
-        "limits",
+        "limiting",
         "self.part(now, at, old, false);",
         "drop(old);",
     ),
     (
         "with limits: the release goes with a later call",
-        "limits",
+        "limiting",
         "self.keys[own.key].released_in = CallId(0);",
         "",
-    ),
-    (
-        "with limits: a claim is sent before they are known",
-        "limits",
-        "self.limits.version.is_some() || server.health.is_failing() || server.is_denied",
-        "server.is_known() || !server.is_known()",
     ),
 ];

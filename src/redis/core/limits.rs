@@ -1,18 +1,8 @@
-//! The limits that operators have set, and claims that they concern.
-//!
-//! An id has its limit, so that any process can grant it from the queue. A lease is therefore acquired under the limits
-//! in force, each time, and where they have changed under another id: what a server may have under the old one is
-//! released before, in the same call. In a queue it keeps its arrival.
+//! The limits that operators have set, as a server has told them last.
 
-use super::{
-    Core,
-    id::{At, CallId, PermitId},
-    lease::State,
-    permit::{Own, Refusal},
-    time::Time,
-};
+use super::time::Time;
 use crate::redis::protocol::Told;
-use std::{collections::HashMap, mem, ops::Range};
+use std::collections::HashMap;
 
 /// The policy of locks, as names have it. Their limit is 1 whatever a server has.
 const LOCK: &str = "lock";
@@ -25,9 +15,9 @@ pub(super) struct Limits {
     /// By what they are of: `POLICY:KEY`, or `POLICY`.
     all: HashMap<Box<str>, u32>,
     /// How often they have changed.
-    changes: u32,
+    pub(super) changes: u32,
     /// When one was last set here. What a server was asked before does not tell it.
-    set_here: Time,
+    pub(super) set_here: Time,
     /// Whether some were lost since that was last asked.
     pub(super) were_lost: bool,
 }
@@ -37,7 +27,7 @@ impl Limits {
         self.version
     }
 
-    fn take(&mut self, told: Told) {
+    pub(super) fn take(&mut self, told: Told) {
         // They are of an earlier time: the server has lost its data.
         self.were_lost |= self.version.is_some_and(|known| told.version < known);
         self.version = Some(told.version);
@@ -66,135 +56,4 @@ impl Limits {
 
 fn policy_of(of: &str) -> &str {
     of.split_once(':').map_or(of, |(policy, _)| policy)
-}
-
-impl Core {
-    /// A server has told other limits than those that this process knows.
-    pub(super) fn take_limits(&mut self, told: Told) {
-        self.limits.take(told);
-        self.sweep = Some(0);
-    }
-
-    /// An operator has set a limit here, which this process reads at once.
-    pub(in crate::redis) fn look_at_limits(&mut self, now: Time) {
-        self.limits.set_here = now;
-        let server = self.counting();
-        let next = &mut self.servers[server].presence_at;
-        *next = next.map(|at| at.min(now));
-    }
-
-    /// When this process announces itself again to a server that has answered what was sent then.
-    pub(super) fn announces_at(&self, now: Time, sent: Time) -> Time {
-        match sent < self.limits.set_here {
-            true => now,
-            false => sent + self.settings.announcement(),
-        }
-    }
-
-    /// Whether claims need not wait for the limits: they are known, or their server is failing.
-    pub(super) fn knows_limits(&self) -> bool {
-        let server = &self.servers[self.counting()];
-        self.limits.version.is_some() || server.health.is_failing() || server.is_denied
-    }
-
-    /// The limit in force at a level.
-    fn limit_of(&self, id: PermitId, level: usize) -> u32 {
-        let own = &self.permits[id.slot].levels[level];
-        self.limit_set_for(own).unwrap_or(own.limit)
-    }
-
-    fn limit_set_for(&self, own: &Own) -> Option<u32> {
-        self.limits.of(&self.keys[own.key].name)
-    }
-
-    /// Limits have changed. What waits under others is acquired anew at once.
-    pub(super) fn limit_anew(&mut self, now: Time, id: PermitId) {
-        if self.refuse_if_heavy(now, id) {
-            return;
-        }
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for at in (0..leases).map(|number| At(id, number)) {
-            let has_changed = self.has_changed(at);
-            let lease = &mut self.permits[id.slot].leases[at.1];
-            match lease.state {
-                // It polls when the answer on its way says that it waits.
-                State::Queued(_) | State::Wanted if has_changed && lease.call.is_some() => {
-                    lease.was_notified = true;
-                }
-                State::Queued(_) if has_changed => self.next_at(now, at, now),
-                _ => {}
-            }
-        }
-    }
-
-    /// Refuses a claim that could only wait in vain, because it is heavier than a limit that an operator has set at a level
-    /// that it does not hold. Returns whether it is refused.
-    pub(super) fn refuse_if_heavy(&mut self, now: Time, id: PermitId) -> bool {
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
-            return false;
-        };
-        let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
-        let levels = self.permits[id.slot].levels.iter().enumerate().skip(first);
-        let mut heavy = levels.filter_map(|(level, own)| {
-            let limit = self.limit_set_for(own)?;
-            (own.units.weight > limit).then_some(Refusal::Full(level, limit, limit))
-        });
-        let refusal = heavy.next();
-        drop(heavy);
-        if let Some(refusal) = refusal {
-            self.refuse(now, id, refusal);
-        }
-        refusal.is_some()
-    }
-
-    /// Whether a lease has another limit than is in force at a level that it does not hold.
-    fn has_changed(&self, at: At) -> bool {
-        let is_old = self.permits[at.0.slot].leases[at.1].limits != self.limits.changes;
-        let differs = |level: usize| {
-            let own = &self.permits[at.0.slot].levels[level];
-            own.units.limit != self.limit_of(at.0, level)
-        };
-        is_old && self.levels_ahead(at).any(differs)
-    }
-
-    /// The levels of a lease from the one where it waits on. It keeps what it has of narrower ones.
-    fn levels_ahead(&self, At(id, number): At) -> Range<usize> {
-        let permit = &self.permits[id.slot];
-        permit.waits_at(number)..permit.leases[number].levels.end
-    }
-
-    /// Puts a lease that is to be acquired under the limits in force.
-    pub(super) fn put_under_limits(&mut self, now: Time, at: At) {
-        let levels = self.levels_ahead(at);
-        let lease = &mut self.permits[at.0.slot].leases[at.1];
-        if lease.limits == self.limits.changes {
-            return;
-        }
-        if levels == lease.levels {
-            lease.limits = self.limits.changes;
-        }
-        // After its end its server has forgotten it by itself.
-        let is_known = lease.may_be_known(now) && lease.lasts > now;
-        let was_sent = lease.was_sent;
-        let mut old = Vec::new();
-        for level in levels {
-            let limit = self.limit_of(at.0, level);
-            let own = &mut self.permits[at.0.slot].levels[level];
-            if !was_sent {
-                own.units.limit = limit;
-            } else if own.units.limit != limit {
-                let units = own.units.under(limit);
-                old.push((own.key, mem::replace(&mut own.units, units)));
-                // The call that acquires it begins with that release too.
-                self.keys[own.key].released_in = CallId(0);
-            }
-        }
-        let is_whole = old.len() == self.permits[at.0.slot].leases[at.1].levels.len();
-        if is_known && !old.is_empty() {
-            self.part(now, at, old, false);
-        }
-        if is_whole {
-            self.permits[at.0.slot].leases[at.1].forget();
-        }
-    }
 }

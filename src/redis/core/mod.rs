@@ -5,9 +5,9 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! reply, end, weight, outage, moving, limits, build ─> core ─> permit ─> lease ─> id, time ─> policy
+//! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
 //!                                                   ─> server ─> health
-//!                                                   ─> slots, lane, key, call
+//!                                                   ─> slots, lane, key, call, limits
 //! ```
 //!
 //! | | holds |
@@ -78,6 +78,7 @@ mod id;
 mod key;
 mod lane;
 mod lease;
+mod limiting;
 mod limits;
 mod moving;
 mod outage;

@@ -119,6 +119,8 @@ async fn the_docs_list_each_verb() {
         store.usage(&policy, &key).await.expect("an answer");
         let revoked = store.revoke(&policy, &key, "0123456789abcdef.1.1.1.1000");
         assert!(!revoked.await.expect("an answer"));
+        let set = store.set_limit(&policy, Some(&key), None, "");
+        set.await.expect("an answer");
         exposed_verbs().is_superset(&documented_verbs())
     })
     .await;

@@ -12,7 +12,7 @@ use tower_semaphore::{RedisSemaphore, Semaphore, redis::ConnectError};
 
 /// What the module docs of `redis` say that a server must allow, and SELECT for a number.
 const RULES: &str = "~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish \
-    +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem \
+    +exists +get +hget +hgetall +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem \
     +zremrangebyscore +zscore +select";
 
 const PASSWORD: &str = "p@ss:w/rd?#";
