@@ -8,7 +8,7 @@ use crate::{
     explore::{block_on, explore_most, join, poll},
     redis::{
         core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
-        protocol::{Acquired, Answer, Command},
+        protocol::{Acquired, Answer, Command, Told},
     },
     semaphore::Policy,
 };
@@ -144,7 +144,9 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1), None),
+        Command::Presence { .. } => {
+            Answer::Presence(1_000_000, Some(0), Some(1), Some(Told::default()))
+        }
         Command::Introduce => Answer::Presence(1_000_000, None, None, None),
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
