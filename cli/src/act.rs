@@ -51,8 +51,7 @@ pub(crate) async fn revoke_each(
     let usage = asked.usage(store).await?;
     let held: Vec<_> = usage.held.iter().map(|info| info.id.clone()).collect();
     if held.is_empty() {
-        let nothing = "nobody holds a permit of this key";
-        return Err(Failure::Nothing(nothing.to_owned()));
+        return Err(Failure::nothing("nobody holds a permit of this key"));
     }
     if !is_sure {
         let policy = shown(asked.policy.as_str());
@@ -70,25 +69,28 @@ async fn revoke_all(
     (ids, ended): (&Ids, &[String]),
     output: Output,
 ) -> Result<(), Failure> {
-    let mut revoked = Vec::new();
+    let (mut revoked, mut failed) = (Vec::new(), None);
     for id in ended {
-        let is_there = store.revoke(&asked.policy, &asked.key, id).await;
-        if is_there.map_err(|error| Failure::store(&error))? {
-            revoked.push(id);
+        match store.revoke(&asked.policy, &asked.key, id).await {
+            Ok(true) => revoked.push(id),
+            Ok(false) => {}
+            Err(error) => {
+                failed = Some(Failure::store(&error));
+                break;
+            }
         }
     }
-    if revoked.is_empty() {
-        return Err(Failure::Nothing("it had ended before".to_owned()));
-    }
-    match output.is_json {
-        true => output.json(&json!({"revoked": revoked})),
-        false => {
-            let lines = revoked
-                .iter()
-                .map(|id| format!("revoked {}\n", shown(ids.short(id))));
-            output.text(&lines.collect::<String>())
+    // What has ended is told, also before a failure.
+    match (revoked.is_empty(), output.is_json) {
+        (true, _) => return Err(failed.unwrap_or_else(|| Failure::nothing("it had ended before"))),
+        (false, true) => output.json(&json!({"revoked": revoked}))?,
+        (false, false) => {
+            let short = revoked.iter().map(|id| shown(ids.short(id)));
+            let lines = short.map(|id| format!("revoked {id}\n"));
+            output.text(&lines.collect::<String>())?;
         }
     }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Asks a person. Without one there is no answer.
@@ -102,7 +104,7 @@ async fn confirm(question: String) -> Result<(), Failure> {
     let answer = answer.map_err(|_| Failure::Interrupted)??;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::Nothing("nothing was ended".to_owned())),
+        _ => Err(Failure::nothing("nothing was ended")),
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    pub(crate) fn nothing(what: &str) -> Self {
+        Self::Nothing(what.to_owned())
+    }
+
     /// An error of the store, with its causes.
     pub(crate) fn store(error: &dyn Error) -> Self {
         Self::Store(causes(error))

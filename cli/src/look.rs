@@ -7,7 +7,7 @@ use crate::{
     json,
     output::{Output, escaped, line},
     progress::Progress,
-    screen::{Screen, Wish},
+    screen::Screen,
     table,
     tally::{Pages, Tally},
     text::{key, key_of, shown},
@@ -20,10 +20,6 @@ use tower_semaphore::{
     Key, Operate, Policy, RedisSemaphore,
     semaphore::{KeyCounts, Usage},
 };
-
-fn nothing(what: &str) -> Failure {
-    Failure::Nothing(what.to_owned())
-}
 
 pub(crate) async fn keys(
     store: &RedisSemaphore,
@@ -43,7 +39,9 @@ pub(crate) async fn keys(
         progress.set(count);
     }
     match count {
-        0 => Err(nothing("no key of this policy has permits or waiters")),
+        0 => Err(Failure::nothing(
+            "no key of this policy has permits or waiters",
+        )),
         _ => Ok(()),
     }
 }
@@ -92,7 +90,7 @@ pub(crate) async fn usage(store: &RedisSemaphore, of: &Of, output: Output) -> Re
     let asked = Asked::new(of);
     let usage = asked.usage(store).await?;
     if usage.held.is_empty() && usage.waiting.is_empty() {
-        return Err(nothing(
+        return Err(Failure::nothing(
             "nobody holds a permit of this key, or waits for one",
         ));
     }
@@ -115,10 +113,8 @@ pub(crate) async fn watch(
     let mut screen = Screen::open()?;
     loop {
         screen.show(&asked.text(&asked.usage(store).await?, output))?;
-        match screen.wish(every).await {
-            Wish::Look => {}
-            Wish::Quit => return Ok(()),
-            Wish::Interrupt => return Err(Failure::Interrupted),
+        if !screen.goes_on(every).await? {
+            return Ok(());
         }
     }
 }
@@ -142,10 +138,8 @@ pub(crate) async fn top(
     let (mut screen, mut tally) = (Screen::open()?, first);
     loop {
         screen.show(&tally.text(policy, output.look()))?;
-        match screen.wish(every).await {
-            Wish::Look => {}
-            Wish::Quit => return Ok(()),
-            Wish::Interrupt => return Err(Failure::Interrupted),
+        if !screen.goes_on(every).await? {
+            return Ok(());
         }
         tally = Tally::of(store, &named, rows(), |_| ()).await?;
     }
@@ -159,7 +153,9 @@ fn rows() -> usize {
 
 fn print_top(tally: &Tally, policy: &str, output: Output) -> Result<(), Failure> {
     if tally.keys == 0 {
-        return Err(nothing("no key of this policy has permits or waiters"));
+        return Err(Failure::nothing(
+            "no key of this policy has permits or waiters",
+        ));
     }
     match output.is_json {
         true => output.json(&json::tally(tally)),
@@ -177,14 +173,10 @@ pub(crate) async fn limits(store: &RedisSemaphore, output: Output) -> Result<(),
         (info.policy.as_str().to_owned(), of)
     });
     if limits.is_empty() {
-        return Err(nothing("no limit is set"));
+        return Err(Failure::nothing("no limit is set"));
     }
-    match output.is_json {
-        true => limits
-            .iter()
-            .try_for_each(|info| output.json(&json::limit(info))),
-        false => output.text(&table::limits(&limits, SystemTime::now(), output.look())),
-    }
+    let table = || table::limits(&limits, SystemTime::now(), output.look());
+    output.list(limits.iter().map(json::limit), table)
 }
 
 pub(crate) async fn processes(store: &RedisSemaphore, output: Output) -> Result<(), Failure> {
@@ -192,14 +184,10 @@ pub(crate) async fn processes(store: &RedisSemaphore, output: Output) -> Result<
     let mut processes = processes.map_err(|error| Failure::store(&error))?;
     processes.sort_by_cached_key(|process| (process.host.clone(), process.pid, process.id.clone()));
     if processes.is_empty() {
-        return Err(nothing("no process is alive"));
+        return Err(Failure::nothing("no process is alive"));
     }
-    match output.is_json {
-        true => processes
-            .iter()
-            .try_for_each(|process| output.json(&json::process(process))),
-        false => output.text(&table::processes(&processes, output.look())),
-    }
+    let table = || table::processes(&processes, output.look());
+    output.list(processes.iter().map(json::process), table)
 }
 
 pub(crate) async fn check(store: &RedisSemaphore, output: Output) -> Result<(), Failure> {

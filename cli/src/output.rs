@@ -52,6 +52,18 @@ impl Output {
     pub(crate) fn json(self, value: &Value) -> Result<(), Failure> {
         self.text(&line(value))
     }
+
+    /// Prints each value on a line of its own, or a table of them.
+    pub(crate) fn list(
+        self,
+        mut values: impl Iterator<Item = Value>,
+        table: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.is_json {
+            true => values.try_for_each(|value| self.json(&value)),
+            false => self.text(&table()),
+        }
+    }
 }
 
 /// A value on a line of its own.

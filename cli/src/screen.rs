@@ -57,7 +57,7 @@ pub(crate) struct Screen {
 }
 
 /// What a person wants.
-pub(crate) enum Wish {
+enum Wish {
     /// Another look, now.
     Look,
     Quit,
@@ -102,8 +102,16 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Waits for so long, unless a person wants something.
-    pub(crate) async fn wish(&mut self, every: Duration) -> Wish {
+    /// Waits for so long, or until a person wants another look. `false`: no more.
+    pub(crate) async fn goes_on(&mut self, every: Duration) -> Result<bool, Failure> {
+        match self.wish(every).await {
+            Wish::Look => Ok(true),
+            Wish::Quit => Ok(false),
+            Wish::Interrupt => Err(Failure::Interrupted),
+        }
+    }
+
+    async fn wish(&mut self, every: Duration) -> Wish {
         // Not `Instant::now() + every`: there may be no such instant.
         let mut end = pin!(sleep(every));
         loop {
