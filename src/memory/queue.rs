@@ -164,43 +164,54 @@ impl Queue {
         Some(Decided(Ok(acquired), head.deliver))
     }
 
-    /// Refuses the waiters that are heavier than a limit.
+    /// Refuses the waiters that are heavier than a limit. From the back, so that none that leaves moves up before.
     pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
-        let heavy = self.waiting.iter();
-        let heavy = heavy.filter(|waiting| waiting.units.weight > full.limit);
-        let heavy: Vec<_> = heavy.map(|waiting| waiting.details.serial).collect();
-        let left = heavy.into_iter().filter_map(|serial| self.remove(serial));
-        left.map(|waiting| Decided(Err(full), waiting.deliver))
-            .collect()
+        let mut refused = Vec::new();
+        for index in (0..self.waiting.len()).rev() {
+            if self.waiting[index].units.weight > full.limit
+                && let Some(left) = self.remove_at(index)
+            {
+                refused.push(Decided(Err(full), left.deliver));
+            }
+        }
+        refused.reverse();
+        refused
     }
 
     /// Removes a waiter, if it is still in the queue.
     pub(super) fn remove(&mut self, serial: u64) -> Option<Waiting> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
-        let found = self.waiting.iter().position(is_it);
-        let removed = found.and_then(|index| self.waiting.remove(index))?;
-        self.move_up(&removed);
+        let index = self.waiting.iter().position(is_it)?;
+        self.remove_at(index)
+    }
+
+    fn remove_at(&mut self, index: usize) -> Option<Waiting> {
+        let removed = self.waiting.remove(index)?;
+        self.move_up(&removed, index);
         self.begin_anew();
         Some(removed)
     }
 
-    /// The later waiters of the flow of one that has left have its turn, each that of the one before it.
-    fn move_up(&mut self, removed: &Waiting) {
+    /// The later waiters of the flow of one that has left, those from an index on, have its turn, each that of the one
+    /// before it.
+    fn move_up(&mut self, removed: &Waiting, index: usize) {
         let Some(tags) = &mut self.tags else {
             return;
         };
         let waiting = &self.waiting;
-        let is_later =
-            |other: &Waiting| other.rank > removed.rank && other.turn.is_of(&removed.turn);
+        let is_of = |other: &Waiting| other.turn.is_of(&removed.turn);
         // Of its own flow none but these may have the tags to which they move.
         let is_taken = |tag| {
             let found = waiting.binary_search_by_key(&tag, |other| other.rank);
-            found.is_ok_and(|at| !waiting[at].turn.is_of(&removed.turn))
+            found.is_ok_and(|at| !is_of(&waiting[at]))
         };
-        let later = waiting.iter().filter(|other| is_later(other));
+        let later = waiting.range(index..).filter(|other| is_of(other));
         let later = later.map(|other| (&other.turn, other.rank));
         let moved = tags.left((&removed.turn, removed.rank), later, is_taken);
-        let later = self.waiting.iter_mut().filter(|other| is_later(other));
+        if moved.is_empty() {
+            return;
+        }
+        let later = self.waiting.range_mut(index..).filter(|other| is_of(other));
         for (other, rank) in later.zip(moved) {
             other.rank = rank;
         }

@@ -39,8 +39,11 @@ impl Core {
 
     /// Whether claims need not wait for the limits: they are known, or their server is failing.
     pub(super) fn knows_limits(&self) -> bool {
-        let server = &self.servers[self.counting()];
-        self.limits.version().is_some() || server.health.is_failing() || server.is_denied
+        let cannot_tell = || {
+            let server = &self.servers[self.counting()];
+            server.health.is_failing() || server.is_denied
+        };
+        self.limits.version().is_some() || cannot_tell()
     }
 
     /// The limit in force at a level.
