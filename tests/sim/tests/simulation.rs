@@ -82,7 +82,7 @@ fn the_shipped_core_passes_in_outages() {
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
-const FAILED: [(Workload, &[u64]); 4] = [
+const FAILED: [(Workload, &[u64]); 5] = [
     (
         Workload::Server,
         &[
@@ -93,7 +93,8 @@ const FAILED: [(Workload, &[u64]); 4] = [
     (
         Workload::Cluster,
         &[
-            142_072, 162_679, 189_206, 212_229, 233_041, 1_019_063, 1_112_112, 1_140_142, 1_169_325,
+            142_072, 162_679, 189_206, 212_229, 233_041, 1_002_430, 1_019_063, 1_112_112,
+            1_140_142, 1_169_325,
         ],
     ),
     (
@@ -103,6 +104,7 @@ const FAILED: [(Workload, &[u64]); 4] = [
         ],
     ),
     (Workload::Fair, &[14_221]),
+    (Workload::Limits, &[11_560]),
 ];
 
 #[test]

@@ -361,21 +361,24 @@ impl Known {
         let waited = waiting(script.before, i64::MIN).map(|(name, _)| name);
         let held = live(&script.before.held, script.clock);
         let old: BTreeSet<_> = held.chain(waited).collect();
+        let waits: BTreeSet<_> = waiting(script.after, i64::MIN)
+            .map(|(name, _)| name)
+            .collect();
+        let arrivals = self.arrivals.values().map(|(_, arrival)| *arrival);
+        let mut last = arrivals.max().unwrap_or(0);
         for (name, wanted, _) in script.wanted() {
             if self.arrivals.contains_key(&name) || old.contains(&name) {
                 continue;
             }
-            let last = self
-                .arrivals
-                .values()
-                .map(|(_, arrival)| *arrival)
-                .max()
-                .unwrap_or(0);
             let position = wanted.position;
             let arrival = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
                 arrival => arrival,
             };
+            // What is granted in passing takes no place in the queue.
+            if waits.contains(&name) {
+                last = last.max(arrival);
+            }
             let start = position.map_or(0, |position| position.wait.head_start.as_micros() as i64);
             self.arrivals.insert(name, (arrival - start, arrival));
         }
