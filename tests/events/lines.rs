@@ -5,7 +5,7 @@ use http::{Request, Response};
 use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
-use testing::{redis::RedisServer, rig::Rig, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Operate, Permit, Policy,
@@ -143,6 +143,28 @@ async fn over_a_server_that_is_restarted() {
     eventually("it is connected again", BOUND, is_back).await;
     let are_lost = async || text().contains("limits that operators had set are lost");
     eventually("the server has no limits", BOUND, are_lost).await;
+    let told = || {
+        text()
+            .matches("limits that operators had set are lost")
+            .count()
+    };
+    assert_eq!(told(), 1);
+    over_a_server_that_is_emptied(&store, server.port()).await;
+    eventually("that is told too", BOUND, async || told() == 2).await;
+}
+
+/// An operator sets a limit before any process has seen that those before are lost.
+async fn over_a_server_that_is_emptied(store: &RedisSemaphore, port: u16) {
+    let limit = async |policy: &Policy, limit| {
+        let set = store.set_limit(policy, None, Some(limit), "").await;
+        set.expect("it answers");
+        let is_known = async || store.limit(policy, &"ann".into()) == Some(limit);
+        eventually("the limit is in force", BOUND, is_known).await;
+    };
+    limit(&Policy::DEFAULT, 2).await;
+    Raw::connect(port).await.cmd(&["FLUSHALL"]).await;
+    limit(&Policy::from("other"), 3).await;
+    assert_eq!(store.limit(&Policy::DEFAULT, &"ann".into()), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,10 @@ use crate::program::{Run, program, run};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs, time::Duration};
 use testing::{
-    redis::{Cluster, Sentinels},
+    redis::{
+        Cluster, Sentinels,
+        secure::{Authority, SecureServer},
+    },
     stores::connected,
 };
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
@@ -93,6 +96,30 @@ async fn the_primary_that_sentinels_name_is_served() {
     assert!(
         run.code == Some(2) && run.err.contains("know no primary"),
         "{run:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_tls_is_served_if_its_authority_is_named() {
+    let server = SecureServer::start().await;
+    let own = server.authority.certificate();
+    let builder = RedisSemaphore::builder().root_certificate(own);
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
+    let (file, url) = (server.authority_file(), server.url());
+    let ca = file.to_str().expect("text");
+    serves(&store, &["--ca", ca, "--url", &url]).await;
+    let unknown = with(&["--url", &url], "processes");
+    assert!(
+        unknown.code == Some(3) && unknown.err.contains("certificate"),
+        "{unknown:?}"
+    );
+    let other = file.with_file_name("other.pem");
+    fs::write(&other, Authority::new().certificate()).expect("a file");
+    let other = other.to_str().expect("text");
+    let wrong = with(&["--ca", other, "--url", &url], "processes");
+    assert!(
+        wrong.code == Some(3) && wrong.err.contains("certificate"),
+        "{wrong:?}"
     );
 }
 

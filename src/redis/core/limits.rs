@@ -12,6 +12,8 @@ const LOCK: &str = "lock";
 pub(super) struct Limits {
     /// `None`: no server has told any yet.
     version: Option<u64>,
+    /// The version when the first was set on their server.
+    first: u64,
     /// By what they are of: `POLICY:KEY`, or `POLICY`.
     all: HashMap<Box<str>, u32>,
     /// How often they have changed.
@@ -28,9 +30,12 @@ impl Limits {
     }
 
     pub(super) fn take(&mut self, told: Told) {
-        // They are of an earlier time: the server has lost its data.
-        self.were_lost |= self.version.is_some_and(|known| told.version < known);
-        self.version = Some(told.version);
+        // They are of an earlier time, or were set anew: the server has lost its data.
+        let are_older = |known| told.version < known || told.first != self.first;
+        self.were_lost |= self
+            .version
+            .is_some_and(|known| known > 0 && are_older(known));
+        (self.version, self.first) = (Some(told.version), told.first);
         let limits = told.limits.into_iter();
         let limits = limits.filter(|(of, _)| policy_of(of) != LOCK);
         self.all = limits.collect();

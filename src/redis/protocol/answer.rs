@@ -32,6 +32,8 @@ pub(in crate::redis) enum Answer {
 pub(in crate::redis) struct Told {
     /// It grows with each change. 0: none was ever set, as far as the server knows.
     pub(in crate::redis) version: u64,
+    /// What it was when the first was set. Another one: the server has lost its data since.
+    pub(in crate::redis) first: u64,
     /// What each is of, as names of semaphores have it: `POLICY:KEY`, or `POLICY`.
     pub(in crate::redis) limits: Vec<(Box<str>, u32)>,
 }
@@ -188,9 +190,12 @@ fn told(item: &impl Reply) -> Option<Option<Told>> {
         let (Some(of), Some(value)) = (of.text(), value.text()) else {
             continue;
         };
-        let number = value.split(' ').next().and_then(|limit| limit.parse().ok());
-        match number {
-            Some(version) if of == "*version" => told.version = version,
+        let mut numbers = value.split(' ').map_while(|number| number.parse().ok());
+        match numbers.next() {
+            Some(version) if of == "*version" => {
+                told.version = version;
+                told.first = numbers.next().unwrap_or_default();
+            }
             Some(limit) => {
                 let limit = u32::try_from(limit).ok().map(|limit| (of.into(), limit));
                 told.limits.extend(limit);

@@ -2,9 +2,10 @@
 --
 -- Promises: it touches no other key, so no permit and no waiter. The version grows with each call, even if the
 -- server's clock is set back, and stays when the last limit is taken away: so a process that knows one finds out that
--- there is another, or that the limits were lost. Set again, the same is there.
+-- there is another. What it was at first stays behind it: with another one the limits were lost. Set again, the same is
+-- there.
 --
--- KEYS  limits    a hash without an end: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> its version, microseconds
+-- KEYS  limits    a hash without an end: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
 -- ARGV  1 of      POLICY:KEY, or POLICY
 --       2 value   LIMIT; -1: the limit is taken away
 --       3 note    what the operator says of it, encoded
@@ -19,11 +20,12 @@ local is_new = limit ~= '-1' and call('HEXISTS', limits, of) == 0
 if is_new and call('HLEN', limits) > tonumber(ARGV[4]) then
   return {now, 0}
 end
-local version = math.max(micros, (tonumber(call('HGET', limits, '*version')) or 0) + 1)
+local last, first = string.match(call('HGET', limits, '*version') or '', '^(%d+) (%d+)$')
+local version = text(math.max(micros, (last or 0) + 1))
 -- The first write is a removal: a server whose memory is full accepts other writes only after one.
 call('HDEL', limits, of)
 if limit ~= '-1' then
   call('HSET', limits, of, limit .. ' ' .. text(now) .. ' ' .. note)
 end
-call('HSET', limits, '*version', text(version))
+call('HSET', limits, '*version', version .. ' ' .. (first or version))
 return {now, 1}

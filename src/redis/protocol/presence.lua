@@ -63,7 +63,7 @@ function parts.process(key, about)
 end
 
 function parts.limits(key, known)
-  if (call('HGET', key, '*version') or '0') == known then
+  if string.match(call('HGET', key, '*version') or '0', '^%S*') == known then
     return 0
   end
   return call('HGETALL', key)

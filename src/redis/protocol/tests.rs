@@ -258,7 +258,7 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
     assert_eq!(told(list([])), Some(Some(Told::default())));
     let pairs = [
         ["a:b", "3 1 note"],
-        ["*version", "1795345200123456"],
+        ["*version", "1795345200123456 1795345200000000"],
         ["a", "0 1 "],
         ["b", "-1 1 "],
         ["c", "4294967296 1 "],
@@ -267,6 +267,7 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
     let all = pairs.iter().flatten().map(|item| text(item));
     let expected = Told {
         version: 1_795_345_200_123_456,
+        first: 1_795_345_200_000_000,
         limits: vec![("a:b".into(), 3), ("a".into(), 0)],
     };
     assert_eq!(told(Value::Array(all.collect())), Some(Some(expected)));

@@ -5,8 +5,6 @@
 mod chosen;
 mod paused;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod secure_server;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod several_servers;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;

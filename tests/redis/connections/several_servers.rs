@@ -1,13 +1,9 @@
 //! Clusters and Sentinels over TLS.
 
-use super::{
-    BOUND, claim,
-    secure_server::{Files, arguments},
-    works,
-};
+use super::{BOUND, claim, works};
 use std::time::{Duration, Instant};
 use testing::{
-    redis::{ANY_PORT, Cluster, RedisServer, Sentinels, sentinel_with},
+    redis::{ANY_PORT, Cluster, RedisServer, Sentinels, secure::Files, sentinel_with},
     wait::eventually,
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
@@ -25,7 +21,7 @@ fn secure<'a>(files: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_served_over_tls_and_its_slots_move() {
     let files = Files::new("127.0.0.1");
-    let paths = arguments(files.folder.path());
+    let paths = files.arguments();
     let args = secure(&paths, &["--tls-cluster", "yes"]);
     let cluster = Cluster::with(3, false, &args).await;
     let builder = RedisSemaphore::builder().root_certificate(files.authority.certificate());
@@ -67,7 +63,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_is_found_and_served_over_tls() {
     let files = Files::new("127.0.0.1");
-    let paths = arguments(files.folder.path());
+    let paths = files.arguments();
     let args = secure(&paths, &["--tls-replication", "yes"]);
     let server = RedisServer::with(&args);
     let sentinel = sentinel_with(&args, server.tls_port(), 1);

@@ -3,15 +3,16 @@
 use super::{
     BOUND, blamed, causes,
     chosen::{assert_all, clients_of_a_notified_waiter, others},
-    claim, refusal,
-    secure_server::{Authority, SecureServer, Signed},
-    works,
+    claim, refusal, works,
 };
 use std::{env, process::Stdio, time::Duration};
 use testing::{
     child::child,
     example::{address, command},
-    redis::RedisServer,
+    redis::{
+        RedisServer,
+        secure::{Authority, SecureServer, Signed},
+    },
     stores::connected,
     wait::eventually,
 };

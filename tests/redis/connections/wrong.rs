@@ -392,7 +392,7 @@ async fn an_old_server_is_told() {
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_on_one_side_only_is_told() {
-    let server = super::secure_server::SecureServer::start().await;
+    let server = testing::redis::secure::SecureServer::start().await;
     let outcome = patient()
         .connect(server.url().replace("rediss", "redis"))
         .await;

@@ -376,7 +376,7 @@ fn limits_of(all: &[Reply]) -> Option<Limits> {
             return None;
         };
         match of.as_str() {
-            "*version" => limits.version = value.parse().ok()?,
+            "*version" => limits.version = value.split(' ').next()?.parse().ok()?,
             of => {
                 let limit = value.split(' ').next()?.parse().ok()?;
                 limits.all.insert(of.to_owned(), limit);

@@ -9,9 +9,6 @@
     reason = "no user of the library sees this crate"
 )]
 
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-pub use rcgen;
-
 pub mod bench;
 pub mod book;
 pub mod causes;

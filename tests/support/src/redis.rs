@@ -5,6 +5,8 @@ mod cluster;
 mod port;
 mod process;
 mod replicated;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+pub mod secure;
 mod sentinels;
 
 use std::fs::{self, File};

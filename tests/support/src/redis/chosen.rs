@@ -17,7 +17,7 @@ use std::{
 };
 
 /// The arguments of a server, and the files that they name.
-const FILES: [(&str, &str); 3] = [
+pub(super) const FILES: [(&str, &str); 3] = [
     ("--tls-ca-cert-file", "ca.pem"),
     ("--tls-cert-file", "server.pem"),
     ("--tls-key-file", "server-key.pem"),
@@ -60,7 +60,8 @@ fn certificates() -> Option<PathBuf> {
     env::var_os("REDIS_CERTIFICATES").map(PathBuf::from)
 }
 
-fn files(folder: &Path) -> impl Iterator<Item = String> {
+/// The arguments of a server whose files are in this folder.
+pub(super) fn files(folder: &Path) -> impl Iterator<Item = String> {
     let argument = |(name, file): (&str, &str)| {
         let path = folder.join(file).display().to_string();
         [name.to_owned(), path]

@@ -1,33 +1,33 @@
 //! A server with a TLS port beside its plain one, and the authority that signs its certificate.
 
+use super::{
+    ANY_PORT, RedisServer,
+    chosen::{FILES, files},
+};
+use crate::resp::Raw;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
 };
 use tempfile::TempDir;
-use testing::{
-    rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair},
-    redis::RedisServer,
-    resp::Raw,
-};
 
 /// So that no two have the same name: OpenSSL tries one certificate for each name.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A private CA.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
-pub(crate) struct Signed {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
+pub struct Signed {
+    pub certificate: String,
+    pub key: String,
 }
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mut params = params(&format!("CA {number}"), []);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -36,12 +36,12 @@ impl Authority {
     }
 
     /// Its own certificate, in PEM.
-    pub(crate) fn certificate(&self) -> String {
+    pub fn certificate(&self) -> String {
         self.0.pem()
     }
 
     /// A certificate for a host.
-    pub(crate) fn sign(&self, host: &str) -> Signed {
+    pub fn sign(&self, host: &str) -> Signed {
         let params = params(host, [host.to_owned()]);
         let key = key();
         let certificate = params.signed_by(&key, &self.0).expect("it is signed").pem();
@@ -63,58 +63,57 @@ fn key() -> KeyPair {
     KeyPair::generate().expect("a key is made")
 }
 
-pub(crate) struct SecureServer {
-    pub(crate) authority: Authority,
+pub struct SecureServer {
+    pub authority: Authority,
     /// The oracle, at the plain port.
-    pub(crate) raw: Raw,
+    pub raw: Raw,
     /// `127.0.0.1:PORT`.
-    pub(crate) address: String,
+    pub address: String,
     folder: TempDir,
     _server: RedisServer,
 }
 
 impl SecureServer {
     /// A server that requires no client certificate.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::with("127.0.0.1", &["--tls-auth-clients", "no"]).await
     }
 
     /// One whose certificate is for `host`, with more arguments.
-    pub(crate) async fn with(host: &str, args: &[&str]) -> Self {
-        let Files { authority, folder } = Files::new(host);
-        let mut all = args.to_vec();
-        let files = arguments(folder.path());
-        all.extend(files.iter().map(String::as_str));
+    pub async fn with(host: &str, args: &[&str]) -> Self {
+        let files = Files::new(host);
+        let paths = files.arguments();
+        let mut all = vec!["--tls-port", ANY_PORT];
+        all.extend(args.iter().copied().chain(paths.iter().map(String::as_str)));
         let server = RedisServer::with(&all);
-        let mut raw = Raw::connect(server.port()).await;
-        let address = open_tls_port(&mut raw).await;
+        let Files { authority, folder } = files;
         Self {
             authority,
-            raw,
-            address,
+            raw: Raw::connect(server.port()).await,
+            address: format!("127.0.0.1:{}", server.tls_port()),
             folder,
             _server: server,
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("rediss://{}/", self.address)
     }
 
     /// The file with the authority's certificate.
-    pub(crate) fn authority_file(&self) -> PathBuf {
+    pub fn authority_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 }
 
 /// An authority, and a folder with what it has signed for a host.
-pub(crate) struct Files {
-    pub(crate) authority: Authority,
-    pub(crate) folder: TempDir,
+pub struct Files {
+    pub authority: Authority,
+    pub folder: TempDir,
 }
 
 impl Files {
-    pub(crate) fn new(host: &str) -> Self {
+    pub fn new(host: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let authority = Authority::new();
         let own = authority.sign(host);
@@ -124,41 +123,9 @@ impl Files {
         }
         Self { authority, folder }
     }
-}
 
-/// The arguments of a server, and the files that they name.
-const FILES: [(&str, &str); 3] = [
-    ("--tls-ca-cert-file", "ca.pem"),
-    ("--tls-cert-file", "server.pem"),
-    ("--tls-key-file", "server-key.pem"),
-];
-
-/// The arguments of a server whose files are in this folder.
-pub(crate) fn arguments(folder: &Path) -> Vec<String> {
-    let path = |file: &str| {
-        folder
-            .join(file)
-            .to_str()
-            .expect("the path is text")
-            .to_owned()
-    };
-    let arguments = FILES
-        .iter()
-        .map(|(name, file)| [(*name).to_owned(), path(file)]);
-    arguments.flatten().collect()
-}
-
-/// Another process may take the port between the check and the use.
-async fn open_tls_port(raw: &mut Raw) -> String {
-    for _ in 0..10 {
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|socket| socket.local_addr())
-            .expect("a port is free");
-        let port = address.port().to_string();
-        let reply = raw.cmd(&["CONFIG", "SET", "tls-port", &port]).await;
-        if reply.text() == "OK" {
-            return address.to_string();
-        }
+    /// Those of a server that has these files.
+    pub fn arguments(&self) -> Vec<String> {
+        files(self.folder.path()).collect()
     }
-    panic!("no TLS port came up");
 }
