@@ -263,8 +263,7 @@ impl Effect<'_> {
         });
         check(far.is_none(), "L1", || {
             self.says(&format!("{far:?} lasts too long"))
-        })?;
-        self.check_limit()
+        })
     }
 
     /// Whether an acquire gives up a level, because it is refused at another one or waits at a narrower.
@@ -280,7 +279,7 @@ impl Effect<'_> {
     }
 
     /// What is granted fits, and counts once.
-    fn check_limit(&self) -> Verdict {
+    pub(super) fn check_limit(&self, is_over: impl Fn(&Name) -> bool) -> Verdict {
         let granted = self.granted();
         let used = live(&self.after.held, self.clock).count() as i64;
         if let Some(limit) = granted.iter().map(|name| name.limit).max() {
@@ -293,7 +292,8 @@ impl Effect<'_> {
             // not know the script.
             let is_there = self.brings_back || self.run.is_fresh;
             let may_be_old = |other: &Name| is_there && other.serial != name.serial;
-            let same = |other: &Name| other.who() == name.who() && !may_be_old(other);
+            let same =
+                |other: &Name| other.who() == name.who() && !may_be_old(other) && !is_over(other);
             let own = live(&self.after.held, self.clock).filter(same).count() as i64;
             check(own <= name.weight, "S5", || {
                 self.says(&format!("{name:?} counts {own} times"))

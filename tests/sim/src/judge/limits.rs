@@ -1,6 +1,12 @@
 //! Limits that operators set: each process follows what it was told last, and is told in time.
 
-use super::{Flights, LATE, Verdict, Who, calls::Calls, check, effect::waiting, is_dazed};
+use super::{
+    Flights, LATE, Verdict, Who,
+    calls::Calls,
+    check,
+    effect::{Name, live, waiting},
+    is_dazed,
+};
 use crate::{
     process::Process,
     server::Server,
@@ -241,10 +247,14 @@ impl Limits {
                     && !is_named;
                 let (view, clock) = (servers[number].view(level.key), servers[number].clock(now));
                 let limit = i64::from(self.in_force(who.0, level));
-                let own = waiting(&view, clock / 1_000).filter(|(name, _)| name.who() == *who);
-                let limits: Vec<_> = own.map(|(name, _)| name.limit).collect();
+                let is_own = |name: &Name| name.who() == *who;
+                let waits = waiting(&view, clock / 1_000).map(|(name, _)| name);
+                let mut waits = waits.filter(is_own).peekable();
+                let mut has = live(&view.held, clock / 1_000).filter(is_own);
                 // One that came late under an old id is released later.
-                let is_old = !limits.is_empty() && !limits.contains(&limit);
+                let is_old = waits.peek().is_some()
+                    && waits.all(|name| name.limit != limit)
+                    && has.all(|name| name.limit != limit);
                 if could && is_old {
                     outdated.insert((*who, level.key), process.local(now));
                 }

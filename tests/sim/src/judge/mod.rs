@@ -364,6 +364,7 @@ impl Judge {
         }
         let verdict = self.storage.ran(server, run);
         self.note(verdict);
+        self.storage.released(run);
         self.callers.ran(run);
         match self.storage.returned(run) {
             Ok(all) => all.into_iter().for_each(|who| self.callers.returned(who)),

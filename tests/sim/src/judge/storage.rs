@@ -8,7 +8,7 @@ use super::{
 use crate::{
     schedule::{Data, Schedule},
     server::{Run, Server, View},
-    subject::{GENERATION, Key, PermitId, Settings},
+    subject::{Command, GENERATION, Key, PermitId, Settings},
     wire,
 };
 use std::{
@@ -31,6 +31,11 @@ struct Past {
 struct Known {
     /// The arrivals of those in the queue, less their head starts, and without them.
     arrivals: BTreeMap<Name, (i64, i64)>,
+    /// The arrivals of those that have left it.
+    left: BTreeMap<Who, i64>,
+    /// Processes and serials whose release has run. An acquire that was sent before may run after it, as over a connection
+    /// that is lost: what it takes is released again when no more can come.
+    over: BTreeSet<(usize, u64)>,
     last_token: u64,
     fair: Fair,
 }
@@ -173,7 +178,7 @@ impl Storage {
         let server = &servers[self.settings.server_of(key)];
         let view = server.view(key);
         let live = live(&view.held, server.clock(now) / 1_000);
-        let own = live.filter(|name| name.who() == who).count();
+        let own = live.filter(|name| self.is_of(key, name, who)).count();
         let is_held = own as u32 >= weight || self.is_disturbed(key);
         check(is_held, "the truth", || {
             format!("{who:?} has {weight} units of key {key}, and {own} are held")
@@ -190,12 +195,17 @@ impl Storage {
         let server = &servers[self.settings.server_of(key)];
         let view = server.view(key);
         let live = live(&view.held, server.clock(now) / 1_000);
-        let own = live.filter(|name| name.who() == who).count();
+        let own = live.filter(|name| self.is_of(key, name, who)).count();
         let past = self.past(key);
         let is_vague = self.is_disturbed(key) || past.stepped_back || past.has_old;
         check(own as u32 == weight || is_vague, "weights", || {
             format!("{who:?} has {weight} units of key {key}, and {own} are held")
         })
+    }
+
+    fn is_of(&self, key: Key, name: &Name, who: Who) -> bool {
+        let is_over = |known: &Known| known.is_over(name);
+        name.who() == who && !self.keys.get(&key).is_some_and(is_over)
     }
 
     pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
@@ -210,10 +220,11 @@ impl Storage {
                 lease: self.lease,
                 brings_back: self.brings_back(server),
             };
+            let known = self.keys.entry(*key).or_default();
             script.check_units()?;
+            script.check_limit(|name| known.is_over(name))?;
             script.check_queue()?;
             script.check_answers()?;
-            let known = self.keys.entry(*key).or_default();
             let past = &self.past[server];
             let is_vague = past.stepped_back;
             known.arrive(&script);
@@ -229,6 +240,18 @@ impl Storage {
             known.keep(after);
         }
         self.note_tokens(run, self.counts_again(server))
+    }
+
+    /// A process has released ids, some of them whole.
+    pub(super) fn released(&mut self, run: &Run) {
+        let Command::Release { of, .. } = &run.command else {
+            return;
+        };
+        for (key, ids) in of {
+            let whole = ids.iter().filter(|id| id.units == (1, id.weight));
+            let whole = whole.map(|id| (run.process, id.serial));
+            self.keys.entry(*key).or_default().over.extend(whole);
+        }
     }
 
     /// An operator has revoked an id. Nothing of it is left.
@@ -349,9 +372,19 @@ impl Storage {
 }
 
 impl Known {
+    fn is_over(&self, name: &Name) -> bool {
+        self.over.contains(&(name.process, name.serial))
+    }
+
     /// Who does not wait is forgotten: whom older data brings back has come when it came.
     fn keep(&mut self, view: &View) {
         let waits: BTreeSet<_> = waiting(view, i64::MIN).map(|(name, _)| name).collect();
+        let leaves = self
+            .arrivals
+            .iter()
+            .filter(|(name, _)| !waits.contains(name));
+        let left = leaves.map(|(name, (_, arrival))| (name.who(), *arrival));
+        self.left.extend(left);
         self.arrivals.retain(|name, _| waits.contains(name));
     }
 
@@ -373,7 +406,8 @@ impl Known {
             let position = wanted.position;
             let arrival = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
-                arrival => arrival,
+                // Under another id it keeps its place.
+                arrival => self.left.get(&name.who()).copied().unwrap_or(arrival),
             };
             // What is granted in passing takes no place in the queue.
             if waits.contains(&name) {
