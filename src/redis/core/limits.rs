@@ -2,7 +2,7 @@
 
 use super::time::Time;
 use crate::redis::protocol::Told;
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 /// The policy of locks, as names have it. Their limit is 1 whatever a server has.
 const LOCK: &str = "lock";
@@ -29,11 +29,12 @@ impl Limits {
 
     pub(super) fn take(&mut self, told: Told) {
         // They are of an earlier time: the server has lost its data.
-        self.were_lost |= self.version.is_some_and(|known| told.version < known);
+        let are_old = self.version.is_some_and(|known| told.version < known);
         self.version = Some(told.version);
         let limits = told.limits.into_iter();
-        let limits = limits.filter(|(of, _)| policy_of(of) != LOCK);
-        self.all = limits.collect();
+        let limits = limits.filter(|(of, _)| policy_of(of) != LOCK).collect();
+        let known = mem::replace(&mut self.all, limits);
+        self.were_lost |= are_old && known != self.all;
         self.changes += 1;
     }
 
@@ -56,4 +57,31 @@ impl Limits {
 
 fn policy_of(of: &str) -> &str {
     of.split_once(':').map_or(of, |(policy, _)| policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_lost_if_older_ones_are_told_that_are_others() {
+        let mut limits = Limits::default();
+        for (version, all, were_lost) in [
+            (7, &[("a", 1)][..], false),
+            (9, &[], false),
+            (0, &[], false),
+            (5, &[("a", 2)], false),
+            (4, &[("a", 2)], false),
+            (3, &[("a", 1)], true),
+            (0, &[], true),
+        ] {
+            let told = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
+            let told = told.collect();
+            limits.take(Told {
+                version,
+                limits: told,
+            });
+            assert_eq!(mem::take(&mut limits.were_lost), were_lost, "{version}");
+        }
+    }
 }
