@@ -17,7 +17,9 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(is_json: bool) -> Self {
-        let is_terminal = io::stdout().is_terminal();
+        // A dumb one is written to as to a file: it knows no other screen, and no colours.
+        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_terminal = io::stdout().is_terminal() && !is_dumb;
         Self {
             is_json,
             is_terminal,

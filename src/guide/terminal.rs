@@ -48,7 +48,7 @@
 //! ```
 //!
 //! `top [POLICY]`: the fullest keys and the longest queues of all, live on one screen; once if it is not printed to a
-//! terminal.
+//! terminal, or to a dumb one.
 //!
 //! ```text
 //! $ semaphore top | cat

@@ -175,8 +175,11 @@ impl Store {
         }
         let limit = match self.settings.claims {
             true => self.driver.limit_of(name),
-            // Nothing has told it.
-            false => self.limit_of(name).await?,
+            // Nothing has told it. On a cluster its node may be away, which is no reason not to show who holds what.
+            false => match self.limit_of(name).await {
+                Err(error) if error.may_pass() => None,
+                limit => limit?,
+            },
         };
         Ok(usage.under(limit))
     }

@@ -423,8 +423,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// - [`AcquireError::Invalid`] for a weight of 0, above [`MAX_WEIGHT`] or above the limit, and for
-    ///   a store that cannot change the weight of a permit.
+    /// - [`AcquireError::Invalid`] for a weight of 0 or above [`MAX_WEIGHT`], for a greater weight above the limit, and
+    ///   for a store that cannot change the weight of a permit.
     /// - [`AcquireError::Full`] where there is no room for a greater weight.
     /// - [`AcquireError::Closed`] for a greater weight after a shutdown of the store.
     /// - [`AcquireError::Store`] if the store failed with a greater weight, or with
@@ -805,8 +805,8 @@ impl Shared<dyn Grant> {
             if !is_meant(level) {
                 continue;
             }
-            // A limit on trial refuses nobody.
-            if weight > limit && !self.is_shadow {
+            // A limit on trial refuses nobody, and none keeps units from being given back.
+            if weight > limit.max(level.weight()) && !self.is_shadow {
                 return Err(ClaimError::TooHeavy { weight, limit }.into());
             }
             levels.push((number, Units { limit, weight }));

@@ -135,6 +135,19 @@ async fn headings_are_bold_unless_nobody_wants_colours() {
     }
 }
 
+/// It has no other screen that could be left.
+#[tokio::test]
+async fn a_dumb_terminal_is_written_to_as_to_a_file() {
+    let fleet = Fleet::start().await;
+    let terminal = Terminal::after("export TERM=dumb", &fleet.server, "top", &[]);
+    terminal.shows("status 0").await;
+    let styled = terminal.ask(&["capture-pane", "-p", "-e"]);
+    assert!(
+        styled.contains("FULLEST") && !styled.contains("\x1b["),
+        "{styled:?}"
+    );
+}
+
 #[tokio::test]
 async fn top_is_live_on_one_screen_and_leaves_the_terminal_as_it_was() {
     let mut fleet = Fleet::start().await;

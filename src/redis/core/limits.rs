@@ -2,7 +2,7 @@
 
 use super::time::Time;
 use crate::redis::protocol::Told;
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 /// The policy of locks, as names have it. Their limit is 1 whatever a server has.
 const LOCK: &str = "lock";
@@ -32,13 +32,12 @@ impl Limits {
     pub(super) fn take(&mut self, told: Told) {
         // They are of an earlier time, or were set anew: the server has lost its data.
         let are_older = |known| told.version < known || told.first != self.first;
-        self.were_lost |= self
-            .version
-            .is_some_and(|known| known > 0 && are_older(known));
+        let are_others = self.version.is_some_and(|known| known > 0 && are_older(known));
         (self.version, self.first) = (Some(told.version), told.first);
         let limits = told.limits.into_iter();
-        let limits = limits.filter(|(of, _)| policy_of(of) != LOCK);
-        self.all = limits.collect();
+        let limits = limits.filter(|(of, _)| policy_of(of) != LOCK).collect();
+        let known = mem::replace(&mut self.all, limits);
+        self.were_lost |= are_others && known != self.all;
         self.changes += 1;
     }
 
@@ -61,4 +60,31 @@ impl Limits {
 
 fn policy_of(of: &str) -> &str {
     of.split_once(':').map_or(of, |(policy, _)| policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_lost_if_older_ones_are_told_that_are_others() {
+        let mut limits = Limits::default();
+        for (version, all, were_lost) in [
+            (7, &[("a", 1)][..], false),
+            (9, &[], false),
+            (0, &[], false),
+            (5, &[("a", 2)], false),
+            (4, &[("a", 2)], false),
+            (3, &[("a", 1)], true),
+            (0, &[], true),
+        ] {
+            let told = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
+            let told = told.collect();
+            limits.take(Told {
+                version,
+                limits: told,
+            });
+            assert_eq!(mem::take(&mut limits.were_lost), were_lost, "{version}");
+        }
+    }
 }

@@ -282,11 +282,14 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::core::{Change, Failure, Level, Settings};
+    use crate::redis::{
+        core::{Change, Failure, Level, Settings},
+        protocol::{Answer, Fault},
+    };
     use std::time::Duration;
 
-    /// A core whose only server answers nothing, and when it has noticed that.
-    fn in_an_outage() -> (Core, Time) {
+    /// A core that is connected to its only server.
+    fn connected() -> (Core, Time) {
         let mut core = Core::new(Settings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
@@ -297,8 +300,14 @@ mod tests {
             is_own: true,
             policy: WhenUnavailable::Refuse,
         });
-        let mut now = Time::from_secs(1);
+        let now = Time::from_secs(1);
         core.handle_servers(now, Change::Connected(THREAD, 0));
+        (core, now)
+    }
+
+    /// A core whose only server answers nothing, and when it has noticed that.
+    fn in_an_outage() -> (Core, Time) {
+        let (mut core, mut now) = connected();
         while !core.is_open(0) && now < Time::from_secs(100) {
             core.handle_timeout(now);
             while let Some(call) = core.poll_call(now, THREAD) {
@@ -326,5 +335,22 @@ mod tests {
         let (id, call) = core.acquire(now, THREAD, &[level]);
         assert!(call.is_none() && core.permit(id).is_none());
         assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
+    }
+
+    /// As without a right that its script needs, which only a person can give.
+    #[test]
+    fn a_server_that_cannot_tell_what_it_is_asked_is_not_asked_in_a_row() {
+        let (mut core, start) = connected();
+        let mut asked = 0;
+        for ms in 0..10_000 {
+            let now = start + Duration::from_millis(ms);
+            core.handle_timeout(now);
+            while let Some(call) = core.poll_call(now, THREAD) {
+                let failed = call.commands.iter().map(|_| Answer::Failed(Fault::Mistake));
+                core.handle_reply(now, call.id, Ok(failed.collect()));
+                asked += 1;
+            }
+        }
+        assert!((3..=13).contains(&asked), "{asked} times in a lease");
     }
 }

@@ -165,7 +165,7 @@ impl Core {
                     Some(Failure::Abandoned) => Duration::ZERO,
                     _ => server.health.pause(&self.settings),
                 };
-                server.presence_at = Some(now + pause);
+                server.presence_at = Some(then.max(now + pause));
             }
             Items::Leave => self.stay = Stay::Gone,
             Items::Asking | Items::Confirm => {}

@@ -349,11 +349,15 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
             break key;
         }
     };
+    let operator = builder().operator(true).connect_cluster(cluster.urls());
+    let operator = operator.await.expect("it connects");
     cluster.node_mut(away).kill();
-    let claim = Claim::new(lives).with_limit(5);
+    let claim = Claim::new(lives.as_str()).with_limit(5);
     let held = other.acquire(claim.clone()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
     is_full(&other, claim, 1).await;
+    let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
+    assert_eq!(usage.await.expect("its own node answers").units, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

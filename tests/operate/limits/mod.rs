@@ -315,6 +315,10 @@ async fn a_permit_grows_under_the_limit_in_force(store: Store) {
         matches!(refused, Err(AcquireError::Full { limit: 9, .. })),
         "{refused:?}"
     );
+    // It gives units back one by one, and is above the limit until it has given enough.
+    limited(&store, Some(0)).await;
+    permit.resize(7).await.expect("it shrinks");
+    assert!(permit.resize(8).await.is_err(), "that is above the limit");
     limited(&store, None).await;
     permit.resize(4).await.expect("it shrinks");
     assert!(permit.resize(6).await.is_err(), "that is above its claim's");
