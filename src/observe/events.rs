@@ -96,6 +96,11 @@ events! {
         "limits that operators had set are lost, because the server has lost data: what it has now is in force"
     }
 
+    /// A server does not tell a process the limits of operators.
+    WARN limits_untold() {
+        "the server does not tell the limits that operators set, as without a right to them: those known stay in force"
+    }
+
     /// The period in which claims fail is over.
     WARN works() { "the store works again" }
 

@@ -109,6 +109,7 @@
 //!  INFO tower_semaphore: connected again address=127.0.0.1:6379
 //!  WARN tower_semaphore: the server may evict permits and the limits that operators set when its memory is full: maxmemory-policy is allkeys-lru
 //!  WARN tower_semaphore: limits that operators had set are lost, because the server has lost data: what it has now is in force
+//!  WARN tower_semaphore: the server does not tell the limits that operators set, as without a right to them: those known stay in force
 //! ```
 //!
 //! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends

@@ -20,7 +20,11 @@
 
 use crate::{
     observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
-    redis::{core::Outage, driver::News, error::Error},
+    redis::{
+        core::{LimitsEvent, Outage},
+        driver::News,
+        error::Error,
+    },
     semaphore::Policy,
 };
 use parking_lot::Mutex;
@@ -187,7 +191,8 @@ fn told(news: News) {
     match news {
         News::KeeperDied => events::keeper_died(),
         News::CoreDied => events::core_died(),
-        News::LimitsLost => events::limits_lost(),
+        News::Limits(LimitsEvent::Lost) => events::limits_lost(),
+        News::Limits(LimitsEvent::Untold) => events::limits_untold(),
         News::Connected(address, false) => events::connected(&address),
         News::Connected(address, true) => events::connected_again(&address),
         News::NotConnected(why) => {

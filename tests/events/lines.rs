@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
 use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
+use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Operate, Permit, Policy,
@@ -151,6 +152,22 @@ async fn over_a_server_that_is_restarted() {
     assert_eq!(told(), 1);
     over_a_server_that_is_emptied(&store, server.port()).await;
     eventually("that is told too", BOUND, async || told() == 2).await;
+    over_a_right_that_is_taken_away(&store, server.port()).await;
+}
+
+/// Once, however often it asks.
+async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
+    let mut raw = Raw::connect(port).await;
+    raw.cmd(&["ACL", "SETUSER", "default", "-hgetall"]).await;
+    let told = || text().matches("does not tell the limits").count();
+    let set = store.set_limit(&Policy::DEFAULT, None, Some(5), "").await;
+    set.expect("it answers");
+    eventually("it is told", BOUND, async || told() == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(told(), 1);
+    raw.cmd(&["ACL", "SETUSER", "default", "+hgetall"]).await;
+    let is_known = async || store.limit(&Policy::DEFAULT, &"ann".into()) == Some(5);
+    eventually("the limit is in force", BOUND, is_known).await;
 }
 
 /// An operator sets a limit before any process has seen that those before are lost.

@@ -7,6 +7,15 @@ use std::{collections::HashMap, mem};
 /// The policy of locks, as names have it. Their limit is 1 whatever a server has.
 const LOCK: &str = "lock";
 
+/// What a process has to say of limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum LimitsEvent {
+    /// Some that it knew are lost.
+    Lost,
+    /// Their server does not tell them, as without a right to them.
+    Untold,
+}
+
 /// The limits, as a server has told them last.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
@@ -20,8 +29,9 @@ pub(super) struct Limits {
     pub(super) changes: u32,
     /// When one was last set here. What a server was asked before does not tell it.
     pub(super) set_here: Time,
-    /// Whether some were lost since that was last asked.
-    pub(super) were_lost: bool,
+    is_untold: bool,
+    /// What has happened since that was last asked.
+    pub(super) event: Option<LimitsEvent>,
 }
 
 impl Limits {
@@ -32,18 +42,26 @@ impl Limits {
     pub(super) fn take(&mut self, told: Told) {
         // They are of an earlier time, or were set anew: the server has lost its data.
         let are_older = |known| told.version < known || told.first != self.first;
-        let are_others = self.version.is_some_and(|known| known > 0 && are_older(known));
+        let are_others = self
+            .version
+            .is_some_and(|known| known > 0 && are_older(known));
         (self.version, self.first) = (Some(told.version), told.first);
         let limits = told.limits.into_iter();
         let limits = limits.filter(|(of, _)| policy_of(of) != LOCK).collect();
         let known = mem::replace(&mut self.all, limits);
-        self.were_lost |= are_others && known != self.all;
+        if are_others && known != self.all {
+            self.event = Some(LimitsEvent::Lost);
+        }
         self.changes += 1;
     }
 
-    /// Their server cannot tell them, as without a right to them.
-    pub(super) fn cannot_be_told(&mut self) {
-        self.version.get_or_insert(0);
+    /// Whether their server answers. If it does not, those that are known stay in force.
+    pub(super) fn are_told(&mut self, are_told: bool) {
+        if !are_told && !self.is_untold {
+            self.event = Some(LimitsEvent::Untold);
+            self.version.get_or_insert(0);
+        }
+        self.is_untold = !are_told;
     }
 
     /// The limit of a semaphore, by its name.
@@ -67,24 +85,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_lost_if_older_ones_are_told_that_are_others() {
+    fn limits_are_lost_if_others_are_in_force_of_an_older_time_or_set_anew() {
         let mut limits = Limits::default();
-        for (version, all, were_lost) in [
-            (7, &[("a", 1)][..], false),
-            (9, &[], false),
-            (0, &[], false),
-            (5, &[("a", 2)], false),
-            (4, &[("a", 2)], false),
-            (3, &[("a", 1)], true),
-            (0, &[], true),
+        for ((version, first), all, is_lost) in [
+            ((7, 7), &[("a", 1)][..], false),
+            ((9, 7), &[], false),
+            ((0, 0), &[], false),
+            ((5, 5), &[("a", 2)], false),
+            ((4, 4), &[("a", 2)], false),
+            ((3, 3), &[("a", 1)], true),
+            ((8, 3), &[("a", 3)], false),
+            ((9, 9), &[("b", 3)], true),
+            ((0, 0), &[], true),
         ] {
             let told = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
-            let told = told.collect();
+            let all = told.collect();
             limits.take(Told {
                 version,
-                limits: told,
+                first,
+                limits: all,
             });
-            assert_eq!(mem::take(&mut limits.were_lost), were_lost, "{version}");
+            let lost = is_lost.then_some(LimitsEvent::Lost);
+            assert_eq!(limits.event.take(), lost, "{version}");
         }
+    }
+
+    #[test]
+    fn a_server_that_tells_no_limits_is_told_of_once_until_it_tells_them() {
+        let mut limits = Limits::default();
+        let told = [false, false, true, true, false];
+        let events = told.map(|are_told| {
+            limits.are_told(are_told);
+            limits.event.take().is_some()
+        });
+        assert_eq!(events, [true, false, false, false, true]);
+        assert_eq!(limits.version(), Some(0), "claims do not wait for them");
     }
 }

@@ -93,6 +93,7 @@ mod weight;
 pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use health::Outage;
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
+pub(in crate::redis) use limits::LimitsEvent;
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
@@ -527,9 +528,9 @@ impl Core {
         self.outages.pop_front()
     }
 
-    /// Whether limits that operators had set were lost since that was last asked.
-    pub(in crate::redis) fn poll_lost_limits(&mut self) -> bool {
-        std::mem::take(&mut self.limits.were_lost)
+    /// What has happened to the limits that operators set since that was last asked.
+    pub(in crate::redis) fn poll_limits(&mut self) -> Option<LimitsEvent> {
+        self.limits.event.take()
     }
 
     /// The limit of a semaphore that an operator has set, by its name.

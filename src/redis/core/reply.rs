@@ -79,6 +79,7 @@ impl Core {
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
                     self.live.told(live, now, self.settings.lease);
+                    self.limits.are_told(true);
                 }
                 if let Some(limits) = limits {
                     self.take_limits(limits);
@@ -104,8 +105,9 @@ impl Core {
         if let Items::Release(all) = items {
             self.may_have_freed(all);
         }
-        if matches!(items, Items::Presence(_)) && fault == Fault::Mistake {
-            self.limits.cannot_be_told();
+        let is_presence = matches!(items, Items::Presence(_));
+        if is_presence && fault == Fault::Mistake && flight.server == self.counting() {
+            self.limits.are_told(false);
         }
         if fault == Fault::Mistake && self.take_apart(now, flight, items) {
             return;

@@ -359,9 +359,7 @@ impl<C: Connection> Rest<C> {
                 outbox.wakes.push((cell, is_loss));
             }
         }
-        if core.poll_lost_limits() {
-            outbox.news.push(News::LimitsLost);
-        }
+        outbox.news.extend(core.poll_limits().map(News::Limits));
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
         }

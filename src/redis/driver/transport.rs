@@ -3,7 +3,7 @@
 use crate::{
     observe::{Answered, LostBy},
     redis::{
-        core::{Failure, Outage},
+        core::{Failure, LimitsEvent, Outage},
         protocol::{Answer, Command, Message},
     },
     semaphore::Policy,
@@ -80,8 +80,8 @@ pub(in crate::redis) enum News {
     NotConnected(Option<Cause>),
     /// Claims are decided without a server, or by it again.
     Outage(Outage, Option<Cause>),
-    /// The limits that operators had set were lost.
-    LimitsLost,
+    /// Of the limits that operators set.
+    Limits(LimitsEvent),
     /// A level of a permit is lost, which had this token.
     Lost(Policy, u64, LostBy),
     /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted
