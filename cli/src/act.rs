@@ -9,13 +9,14 @@ use crate::{
     table::Ids,
     text::{key_of, shown, whole},
 };
+use futures_util::StreamExt;
 use serde_json::json;
 use std::{
     ffi::OsStr,
     io::{self, BufRead, IsTerminal, Write},
 };
 use tokio::task::spawn_blocking;
-use tower_semaphore::{Key, Operate, Policy, RedisSemaphore};
+use tower_semaphore::{Key, Operate, Policy, RedisSemaphore, semaphore::StoredKey};
 
 /// Ends a permit or a wait.
 pub(crate) async fn revoke(
@@ -130,6 +131,9 @@ pub(crate) async fn set_limit(
     let limit = limit_of(limit)?;
     check(policy, key.as_ref())?;
     let named = Policy::from(policy);
+    if limit.is_none() {
+        is_set(store, &named, key.as_ref()).await?;
+    }
     let done = store
         .set_limit(&named, key.as_ref(), limit, &set.note)
         .await;
@@ -140,6 +144,30 @@ pub(crate) async fn set_limit(
     let of = key.as_ref().map_or("all keys".to_owned(), whole);
     let is = limit.map_or("what claims say".to_owned(), |limit| limit.to_string());
     output.text(&format!("{} {of}: the limit is {is}", shown(policy)))
+}
+
+/// Fails unless there is such a limit. Of a long key a store knows only the hash.
+async fn is_set(store: &RedisSemaphore, policy: &Policy, key: Option<&Key>) -> Result<(), Failure> {
+    let mut limits = store.limits();
+    while let Some(limit) = limits.next().await {
+        let limit = limit.map_err(|error| Failure::store(&error))?;
+        let is_meant = match (&limit.key, key) {
+            (None, None) => true,
+            (Some(StoredKey::Whole { key: other, .. }), Some(key)) => key == other,
+            (Some(StoredKey::Hashed { hash, .. }), Some(key)) => {
+                if key.as_bytes().strip_prefix(b"#") == Some(hash.as_bytes()) {
+                    let wrong = "KEY: the hash of a long key is listed: name the key itself";
+                    return Err(Failure::Usage(wrong.to_owned()));
+                }
+                key.as_bytes().len() > hash.len()
+            }
+            _ => false,
+        };
+        if is_meant && limit.policy == *policy {
+            return Ok(());
+        }
+    }
+    Err(Failure::nothing("no such limit is set"))
 }
 
 /// What no store sets a limit of.

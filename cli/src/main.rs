@@ -61,12 +61,19 @@ async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
     }
 }
 
-/// Until the process is to end.
+/// Until the process is to end, or its terminal is gone.
 async fn terminated() {
     #[cfg(unix)]
-    if let Ok(mut asked) = signal::unix::signal(signal::unix::SignalKind::terminate()) {
-        asked.recv().await;
-        return;
+    {
+        use signal::unix::{SignalKind, signal};
+        let asked = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        if let [Ok(mut end), Ok(mut gone)] = asked {
+            tokio::select! {
+                _ = end.recv() => {}
+                _ = gone.recv() => {}
+            }
+            return;
+        }
     }
     pending::<()>().await;
 }

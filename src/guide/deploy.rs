@@ -75,7 +75,7 @@
 //! have at most 64 bytes (`zset-max-listpack-value`). So keep labels short, or raise that setting. A key
 //! is stored percent-encoded, and as its SHA-256 if that has more than 64 characters, so a client cannot fill the
 //! memory with long keys. All keys expire eight leases after their last use, but for a revoked permit's id, which
-//! is remembered for an hour at least, and the limits that operators have set, which stay: one hash, of 10,000 limits at
+//! is remembered for an hour at least, and the limits that operators have set, which stay: one hash, of 5,000 limits at
 //! most. Only a policy of the kind `allkeys-…` may evict that.
 //!
 //! # Processor

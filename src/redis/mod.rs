@@ -144,7 +144,7 @@
 //! [`Operate::set_limit`](crate::Operate::set_limit) writes one hash, which no claim touches: its name is
 //! `PREFIXlimits{PREFIXprocesses}`, and it has no end. A process reads it with the call that says that the process lives:
 //! before its first claim is sent, if the server answers, then three times in a lease, every 5 s at least, and only after a
-//! change. A claim pays a look into a map, which is empty if no limit is set. At most 10,000 limits can be set.
+//! change. A claim pays a look into a map, which is empty if no limit is set. At most 5,000 limits can be set.
 //!
 //! # Who holds what
 //!

@@ -159,8 +159,9 @@ pub trait Operate: Send + Sync + 'static {
     ///
     /// - The limit of a key comes before that of its policy, and that before the claim's. So a limit of a policy
     ///   makes all its keys equal, whatever an extractor gives to each.
-    /// - A lower limit ends no permit: nothing is granted until there is room. A higher one grants to claims that wait
-    ///   at once.
+    /// - A lower limit ends no permit: nothing is granted until there is room. A permit that the store has lost comes
+    ///   back only if that leaves room for it. A higher one grants to claims that wait at once.
+    /// - A process that was suspended learns of a limit when it goes on, and may have granted a claim before.
     /// - 0 closes a key: claims, those that wait too, are refused with
     ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused
     ///   as [full](super::AcquireError::Full), because it could only wait in vain.

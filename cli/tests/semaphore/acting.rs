@@ -147,6 +147,31 @@ async fn a_limit_is_set_and_taken_away() {
     let all = words(&server, "set-limit concurrency default");
     assert_eq!(all.code, Some(0), "{all:?}");
     assert_eq!(words(&server, "limits").code, Some(1));
+    for args in [
+        "set-limit concurrency default",
+        "set-limit concurrency ann default",
+    ] {
+        let again = words(&server, args);
+        assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
+    }
+}
+
+#[test]
+fn the_limit_of_a_long_key_is_taken_away_by_the_key_and_not_by_its_hash() {
+    let server = RedisServer::start();
+    let long = "k".repeat(100);
+    assert_eq!(
+        words(&server, &format!("set-limit concurrency {long} 3")).code,
+        Some(0)
+    );
+    let listed = parsed(&server, "limits");
+    let hash = listed[0]["hash"].as_str().expect("a hash");
+    let by_hash = words(&server, &format!("set-limit concurrency #{hash} default"));
+    assert_eq!(by_hash.code, Some(2), "{by_hash:?}");
+    assert!(by_hash.err.contains("name the key itself"), "{by_hash:?}");
+    let by_key = words(&server, &format!("set-limit concurrency {long} default"));
+    assert_eq!(by_key.code, Some(0), "{by_key:?}");
+    assert_eq!(words(&server, "limits").code, Some(1));
 }
 
 #[tokio::test]

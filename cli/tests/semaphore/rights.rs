@@ -51,7 +51,7 @@ async fn one_who_may_look_sees_all_and_changes_nothing() {
     let mut fleet = Fleet::start().await;
     let user = command(GUIDE, "look");
     make(&mut fleet.raw, &user).await;
-    fleet.limit("concurrency", "5", "").await;
+    fleet.limit("concurrency:ann", "5", "").await;
     for args in LOOKS {
         let run = as_user(&fleet, "look", args);
         assert_eq!((run.code, &*run.err), (Some(0), ""), "{args}: {run:?}");

@@ -25,8 +25,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 
 static PRESENCE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 
-/// How many limits there may be: each process reads all of them after a change.
-const MOST: usize = 10_000;
+/// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
+const MOST: usize = 5_000;
 
 impl Owner {
     /// The key of the limits, and a command that sets or takes away one of them.
