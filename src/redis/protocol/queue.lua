@@ -184,7 +184,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       level.head = advance(level)
       if call('ZSCORE', level.held, id) then
         -- Granted in passing: the next poll goes on from there.
-        return micros, 0, grant(level, id, weight_of(id), expires_at, lease)
+        return arrival, 0, grant(level, id, weight_of(id), expires_at, lease)
       end
     end
     -- At once, if this call has done as much as it may.
