@@ -1,7 +1,7 @@
 //! Claims that wait. A grant that never comes leaves its thread waiting, which loom reports.
 
 use super::Key;
-use crate::explore::{explore, explore_most, join};
+use crate::explore::{explore, join};
 
 #[test]
 fn a_release_reaches_a_claim_that_joins() {
@@ -33,7 +33,7 @@ fn a_raised_limit_reaches_a_claim_that_joins() {
 /// The unit is released while one claim joins the queue, and another does not wait.
 #[test]
 fn a_newcomer_takes_no_wake_up_away() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let joins = key.spawn(|key| key.join_queue(1));
         let newcomer = key.spawn(|key| key.take(1));
@@ -138,7 +138,7 @@ fn a_waiter_that_leaves_lets_the_next_in() {
 /// A queue that becomes empty lets claims without a wait in again.
 #[test]
 fn the_last_waiter_that_leaves_opens_the_key() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
         let leaves = key.spawn(move |key| key.leave(waiting));
@@ -154,7 +154,7 @@ fn the_last_waiter_that_leaves_opens_the_key() {
 
 #[test]
 fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
         let leaves = key.spawn(move |key| key.leave(waiting));
