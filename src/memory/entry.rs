@@ -1,7 +1,7 @@
 //! The semaphore of one key: how many units are held, and what waits. The lock of its shard is held for every access.
 
 use super::{
-    holders::{Details, Listed},
+    holders::Details,
     queue::{Acquired, Decided, Full, Queue, Waiting},
 };
 use crate::semaphore::{AcquireError, Claim, Key, Policy, Units};
@@ -18,8 +18,7 @@ pub(super) struct Entry {
     pub(super) held: u32,
     /// The limit that an operator has set. Read at each decision, so that whoever waits waits under it too.
     pub(super) limit: Option<u32>,
-    /// Most keys have no waiter, and nothing listed.
-    queue: Option<Box<Queue>>,
+    pub(super) queue: Queue,
     pub(super) policy: Policy,
     pub(super) key: Key,
 }
@@ -42,7 +41,7 @@ impl Entry {
             hash,
             held: 0,
             limit,
-            queue: None,
+            queue: Queue::default(),
             policy: claim.policy().clone(),
             key: claim.key().clone(),
         }
@@ -52,15 +51,6 @@ impl Entry {
     #[inline]
     pub(super) fn is_of(&self, policy: &Policy, key: Option<&Key>) -> bool {
         key.is_none_or(|key| self.key == *key) && self.policy == *policy
-    }
-
-    fn queue(&mut self) -> &mut Queue {
-        self.queue.get_or_insert_default()
-    }
-
-    #[inline]
-    fn has_waiters(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| queue.len() > 0)
     }
 
     #[inline]
@@ -81,7 +71,7 @@ impl Entry {
     /// Whether units can be [taken](Self::take): if they fit, and nothing waits.
     #[inline]
     pub(super) fn admits(&self, units: Units) -> Result<(), Full> {
-        match self.fits(units) && !self.has_waiters() {
+        match self.fits(units) && self.queue.is_empty() {
             true => Ok(()),
             false => Err(self.full(units)),
         }
@@ -110,7 +100,7 @@ impl Entry {
     ) -> Acquired {
         let acquired = self.take(units, counts);
         if let Some(details) = listed {
-            self.queue().list(Arc::clone(details), acquired.limit);
+            self.queue.list(Arc::clone(details), acquired.limit);
         }
         acquired
     }
@@ -128,7 +118,7 @@ impl Entry {
         if units.weight > self.in_force(units) {
             return Err(self.full(units).error(&self.policy));
         }
-        match self.queue().push(waiting, max_waiting) {
+        match self.queue.push(waiting, max_waiting) {
             true => Ok(()),
             false => Err(AcquireError::QueueFull),
         }
@@ -138,42 +128,20 @@ impl Entry {
     /// granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
-        match self.has_waiters() {
-            true => self.grant_waiters(counts),
-            false => Vec::new(),
+        match self.queue.is_empty() {
+            true => Vec::new(),
+            false => self.grant_waiters(counts),
         }
     }
 
     #[cold]
     fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<Decided> {
         let mut granted = Vec::new();
-        while let Some(units) = self.queue().head().filter(|units| self.fits(*units)) {
+        while let Some(units) = self.queue.head().filter(|units| self.fits(*units)) {
             let acquired = self.take(units, counts);
-            granted.extend(self.queue().grant_head(acquired));
+            granted.extend(self.queue.grant_head(acquired));
         }
         granted
-    }
-
-    /// Removes a waiter, if it is still in the queue. [`grant`](Self::grant) follows.
-    pub(super) fn remove(&mut self, serial: u64) -> Option<Waiting> {
-        self.queue.as_mut()?.remove(serial)
-    }
-
-    /// Lists a permit no more.
-    pub(super) fn unlist(&mut self, serial: u64) -> Option<Arc<Details>> {
-        self.queue.as_mut()?.unlist(serial)
-    }
-
-    /// What is held and listed, and what waits.
-    pub(super) fn listed(&self) -> (Vec<Listed>, Vec<Listed>) {
-        let queue = self.queue.as_ref();
-        queue.map_or_else(Default::default, |queue| queue.listed(self.limit))
-    }
-
-    /// How many units are held, and how many claims wait.
-    pub(super) fn counts(&self) -> (u32, u32) {
-        let waiting = self.queue.as_ref().map_or(0, |queue| queue.len());
-        (self.held, waiting as u32)
     }
 
     /// Puts the limit in force that an operator has set. Refuses waiters that it can never serve, and grants those
@@ -182,7 +150,7 @@ impl Entry {
         self.limit = limit;
         let held = self.held;
         let full = limit.map(|limit| Full { held, limit });
-        let refused = full.map_or_else(Vec::new, |full| self.queue().refuse_heavy(full));
+        let refused = full.map_or_else(Vec::new, |full| self.queue.refuse_heavy(full));
         refused.into_iter().chain(self.grant(counts)).collect()
     }
 }

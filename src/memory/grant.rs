@@ -88,7 +88,7 @@ impl Level {
     }
 
     /// What a claim of these details has acquired.
-    pub(super) fn of(place: Place<'_>, details: &Arc<Details>, acquired: Acquired) -> Self {
+    pub(super) fn of(place: Place<'_>, acquired: Acquired, details: &Arc<Details>) -> Self {
         let (units, listed) = (details.claim.checked_units(), details.listed().cloned());
         Self::new(place, units, acquired, listed)
     }
@@ -118,7 +118,7 @@ impl Level {
         let released = self.change(|entry, counts| {
             let weight = self.units().swap(0, Relaxed);
             if let Some(details) = &self.details {
-                entry.unlist(details.serial);
+                entry.queue.unlist(details.serial);
             }
             entry.free(weight, counts);
             weight > 0

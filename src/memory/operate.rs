@@ -123,8 +123,8 @@ impl MemorySemaphore {
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
         let seen = self.0.change(policy, key, |entry, _| {
-            let (limit, listed) = (entry.limit, entry.listed());
-            (entry.held, limit, listed)
+            let listed = entry.queue.listed(entry.limit);
+            (entry.held, entry.limit, listed)
         });
         let nothing = || (0, self.0.limits.find(policy, key), Default::default());
         let (units, limit, (held, waiting)) = seen.unwrap_or_else(nothing);
@@ -133,8 +133,9 @@ impl MemorySemaphore {
     }
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
+        let count = |entry: &mut Entry, _: &mut _| (entry.held, entry.queue.len() as u32);
         let counts = match &key {
-            StoredKey::Whole { key } => self.0.change(policy, key, |entry, _| entry.counts()),
+            StoredKey::Whole { key } => self.0.change(policy, key, count),
             // It remembers each key whole.
             StoredKey::Hashed { .. } => None,
         };
@@ -143,7 +144,8 @@ impl MemorySemaphore {
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: u64) -> bool {
-        let remove = |entry: &mut Entry, _: &mut _| (entry.remove(serial), entry.unlist(serial));
+        let remove =
+            |entry: &mut Entry, _: &mut _| (entry.queue.remove(serial), entry.queue.unlist(serial));
         let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
         let was_waiting = waiting.is_some();
         // Its task is woken without the lock.

@@ -98,6 +98,11 @@ impl Waiting {
 }
 
 impl Queue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }

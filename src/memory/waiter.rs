@@ -14,7 +14,7 @@ use crate::{
     sync::oneshot,
 };
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
@@ -98,7 +98,7 @@ impl Waiter {
         let (sender, level) = oneshot::channel();
         let waiting = Waiting::new(wait, Arc::clone(&details), move |decided| {
             drop(sender.send(match decided {
-                Ok(acquired) => Ok(Level::of((hash, &granting), &granted, acquired)),
+                Ok(acquired) => Ok(Level::of((hash, &granting), acquired, &granted)),
                 Err(full) => Err(full.error(granted.claim.policy())),
             }));
         });
@@ -140,9 +140,7 @@ impl Waiter {
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
         while let Some(mut place) = self.place.take() {
-            let is_watched = self.keys.has_holders && !self.levels.is_empty();
-            let revoked = is_watched.then_some(&*self.loss);
-            let granted = timeout(self.left(&place.details.claim), place.granted(revoked)).await;
+            let granted = timeout(self.left(&place.details.claim), place.granted(&self.loss)).await;
             let granted = granted.unwrap_or(Err(AcquireError::TimedOut));
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
@@ -166,13 +164,8 @@ impl Waiter {
 
 impl Place {
     /// Its units, unless an operator ends the wait, or what it has of a narrower limit.
-    async fn granted(&mut self, revoked: Option<&Loss>) -> Result<Level, AcquireError> {
-        let mut revoked = pin!(async {
-            match revoked {
-                Some(loss) => loss.wait().await,
-                None => pending().await,
-            }
-        });
+    async fn granted(&mut self, loss: &Loss) -> Result<Level, AcquireError> {
+        let mut revoked = pin!(loss.wait());
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
             Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Ok(level)),
             Poll::Ready(Ok(Err(error))) => Poll::Ready(Err(error)),
@@ -192,7 +185,7 @@ impl Drop for Place {
         if !self.is_granted {
             let is_it = |entry: &Entry| entry.id == self.entry;
             let serial = self.details.serial;
-            let remove = |entry: &mut Entry, _: &mut _| entry.remove(serial);
+            let remove = |entry: &mut Entry, _: &mut _| entry.queue.remove(serial);
             let removed = self.shard.change(self.hash, is_it, remove);
             // Its task is woken without the lock.
             waking(|| drop(removed));

@@ -144,7 +144,7 @@ impl Key {
         let (sender, permit_of) = oneshot::channel();
         let deliver = move |decided: Result<_, _>| {
             let acquired = decided.expect("no limit is set");
-            let level = Level::of((HASH, &shard), &granted, acquired);
+            let level = Level::of((HASH, &shard), acquired, &granted);
             drop(sender.send(permit(&[claim], Few::One([level]))));
         };
         let waiting = queue::Waiting::new(wait, details, deliver);
@@ -171,7 +171,7 @@ impl Key {
 
     /// Leaves the queue, or releases what was granted meanwhile.
     fn leave(&self, waiting: Waiting) {
-        drop(self.change(|entry, _| entry.remove(waiting.serial)));
+        drop(self.change(|entry, _| entry.queue.remove(waiting.serial)));
         drop(waiting);
     }
 

@@ -72,7 +72,7 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         key.release(1);
         let mut waiting = join(joins);
         // One of them is granted by now.
-        let queued = key.change(|entry, _| entry.listed().1);
+        let queued = key.change(|entry, _| entry.queue.listed(None).1);
         let queued = queued.expect("a unit is held")[0].0.serial;
         waiting.sort_by_key(|waiting| queued == waiting.serial);
         for waiting in waiting {
@@ -176,7 +176,7 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
         let serial = waiting.serial;
         let revokes = key.spawn(move |key| {
             let (waiting, permit) = key
-                .change(|entry, _| (entry.remove(serial), entry.unlist(serial)))
+                .change(|entry, _| (entry.queue.remove(serial), entry.queue.unlist(serial)))
                 .unwrap_or_default();
             let weight = permit.as_ref().map_or(0, |details| details.revoke());
             key.change(|entry, counts| entry.free(weight, counts));
