@@ -68,7 +68,7 @@ impl Entry {
         Full { held, limit }
     }
 
-    /// Whether units can be [taken](Self::take): if they fit, and nothing waits.
+    /// Whether units can be [acquired](Self::acquire): if they fit, and nothing waits.
     #[inline]
     pub(super) fn admits(&self, units: Units) -> Result<(), Full> {
         match self.fits(units) && self.queue.is_empty() {
@@ -77,20 +77,7 @@ impl Entry {
         }
     }
 
-    #[inline]
-    pub(super) fn take(&mut self, units: Units, counts: &mut Counts) -> Acquired {
-        counts.idle -= usize::from(self.held == 0);
-        counts.token += 1;
-        self.held += units.weight;
-        Acquired {
-            id: self.id,
-            token: counts.token,
-            held: self.held,
-            limit: self.in_force(units),
-        }
-    }
-
-    /// Takes units that are admitted, and lists them if permits are listed.
+    /// Acquires units that are admitted, and lists them under these details if there are any.
     #[inline]
     pub(super) fn acquire(
         &mut self,
@@ -98,11 +85,19 @@ impl Entry {
         counts: &mut Counts,
         listed: Option<&Arc<Details>>,
     ) -> Acquired {
-        let acquired = self.take(units, counts);
+        counts.idle -= usize::from(self.held == 0);
+        counts.token += 1;
+        self.held += units.weight;
+        let limit = self.in_force(units);
         if let Some(details) = listed {
-            self.queue.list(Arc::clone(details), acquired.limit);
+            self.queue.list(Arc::clone(details), limit);
         }
-        acquired
+        Acquired {
+            id: self.id,
+            token: counts.token,
+            held: self.held,
+            limit,
+        }
     }
 
     /// Releases units. [`grant`](Self::grant) follows.
@@ -137,9 +132,11 @@ impl Entry {
     #[cold]
     fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<Decided> {
         let mut granted = Vec::new();
-        while let Some(units) = self.queue.head().filter(|units| self.fits(*units)) {
-            let acquired = self.take(units, counts);
-            granted.extend(self.queue.grant_head(acquired));
+        while self.queue.head().is_some_and(|units| self.fits(units))
+            && let Some(head) = self.queue.pop()
+        {
+            let acquired = self.acquire(head.units(), counts, head.details.listed());
+            granted.push(head.decided(Ok(acquired)));
         }
         granted
     }

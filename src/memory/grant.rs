@@ -4,7 +4,7 @@ use super::{
     entry::{Changing, Counts, Entry},
     holders::Details,
     keys::Keys,
-    queue::{Acquired, Decided, Full, deliver},
+    queue::{Acquired, Decided, Full, deliver, take},
     shard::{Place, Shard, Table, Tables},
 };
 use crate::{
@@ -116,10 +116,11 @@ impl Level {
     #[inline]
     fn release(&self) -> bool {
         let released = self.change(|entry, counts| {
-            let weight = self.units().swap(0, Relaxed);
-            if let Some(details) = &self.details {
-                entry.queue.unlist(details.serial);
-            }
+            let weight = match &self.details {
+                Some(details) => entry.queue.unlist(details.serial).map(|(_, weight)| weight),
+                None => Some(take(&self.weight)),
+            };
+            let weight = weight.unwrap_or(0);
             entry.free(weight, counts);
             weight > 0
         });

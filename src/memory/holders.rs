@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{
     hash::BuildHasher,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
@@ -68,7 +68,7 @@ pub(super) struct Details {
     since: Instant,
     /// Whether its permit is listed.
     is_listed: bool,
-    /// How many units its permit holds, if that is listed: 0 after the release.
+    /// How many units its permit holds, if that is listed: 0 after the release. Changed under the shard's lock.
     pub(super) weight: AtomicU32,
     /// The loss of all that the claims of one request are granted, if that is listed.
     pub(super) loss: Arc<Loss>,
@@ -99,18 +99,14 @@ impl Details {
         self.permit.get_or_init(|| (permit.downgrade(), level));
     }
 
-    /// An operator ends it. Returns how many units it held, after its holder was told.
-    pub(super) fn revoke(&self) -> u32 {
-        let units = self.weight.swap(0, Relaxed);
-        if units > 0 {
-            let belongs = self.permit.get();
-            let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
-            match permit {
-                Some((permit, level)) => permit.level(level).revoked(),
-                None => self.loss.set(),
-            }
+    /// An operator has ended it: its holder is told.
+    pub(super) fn revoked(&self) {
+        let belongs = self.permit.get();
+        let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
+        match permit {
+            Some((permit, level)) => permit.level(level).revoked(),
+            None => self.loss.set(),
         }
-        units
     }
 
     fn info(&self, Units { limit, weight }: Units, now: Now) -> PermitInfo {

@@ -147,14 +147,16 @@ impl MemorySemaphore {
         let remove =
             |entry: &mut Entry, _: &mut _| (entry.queue.remove(serial), entry.queue.unlist(serial));
         let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
-        let was_waiting = waiting.is_some();
+        let was_there = waiting.is_some() || permit.is_some();
         // Its task is woken without the lock.
         waking(|| drop(waiting));
-        // The holder is told before others have its units.
-        let weight = permit.map_or(0, |details| details.revoke());
-        self.0
-            .change(policy, key, |entry, counts| entry.free(weight, counts));
-        was_waiting || weight > 0
+        if let Some((details, weight)) = permit {
+            // The holder is told before others have its units.
+            details.revoked();
+            self.0
+                .change(policy, key, |entry, counts| entry.free(weight, counts));
+        }
+        was_there
     }
 }
 

@@ -4,7 +4,10 @@ use super::{
     fair::Tags,
     holders::{Details, Listed},
 };
-use crate::semaphore::{AcquireError, Claim, Policy, Units, Wait, timer};
+use crate::{
+    semaphore::{AcquireError, Claim, Policy, Units, Wait, timer},
+    sync::AtomicU32,
+};
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,7 +29,7 @@ pub(super) struct Queue {
 pub(super) struct Waiting {
     /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
     rank: i64,
-    details: Arc<Details>,
+    pub(super) details: Arc<Details>,
     deliver: Deliver,
 }
 
@@ -60,12 +63,27 @@ impl Full {
 /// What has become of a waiter that has left the queue.
 pub(super) struct Decided(Result<Acquired, Full>, Deliver);
 
-/// Tells waiters what has become of them.
+/// Tells waiters what has become of them: mostly there are none.
 #[inline]
 pub(super) fn deliver(decided: Vec<Decided>) {
+    if !decided.is_empty() {
+        deliver_all(decided);
+    }
+}
+
+#[cold]
+fn deliver_all(decided: Vec<Decided>) {
     for Decided(answer, deliver) in decided {
         waking(|| deliver(answer));
     }
+}
+
+/// The units of a permit, which has none from now on. No swap, because the shard's lock is held.
+#[inline]
+pub(super) fn take(weight: &AtomicU32) -> u32 {
+    let units = weight.load(Relaxed);
+    weight.store(0, Relaxed);
+    units
 }
 
 /// Does what may wake a task. A waker is user code: one that panics ends no drop, and keeps no other task waiting. The
@@ -90,6 +108,10 @@ impl Waiting {
     /// The units of its claim.
     pub(super) fn units(&self) -> Units {
         self.details.claim.checked_units()
+    }
+
+    pub(super) fn decided(self, answer: Result<Acquired, Full>) -> Decided {
+        Decided(answer, self.deliver)
     }
 
     fn claim(&self) -> &Claim {
@@ -164,14 +186,11 @@ impl Queue {
         self.waiting.front().map(Waiting::units)
     }
 
-    /// Grants to the head, which leaves the queue.
-    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Decided> {
-        let head = self.waiting.pop_front()?;
+    /// The head leaves the queue.
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let head = self.waiting.pop_front();
         self.begin_anew();
-        if let Some(details) = head.details.listed() {
-            self.list(Arc::clone(details), acquired.limit);
-        }
-        Some(Decided(Ok(acquired), head.deliver))
+        head
     }
 
     /// Refuses the waiters that are heavier than a limit. From the back, so that none that leaves moves up before.
@@ -181,7 +200,7 @@ impl Queue {
             if self.waiting[index].units().weight > full.limit
                 && let Some(left) = self.remove_at(index)
             {
-                refused.push(Decided(Err(full), left.deliver));
+                refused.push(left.decided(Err(full)));
             }
         }
         refused.reverse();
@@ -242,11 +261,13 @@ impl Queue {
         self.holders.push((details, limit));
     }
 
-    /// Lists a permit no more.
-    pub(super) fn unlist(&mut self, serial: u64) -> Option<Arc<Details>> {
+    /// Lists a permit no more. Returns how many units it held until now.
+    pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, u32)> {
         let is_it = |(details, _): &(Arc<Details>, _)| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
-        Some(self.holders.swap_remove(at).0)
+        let (details, _) = self.holders.swap_remove(at);
+        let weight = take(&details.weight);
+        Some((details, weight))
     }
 
     /// The permits in the order of their claims, and the waiters in theirs, under the limit that an operator has set if

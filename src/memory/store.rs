@@ -17,8 +17,8 @@ use std::{fmt, slice, sync::Arc};
 ///
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit
 /// needs no lease, because it ends with its process at the latest. A key takes memory while one of
-/// its permits is held. The store also keeps a few thousand idle keys at most, because the next
-/// claim is likely to be for one of them.
+/// its permits is held. The store also keeps idle keys, because the next claim is likely to be for one of
+/// them: a few thousand at most, or as many as are in use.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,

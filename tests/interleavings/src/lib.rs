@@ -55,7 +55,7 @@ mod observe {
     pub(crate) mod events;
     mod outcome;
     pub(crate) use {
-        counts::{Claiming, Held, Waiting, refused},
+        counts::{Claiming, Held, Waiting},
         outcome::{Answered, LostBy, Outcome, Store},
     };
 

@@ -178,9 +178,12 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
             let (waiting, permit) = key
                 .change(|entry, _| (entry.queue.remove(serial), entry.queue.unlist(serial)))
                 .unwrap_or_default();
-            let weight = permit.as_ref().map_or(0, |details| details.revoke());
-            key.change(|entry, counts| entry.free(weight, counts));
-            waiting.is_some() || weight > 0
+            let was_there = waiting.is_some() || permit.is_some();
+            if let Some((details, weight)) = permit {
+                details.revoked();
+                key.change(|entry, counts| entry.free(weight, counts));
+            }
+            was_there
         });
         key.release(1);
         assert_eq!(join([revokes]), [true], "the claim was nowhere");
