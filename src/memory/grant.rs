@@ -156,7 +156,8 @@ impl Level {
     fn resize(&self, weight: u32, table: &mut Table) -> Result<Vec<Decided>, AcquireError> {
         let (before, (entry, counts)) = self.held(table)?;
         self.units().store(weight, Relaxed);
-        entry.held = entry.held - before + weight;
+        entry.held += weight.saturating_sub(before);
+        entry.free(before.saturating_sub(weight), counts);
         Ok(entry.grant(counts))
     }
 }
