@@ -8,7 +8,7 @@ pub(crate) use std::{
     hash::RandomState,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, fence},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, fence},
     },
 };
 pub(crate) use tokio::sync::oneshot;

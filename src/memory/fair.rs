@@ -13,32 +13,11 @@ const UNIT: i64 = 100_000;
 /// Of fewer flows none is forgotten.
 const FEW: usize = 64;
 
-/// The flow of a waiter, and what its claim adds to the tags of that.
-#[derive(Clone)]
-pub(super) struct Turn {
-    /// `None`: that of claims without one.
-    flow: Option<Key>,
-    cost: i64,
-}
-
-impl Turn {
-    pub(super) fn new(claim: &Claim) -> Self {
-        let flow = claim.flow().cloned();
-        // A share is that of a flow.
-        let share = flow.as_ref().map_or(1, |_| i64::from(claim.share()));
-        let cost = (i64::from(claim.weight()) * UNIT + share - 1) / share;
-        Self { flow, cost }
-    }
-
-    /// Whether two claims are of one flow.
-    pub(super) fn is_of(&self, other: &Self) -> bool {
-        self.flow == other.flow
-    }
-
-    /// Whether its claim makes a queue fair.
-    pub(super) fn has_flow(&self) -> bool {
-        self.flow.is_some()
-    }
+/// What a claim adds to the tags of its flow. Claims without one are a flow too.
+fn cost(claim: &Claim) -> i64 {
+    // A share is that of a flow.
+    let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
+    (i64::from(claim.weight()) * UNIT + share - 1) / share
 }
 
 /// The tags of a fair queue.
@@ -61,20 +40,25 @@ impl Tags {
     }
 
     /// The first start of a claim that joins behind this head.
-    pub(super) fn start(&self, turn: &Turn, head: i64) -> i64 {
-        let finish = self.finishes.get(&turn.flow).copied().unwrap_or(i64::MIN);
+    pub(super) fn start(&self, claim: &Claim, head: i64) -> i64 {
+        let finish = self
+            .finishes
+            .get(&claim.flow().cloned())
+            .copied()
+            .unwrap_or(i64::MIN);
         finish.max(self.time.max(head) + 1)
     }
 
     /// It has joined there.
-    pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
+    pub(super) fn joined(&mut self, claim: &Claim, head: i64, start: i64) {
         self.time = self.time.max(head);
         if self.finishes.len() >= self.most {
             let time = self.time;
             self.finishes.retain(|_, finish| *finish > time);
             self.most = FEW.max(self.finishes.len() * 2);
         }
-        self.finishes.insert(turn.flow.clone(), start + turn.cost);
+        self.finishes
+            .insert(claim.flow().cloned(), start + cost(claim));
     }
 
     /// A waiter has left without a grant. The later ones of its flow, given with their starts, move up, each to where the
@@ -82,8 +66,8 @@ impl Tags {
     /// time, as behind claims that came before the first flow.
     pub(super) fn left<'a>(
         &mut self,
-        (turn, start): (&Turn, i64),
-        later: impl Iterator<Item = (&'a Turn, i64)>,
+        (claim, start): (&Claim, i64),
+        later: impl Iterator<Item = (&'a Claim, i64)>,
         is_taken: impl Fn(i64) -> bool,
     ) -> Vec<i64> {
         let mut slot = start.max(self.time);
@@ -92,11 +76,11 @@ impl Tags {
                 return own;
             }
             let free = (slot..own).find(|tag| !is_taken(*tag)).unwrap_or(own);
-            slot = free + later.cost;
+            slot = free + cost(later);
             free
         });
         let moved = moved.collect();
-        if let Some(finish) = self.finishes.get_mut(&turn.flow) {
+        if let Some(finish) = self.finishes.get_mut(&claim.flow().cloned()) {
             *finish = slot;
         }
         moved
@@ -107,21 +91,21 @@ impl Tags {
 mod tests {
     use super::*;
 
-    fn turn(flow: &str, weight: u32, share: u32) -> Turn {
+    fn claim(flow: &str, weight: u32, share: u32) -> Claim {
         let claim = Claim::new("a").with_weight(weight).with_share(share);
-        Turn::new(&claim.with_flow(flow))
+        claim.with_flow(flow)
     }
 
     #[test]
     fn a_share_divides_what_a_claim_costs() {
         let costs = [(1, 1), (3, 1), (1, 4), (1, 3), (1, 100), (1_000, 7)];
-        let costs = costs.map(|(weight, share)| turn("ann", weight, share).cost);
+        let costs = costs.map(|(weight, share)| cost(&claim("ann", weight, share)));
         assert_eq!(costs, [100_000, 300_000, 25_000, 33_334, 1_000, 14_285_715]);
     }
 
     #[test]
     fn a_flow_starts_where_it_has_finished_or_behind_the_head() {
-        let (mut tags, ann, bob) = (Tags::after(0), turn("ann", 1, 1), turn("bob", 1, 1));
+        let (mut tags, ann, bob) = (Tags::after(0), claim("ann", 1, 1), claim("bob", 1, 1));
         tags.joined(&ann, 0, 1);
         assert_eq!(tags.start(&ann, 1), 100_001);
         assert_eq!(tags.start(&bob, 1), 2);
@@ -140,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_moves_up_takes_the_tag_of_no_other_flow_and_costs_what_it_did() {
-        let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
+        let (mut tags, light, heavy) = (Tags::after(0), claim("ann", 1, 1), claim("ann", 3, 1));
         for start in [1, 300_001, 400_001] {
             tags.joined(if start == 1 { &heavy } else { &light }, 0, start);
         }
@@ -155,7 +139,7 @@ mod tests {
         let mut tags = Tags::after(0);
         for flow in 0..1_000 {
             let start = 2 * UNIT * flow;
-            tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
+            tags.joined(&claim(&flow.to_string(), 1, 1), start, start + 1);
             assert!(tags.finishes.len() <= FEW);
         }
     }

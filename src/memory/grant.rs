@@ -1,146 +1,172 @@
 //! The grant behind a permit of this process, and how it comes into being: at all of its limits or at none.
 
-use super::{holders::Details, key_semaphore::Refusal, queue::Acquired, shard::Entry};
+use super::{
+    entry::{Changing, Counts, Entry},
+    holders::Details,
+    keys::Keys,
+    queue::{Acquired, Decided, Full, deliver, take},
+    shard::{Place, Shard, Table, Tables},
+};
 use crate::{
     observe::Store,
     semaphore::{
-        AcquireError, BoxFuture, Claim, Few, Grant, Loss, MAX_CLAIMS, Permit, PermitLost, Resizing,
+        AcquireError, BoxFuture, Claim, Few, Grant, Loss, Permit, PermitLost, Resizing,
         SemaphoreId, StoreError, Units,
     },
-    sync::{AtomicU64, Mutex},
+    sync::AtomicU32,
 };
 use std::{
     future::ready,
-    sync::{
-        Arc,
-        atomic::Ordering::{AcqRel, Acquire, Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-/// What is asked of an entry.
-pub(super) struct Wanted {
-    pub(super) entry: Arc<Entry>,
-    pub(super) units: Units,
-}
-
-/// Acquires of all these entries or of none, in one step: of one by a compare-and-swap; several are locked together
-/// for a few instructions. What refuses is the first that does, in their order.
-pub(super) fn acquire_all(wanted: &[Wanted]) -> Result<Few<Acquired>, (usize, Refusal)> {
-    match wanted {
-        [one] => match one.entry.semaphore.try_acquire(one.units) {
-            Ok(acquired) => Ok(Few::One([acquired])),
-            Err(refusal) => Err((0, refusal)),
-        },
-        several => acquire_several(several).map(Few::Several),
+/// Acquires what all of these claim, or nothing, in one step. What refuses is the first that does, in their order.
+pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
+    let loss = keys.has_holders.then(Arc::default);
+    let details = |claim| loss.as_ref().map(|loss| keys.details(claim, loss));
+    if let [claim] = claims {
+        let level = Level::acquire(keys, claim, details(claim));
+        let level = level.map_err(|full| full.error(claim.policy()))?;
+        return Ok(Few::One([level]));
     }
-}
-
-/// All threads lock entries in the order of their addresses, so they cannot deadlock.
-fn acquire_several(wanted: &[Wanted]) -> Result<Vec<Acquired>, (usize, Refusal)> {
-    let mut order: [u8; MAX_CLAIMS] = std::array::from_fn(|at| at as u8);
-    let order = &mut order[..wanted.len()];
-    order.sort_unstable_by_key(|at| Arc::as_ptr(&wanted[usize::from(*at)].entry));
-    let mut acquired = vec![Acquired::default(); wanted.len()];
-    match lock_each(wanted, order, None, &mut acquired) {
-        Some(refused) => Err(refused),
-        None => Ok(acquired),
+    let wanted = claims.iter();
+    let wanted = wanted.map(|claim| (claim, claim.checked_units(), keys.place(claim.key())));
+    let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
+    for (claim, units, place) in wanted.clone() {
+        let admitted = tables.of(place).entry(place.0, claim).0.admits(units);
+        admitted.map_err(|full| full.error(claim.policy()))?;
     }
-}
-
-/// Locks the first of these, and then the others; unlocks them in the opposite order, after each has acquired if none
-/// refuses. Returns what refuses.
-fn lock_each(
-    wanted: &[Wanted],
-    order: &[u8],
-    refused: Option<(usize, Refusal)>,
-    acquired: &mut [Acquired],
-) -> Option<(usize, Refusal)> {
-    let Some((first, others)) = order.split_first() else {
-        return refused;
-    };
-    let at = usize::from(*first);
-    let Wanted { entry, units } = &wanted[at];
-    let Some(mut locked) = entry.semaphore.lock() else {
-        return Some((at, Refusal::Retired));
-    };
-    let admitted = locked.admits(*units);
-    let own = admitted.err().map(|refusal| (at, refusal));
-    let both = refused.into_iter().chain(own);
-    let refused = both.min_by_key(|(at, _)| *at);
-    let refused = lock_each(wanted, others, refused, acquired);
-    if let (None, Ok(grant)) = (&refused, admitted) {
-        acquired[at] = locked.acquire(grant);
-    }
-    refused
+    let levels = wanted.map(|(claim, units, place)| {
+        let (details, (entry, counts)) = (details(claim), tables.of(place).entry(place.0, claim));
+        let acquired = entry.acquire(units, counts, details.as_ref());
+        Level::new(place, units, acquired, details)
+    });
+    Ok(levels.collect())
 }
 
 /// Units of a key, which its drop releases.
 pub(super) struct Level {
-    entry: Arc<Entry>,
-    /// How many units are held; 0 after the release. Of one that is listed its details have the number.
-    weight: AtomicU64,
-    token: u64,
-    /// How many units of the key were held when they were granted, and the limit in force then.
-    held: u32,
-    limit: u32,
+    hash: u64,
+    shard: Arc<Shard>,
+    acquired: Acquired,
     /// The limit of the claim.
     claimed: u32,
+    /// How many units are held, 0 after the release. Of one that is listed its details have the number. Changed under
+    /// the shard's lock.
+    weight: AtomicU32,
     details: Option<Arc<Details>>,
 }
 
 impl Level {
+    /// Acquires what is claimed of one key, and lists it under these details if there are any.
     #[inline(always)]
-    pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
+    pub(super) fn acquire(
+        keys: &Keys,
+        claim: &Claim,
+        details: Option<Arc<Details>>,
+    ) -> Result<Self, Full> {
+        let (place, units) = (keys.place(claim.key()), claim.checked_units());
+        let acquired = place.1.acquire(place.0, claim, details.as_ref())?;
+        Ok(Self::new(place, units, acquired, details))
+    }
+
+    #[inline(always)]
+    fn new(
+        (hash, shard): Place<'_>,
+        units: Units,
+        acquired: Acquired,
+        details: Option<Arc<Details>>,
+    ) -> Self {
         Self {
-            entry: wanted.entry,
-            weight: AtomicU64::new(wanted.units.weight.into()),
-            token: acquired.token,
-            held: acquired.held,
-            limit: acquired.limit,
-            claimed: wanted.units.limit,
+            hash,
+            shard: Arc::clone(shard),
+            acquired,
+            claimed: units.limit,
+            weight: AtomicU32::new(units.weight),
             details,
         }
     }
 
-    fn units(&self) -> &AtomicU64 {
+    /// What a claim of these details has acquired.
+    pub(super) fn of(place: Place<'_>, acquired: Acquired, details: &Arc<Details>) -> Self {
+        let (units, listed) = (details.claim.checked_units(), details.listed().cloned());
+        Self::new(place, units, acquired, listed)
+    }
+
+    #[inline]
+    fn units(&self) -> &AtomicU32 {
         match &self.details {
             None => &self.weight,
-            Some(details) => &details.held,
+            Some(details) => &details.weight,
         }
     }
 
+    #[inline]
     pub(super) fn weight(&self) -> u32 {
-        self.units().load(Acquire) as u32
+        self.units().load(Relaxed)
     }
 
-    /// Changes the weight, and returns the one before, unless the units are released.
-    fn set_weight(&self, weight: u32) -> Result<u32, AcquireError> {
-        let change = |before| (before != 0).then_some(u64::from(weight));
-        let changed = self.units().fetch_update(AcqRel, Acquire, change);
-        changed.map(|before| before as u32).map_err(|_| lost())
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&mut Entry, &mut Counts) -> R) -> Option<R> {
+        let is_it = |entry: &Entry| entry.id == self.acquired.id;
+        self.shard.change(self.hash, is_it, change)
     }
 
-    /// Whether they were held until now.
+    /// Whether units were held until now.
+    #[inline]
     fn release(&self) -> bool {
-        let weight = self.units().swap(0, AcqRel) as u32;
-        if weight != 0 {
-            self.entry.release(weight);
+        let released = self.change(|entry, counts| {
+            let weight = match &self.details {
+                Some(details) => entry.queue.unlist(details.serial).map(|(_, weight)| weight),
+                None => Some(take(&self.weight)),
+            };
+            let weight = weight.unwrap_or(0);
+            entry.free(weight, counts);
+            weight > 0
+        });
+        released.unwrap_or(false)
+    }
+
+    fn place(&self) -> Place<'_> {
+        (self.hash, &self.shard)
+    }
+
+    /// Its units and its entry, unless it is released.
+    fn held<'a>(&self, table: &'a mut Table) -> Result<(u32, Changing<'a>), AcquireError> {
+        let weight = self.weight();
+        let entry = table.held(self.hash, self.acquired.id);
+        let entry = entry.filter(|_| weight > 0).ok_or_else(lost)?;
+        Ok((weight, entry))
+    }
+
+    /// Whether it may have this weight: what is added has to fit.
+    fn may_have(&self, units: Units, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
+        let (before, (entry, _)) = self.held(table)?;
+        match units.weight.saturating_sub(before) {
+            0 => Ok(()),
+            _ if is_lost => Err(lost()),
+            weight => {
+                let admitted = entry.admits(Units { weight, ..units });
+                admitted.map_err(|full| full.error(&entry.policy))
+            }
         }
-        weight != 0
+    }
+
+    /// Changes the weight. Returns the waiters that fit then.
+    fn resize(&self, weight: u32, table: &mut Table) -> Result<Vec<Decided>, AcquireError> {
+        let (before, (entry, counts)) = self.held(table)?;
+        self.units().store(weight, Relaxed);
+        entry.held += weight.saturating_sub(before);
+        entry.free(before.saturating_sub(weight), counts);
+        Ok(entry.grant(counts))
     }
 }
 
 impl Drop for Level {
     #[inline]
     fn drop(&mut self) {
-        if let Some(details) = &self.details {
-            self.entry.unlist(details.serial);
+        if self.weight() > 0 {
             self.release();
-            return;
-        }
-        let weight = self.weight.load(Relaxed) as u32;
-        if weight != 0 {
-            self.entry.release(weight);
         }
     }
 }
@@ -162,12 +188,12 @@ pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
 pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
-    let grant = MemoryGrant {
-        levels,
-        loss: Loss::default(),
-        changing: Mutex::default(),
+    let loss = Loss::default();
+    let grant = MemoryGrant { levels, loss };
+    let shown = |grant: &MemoryGrant, at: usize| {
+        let acquired = grant.levels[at].acquired;
+        (acquired.held, acquired.limit)
     };
-    let shown = |grant: &MemoryGrant, at: usize| (grant.levels[at].held, grant.levels[at].limit);
     Permit::granted(grant, Store::Memory, claims, shown)
 }
 
@@ -175,75 +201,25 @@ struct MemoryGrant {
     levels: Few<Level>,
     /// That of a permit that is not listed.
     loss: Loss,
-    /// Held by who changes weights, so that nobody else does.
-    changing: Mutex<()>,
 }
 
 impl MemoryGrant {
+    /// Changes weights under the locks of all shards, so that nobody sees some of them changed.
     fn change(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
-        let changing = self.changing.lock();
-        let mut freed = Vec::new();
-        let mut free = |entry: &Arc<Entry>, units| {
-            entry.semaphore.free(units);
-            freed.push(Arc::clone(entry));
-        };
-        let grown = self.grow(wanted, &mut free);
-        let changed = grown.and_then(|()| {
-            wanted.iter().try_for_each(|(number, units)| {
-                let level = &self.levels[*number];
-                let before = level.set_weight(units.weight)?;
-                free(&level.entry, before.saturating_sub(units.weight));
-                Ok(())
-            })
-        });
-        drop(changing);
-        // Only now, because a waker may change the permit.
-        freed.iter().for_each(|entry| entry.release(0));
-        changed
-    }
-
-    /// Adds units to the levels that are too light: to all or to none. The units of one that is released
-    /// meanwhile are freed too.
-    fn grow(
-        &self,
-        wanted: &[(usize, Units)],
-        mut free: impl FnMut(&Arc<Entry>, u32),
-    ) -> Result<(), AcquireError> {
-        let (mut lighter, mut more) = (Vec::new(), Vec::new());
-        for (number, Units { limit, weight }) in wanted {
-            let level = &self.levels[*number];
-            let before = level.weight();
-            if before == 0 {
-                return Err(lost());
-            }
-            if let added @ 1.. = weight.saturating_sub(before) {
-                let (entry, units) = (
-                    Arc::clone(&level.entry),
-                    Units {
-                        limit: *limit,
-                        weight: added,
-                    },
-                );
-                lighter.push((level, *weight));
-                more.push(Wanted { entry, units });
-            }
+        let is_lost = self.loss().is_set();
+        let wanted = wanted.iter();
+        let wanted = wanted.map(|(number, units)| (&self.levels[*number], *units));
+        let mut tables = Tables::lock(wanted.clone().map(|(level, _)| level.place()));
+        for (level, units) in wanted.clone() {
+            level.may_have(units, tables.of(level.place()), is_lost)?;
         }
-        if more.is_empty() {
-            return Ok(());
+        let mut granted = Vec::new();
+        for (level, units) in wanted {
+            granted.extend(level.resize(units.weight, tables.of(level.place()))?);
         }
-        if self.loss().is_set() {
-            return Err(lost());
-        }
-        acquire_all(&more).map_err(|(at, refusal)| {
-            let Wanted { entry, .. } = &more[at];
-            refusal.error(&entry.policy)
-        })?;
-        let grown = lighter.iter().zip(&more).map(|((level, weight), more)| {
-            let grown = level.set_weight(*weight).map(drop);
-            grown.inspect_err(|_| free(&more.entry, more.units.weight))
-        });
-        // Each, whatever becomes of the one before.
-        grown.fold(Ok(()), Result::and)
+        drop(tables);
+        deliver(granted);
+        Ok(())
     }
 }
 
@@ -253,7 +229,7 @@ fn lost() -> AcquireError {
 
 impl Grant for MemoryGrant {
     fn token(&self, level: usize) -> Option<u64> {
-        Some(self.levels[level].token)
+        Some(self.levels[level].acquired.token)
     }
 
     fn loss(&self) -> &Loss {
@@ -269,7 +245,8 @@ impl Grant for MemoryGrant {
 
     fn limit(&self, level: usize) -> Option<u32> {
         let level = &self.levels[level];
-        Some(level.entry.semaphore.limit().unwrap_or(level.claimed))
+        let set = level.change(|entry, _| entry.limit).flatten();
+        Some(set.unwrap_or(level.claimed))
     }
 
     fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
@@ -277,7 +254,8 @@ impl Grant for MemoryGrant {
     }
 
     fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
-        Some(self.levels[level].entry.semaphore_id())
+        let level = &self.levels[level];
+        Some(level.shard.name(level.acquired.id))
     }
 
     fn release(&self) -> BoxFuture<bool> {

@@ -1,17 +1,12 @@
 //! What operators see of one key: its permits, and the claims that wait.
 
 use crate::{
-    semaphore::{
-        Claim, Key, Label, Loss, Permit, PermitInfo, Process, StoredKey, Units, WeakPermit,
-    },
-    sync::{AtomicU64, Mutex, OnceLock, RandomState},
+    semaphore::{Claim, Loss, Permit, PermitInfo, Process, StoredKey, Units, WeakPermit},
+    sync::{AtomicU32, Mutex, OnceLock, RandomState},
 };
 use std::{
     hash::BuildHasher,
-    sync::{
-        Arc,
-        atomic::Ordering::{AcqRel, Acquire, Release},
-    },
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
@@ -69,16 +64,12 @@ impl Clock {
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
-    label: Option<Label>,
-    flow: Option<Key>,
+    pub(super) claim: Claim,
     since: Instant,
-    claimed: Units,
     /// Whether its permit is listed.
-    pub(super) is_listed: bool,
-    /// How many units its permit holds, if that is listed: 0 after the release.
-    pub(super) held: AtomicU64,
-    /// The limit that was in force when it was granted.
-    limit: AtomicU64,
+    is_listed: bool,
+    /// How many units its permit holds, if that is listed: 0 after the release. Changed under the shard's lock.
+    pub(super) weight: AtomicU32,
     /// The loss of all that the claims of one request are granted, if that is listed.
     pub(super) loss: Arc<Loss>,
     /// Its permit, and which level of that, once the request has it.
@@ -89,26 +80,18 @@ impl Details {
     pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool, loss: &Arc<Loss>) -> Arc<Self> {
         Arc::new(Self {
             serial,
-            label: claim.label.clone(),
-            flow: claim.flow().cloned(),
+            claim: claim.clone(),
             since: Instant::now(),
-            claimed: claim.checked_units(),
             is_listed,
-            held: AtomicU64::new(0),
-            limit: AtomicU64::new(0),
+            weight: AtomicU32::new(claim.weight()),
             loss: Arc::clone(loss),
             permit: OnceLock::default(),
         })
     }
 
-    /// It is granted under this limit.
-    pub(super) fn hold(&self, limit: u32) {
-        self.limit.store(limit.into(), Release);
-        self.held.store(self.claimed.weight.into(), Release);
-    }
-
-    pub(super) fn weight(&self) -> u32 {
-        self.held.load(Acquire) as u32
+    /// Itself, if its permit is listed.
+    pub(super) fn listed(self: &Arc<Self>) -> Option<&Arc<Self>> {
+        Some(self).filter(|details| details.is_listed)
     }
 
     /// The request has its permit.
@@ -116,32 +99,22 @@ impl Details {
         self.permit.get_or_init(|| (permit.downgrade(), level));
     }
 
-    /// An operator ends it. Returns how many units it held, after its holder was told.
-    pub(super) fn revoke(&self) -> u32 {
-        let units = self.held.swap(0, AcqRel) as u32;
-        if units > 0 {
-            let belongs = self.permit.get();
-            let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
-            match permit {
-                Some((permit, level)) => permit.level(level).revoked(),
-                None => self.loss.set(),
-            }
+    /// An operator has ended it: its holder is told.
+    pub(super) fn revoked(&self) {
+        let belongs = self.permit.get();
+        let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
+        match permit {
+            Some((permit, level)) => permit.level(level).revoked(),
+            None => self.loss.set(),
         }
-        units
     }
 
-    /// What is shown of a claim that waits, under the limit that an operator has set if there is one.
-    pub(super) fn info(&self, set: Option<u32>, now: Now) -> PermitInfo {
-        let limit = set.unwrap_or(self.claimed.limit);
-        self.with(self.claimed.weight, limit, now)
-    }
-
-    fn with(&self, weight: u32, limit: u32, now: Now) -> PermitInfo {
+    fn info(&self, Units { limit, weight }: Units, now: Now) -> PermitInfo {
         let (id, process) = (id(self.serial), Process::current());
         let since = now.at(self.since).unwrap_or(now.system);
         let mut info = PermitInfo::new(id, process, weight, limit, since);
-        info.label = self.label.as_ref().map(ToString::to_string);
-        info.flow = self.flow.clone().map(StoredKey::whole);
+        info.label = self.claim.label().map(ToOwned::to_owned);
+        info.flow = self.claim.flow().cloned().map(StoredKey::whole);
         info
     }
 }
@@ -163,16 +136,13 @@ pub(super) fn serial_of(text: &str) -> Option<u64> {
     (id(serial) == text).then_some(serial)
 }
 
-/// A permit, and how many units it has.
-pub(super) type Listed = (Arc<Details>, u32);
+/// A permit and what it has, or a claim that waits and what it waits for; under which limit.
+pub(super) type Listed = (Arc<Details>, Units);
 
-/// What is shown of permits, in the order of their claims.
-pub(super) fn infos(mut permits: Vec<Listed>, now: Now) -> Vec<PermitInfo> {
-    permits.retain(|(_, weight)| *weight > 0);
-    permits.sort_unstable_by_key(|(details, _)| details.serial);
-    let info = |(details, weight): &Listed| {
-        let limit = details.limit.load(Acquire) as u32;
-        details.with(*weight, limit, now)
-    };
-    permits.iter().map(info).collect()
+/// What is shown of them.
+pub(super) fn infos(listed: &[Listed], now: Now) -> Vec<PermitInfo> {
+    let infos = listed
+        .iter()
+        .map(|(details, units)| details.info(*units, now));
+    infos.collect()
 }

@@ -12,25 +12,24 @@
 //! # }
 //! ```
 
-// store ─> waiter ─> grant ─> shard ─> key_semaphore ─> queue ─> holders
-//                    keys ─> shard ─> limits
+// operate ─> store ─> waiter ─> grant ─> keys ─> shard ─> entry ─> queue ─> fair, holders; limits
 //
 // - `operate`: usage and revocations for operators.
 // - `store`: answers claims at once or with a waiter; the settings of a store.
 // - `waiter`: a request in the queue of a key.
 // - `grant`: units of keys that a permit holds, and how they are acquired together.
 // - `keys`: finds the shard of a key.
-// - `shard`: a locked table of keys, which keeps some of the idle ones.
-// - `key_semaphore`: the counters of one key, and its lock.
-// - `fair`: the order of waiters that belong to flows.
+// - `shard`: a table of entries under one lock, which keeps some of the idle ones.
+// - `entry`: the semaphore of one key.
 // - `queue`: the waiters of one key, and its permits as operators see them.
+// - `fair`: the order of waiters that belong to flows.
 // - `holders`: what operators see of a claim.
 // - `limits`: the limits that operators have set.
 
+mod entry;
 mod fair;
 mod grant;
 mod holders;
-mod key_semaphore;
 mod keys;
 mod limits;
 mod operate;

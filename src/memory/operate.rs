@@ -1,6 +1,12 @@
 //! Usage and revocations of the store in memory, for operators.
 
-use super::{holders::serial_of, keys::SHARDS, store::MemorySemaphore};
+use super::{
+    entry::Entry,
+    holders::{infos, serial_of},
+    queue::waking,
+    shard::SHARDS,
+    store::MemorySemaphore,
+};
 use crate::semaphore::{
     BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Policy,
     Process, StoreError, StoredKey, Usage,
@@ -45,7 +51,9 @@ impl Operate for MemorySemaphore {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
         let serial = serial_of(id);
         // Only once polled: as over Redis, making the future revokes nothing.
-        Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
+        Box::pin(
+            async move { Ok(serial.is_some_and(|serial| store.revoke_now(&policy, &key, serial))) },
+        )
     }
 
     fn set_limit(
@@ -114,27 +122,41 @@ impl MemorySemaphore {
 
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
-        let usage = self.0.find(policy, key).and_then(|entry| entry.usage(now));
-        usage.unwrap_or_else(|| {
-            let nothing = Usage::new(now.system, 0, Vec::new(), Vec::new());
-            nothing.under(self.0.limits.find(policy, key))
-        })
+        let seen = self.0.change(policy, key, |entry, _| {
+            let listed = entry.queue.listed(entry.limit);
+            (entry.held, entry.limit, listed)
+        });
+        let nothing = || (0, self.0.limits.find(policy, key), Default::default());
+        let (units, limit, (held, waiting)) = seen.unwrap_or_else(nothing);
+        let usage = Usage::new(now.system, units, infos(&held, now), infos(&waiting, now));
+        usage.under(limit)
     }
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
-        let entry = match &key {
-            StoredKey::Whole { key } => self.0.find(policy, key),
+        let count = |entry: &mut Entry, _: &mut _| (entry.held, entry.queue.len() as u32);
+        let counts = match &key {
+            StoredKey::Whole { key } => self.0.change(policy, key, count),
             // It remembers each key whole.
             StoredKey::Hashed { .. } => None,
         };
-        let counts = entry.and_then(|entry| entry.counts());
         let (units, waiting) = counts.unwrap_or_default();
         KeyCounts::new(key, units, waiting)
     }
 
-    fn revoke_now(&self, policy: &Policy, key: &Key, serial: Option<u64>) -> bool {
-        let entry = serial.and_then(|serial| Some((serial, self.0.find(policy, key)?)));
-        entry.is_some_and(|(serial, entry)| entry.revoke(serial))
+    fn revoke_now(&self, policy: &Policy, key: &Key, serial: u64) -> bool {
+        let remove =
+            |entry: &mut Entry, _: &mut _| (entry.queue.remove(serial), entry.queue.unlist(serial));
+        let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
+        let was_there = waiting.is_some() || permit.is_some();
+        // Its task is woken without the lock.
+        waking(|| drop(waiting));
+        if let Some((details, weight)) = permit {
+            // The holder is told before others have its units.
+            details.revoked();
+            self.0
+                .change(policy, key, |entry, counts| entry.free(weight, counts));
+        }
+        was_there
     }
 }
 

@@ -1,14 +1,17 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
-    fair::{Tags, Turn},
+    fair::Tags,
     holders::{Details, Listed},
 };
-use crate::semaphore::{Claim, Units, Wait, timer};
+use crate::{
+    semaphore::{AcquireError, Claim, Policy, Units, Wait, timer},
+    sync::AtomicU32,
+};
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
@@ -17,8 +20,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// If claims with flows have come since it was empty.
     tags: Option<Box<Tags>>,
-    /// Empty if the store does not list its permits.
-    holders: Vec<Arc<Details>>,
+    /// What is held, and the limit under which it was granted. Empty if the store does not list its permits.
+    holders: Vec<(Arc<Details>, u32)>,
 }
 
 /// A waiter. Its drop wakes its task, so drop it outside the queue's lock.
@@ -26,9 +29,7 @@ pub(super) struct Queue {
 pub(super) struct Waiting {
     /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
     rank: i64,
-    turn: Turn,
-    units: Units,
-    details: Arc<Details>,
+    pub(super) details: Arc<Details>,
     deliver: Deliver,
 }
 
@@ -36,9 +37,10 @@ pub(super) struct Waiting {
 /// and because what a waiter that is gone is granted is released.
 type Deliver = Box<dyn FnOnce(Result<Acquired, Full>) + Send>;
 
-/// A granted claim: its token, the units of the key now held, and the limit in force.
-#[derive(Debug, Clone, Copy, Default)]
+/// A granted claim: its entry's id, its token, the units of the key now held, and the limit in force.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Acquired {
+    pub(super) id: u64,
     pub(super) token: u64,
     pub(super) held: u32,
     pub(super) limit: u32,
@@ -51,13 +53,37 @@ pub(super) struct Full {
     pub(super) limit: u32,
 }
 
+impl Full {
+    #[cold]
+    pub(super) fn error(self, policy: &Policy) -> AcquireError {
+        AcquireError::under(policy, self.limit, self.held)
+    }
+}
+
 /// What has become of a waiter that has left the queue.
 pub(super) struct Decided(Result<Acquired, Full>, Deliver);
 
-impl Decided {
-    pub(super) fn deliver(self) {
-        waking(|| (self.1)(self.0));
+/// Tells waiters what has become of them: mostly there are none.
+#[inline]
+pub(super) fn deliver(decided: Vec<Decided>) {
+    if !decided.is_empty() {
+        deliver_all(decided);
     }
+}
+
+#[cold]
+fn deliver_all(decided: Vec<Decided>) {
+    for Decided(answer, deliver) in decided {
+        waking(|| deliver(answer));
+    }
+}
+
+/// The units of a permit, which has none from now on. No swap, because the shard's lock is held.
+#[inline]
+pub(super) fn take(weight: &AtomicU32) -> u32 {
+    let units = weight.load(Relaxed);
+    weight.store(0, Relaxed);
+    units
 }
 
 /// Does what may wake a task. A waker is user code: one that panics ends no drop, and keeps no other task waiting. The
@@ -68,15 +94,12 @@ pub(super) fn waking(wake: impl FnOnce()) {
 
 impl Waiting {
     pub(super) fn new(
-        claim: &Claim,
         wait: Wait,
         details: Arc<Details>,
         deliver: impl FnOnce(Result<Acquired, Full>) + Send + 'static,
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
-            turn: Turn::new(claim),
-            units: claim.checked_units(),
             details,
             deliver: Box::new(deliver),
         }
@@ -84,11 +107,20 @@ impl Waiting {
 
     /// The units of its claim.
     pub(super) fn units(&self) -> Units {
-        self.units
+        self.details.claim.checked_units()
+    }
+
+    pub(super) fn decided(self, answer: Result<Acquired, Full>) -> Decided {
+        Decided(answer, self.deliver)
+    }
+
+    fn claim(&self) -> &Claim {
+        &self.details.claim
     }
 }
 
 impl Queue {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -98,30 +130,30 @@ impl Queue {
     }
 
     /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
-    /// Gives the waiter back if `max_waiting` or more are ahead of it.
-    pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
-        match self.tags.is_some() || waiting.turn.has_flow() {
+    /// `false`: `max_waiting` or more are ahead of it.
+    pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
+        match self.tags.is_some() || waiting.claim().flow().is_some() {
             true => self.push_fairly(waiting, max_waiting),
             false => self.insert(waiting, max_waiting),
         }
     }
 
-    fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
+    fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
         let now = waiting.rank - 1;
         let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
         let head = self.waiting.front().map_or(i64::MIN, |head| head.rank);
         let new = || Box::new(Tags::after(last));
         let tags = self.tags.take();
         let (was_fair, mut tags) = (tags.is_some(), tags.unwrap_or_else(new));
-        let start = self.free_tag(tags.start(&waiting.turn, head));
-        let turn = waiting.turn.clone();
+        let start = self.free_tag(tags.start(waiting.claim(), head));
+        let details = Arc::clone(&waiting.details);
         waiting.rank = start;
-        let joined = self.insert(waiting, max_waiting);
-        if joined.is_ok() {
-            tags.joined(&turn, head, start);
+        let has_joined = self.insert(waiting, max_waiting);
+        if has_joined {
+            tags.joined(&details.claim, head, start);
         }
-        self.tags = Some(tags).filter(|_| was_fair || joined.is_ok());
-        joined
+        self.tags = Some(tags).filter(|_| was_fair || has_joined);
+        has_joined
     }
 
     /// The first tag from here on that no waiter has: of two with one tag the order would be theirs by chance. Tags
@@ -139,39 +171,36 @@ impl Queue {
         first + run as i64
     }
 
-    fn insert(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), Waiting> {
+    fn insert(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
         let is_ahead = |other: &Waiting| other.rank <= waiting.rank;
         let index = self.waiting.partition_point(is_ahead);
-        if index >= max_waiting as usize {
-            return Err(waiting);
+        let has_room = index < max_waiting as usize;
+        if has_room {
+            self.waiting.insert(index, waiting);
         }
-        self.waiting.insert(index, waiting);
-        Ok(())
+        has_room
     }
 
     /// The units of the head's claim.
     pub(super) fn head(&self) -> Option<Units> {
-        self.waiting.front().map(|waiting| waiting.units)
+        self.waiting.front().map(Waiting::units)
     }
 
-    /// Grants to the head, which leaves the queue.
-    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Decided> {
-        let head = self.waiting.pop_front()?;
+    /// The head leaves the queue.
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let head = self.waiting.pop_front();
         self.begin_anew();
-        if head.details.is_listed {
-            self.list(head.details, acquired.limit);
-        }
-        Some(Decided(Ok(acquired), head.deliver))
+        head
     }
 
     /// Refuses the waiters that are heavier than a limit. From the back, so that none that leaves moves up before.
     pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
         let mut refused = Vec::new();
         for index in (0..self.waiting.len()).rev() {
-            if self.waiting[index].units.weight > full.limit
+            if self.waiting[index].units().weight > full.limit
                 && let Some(left) = self.remove_at(index)
             {
-                refused.push(Decided(Err(full), left.deliver));
+                refused.push(left.decided(Err(full)));
             }
         }
         refused.reverse();
@@ -199,15 +228,15 @@ impl Queue {
             return;
         };
         let waiting = &self.waiting;
-        let is_of = |other: &Waiting| other.turn.is_of(&removed.turn);
+        let is_of = |other: &Waiting| other.claim().flow() == removed.claim().flow();
         // Of its own flow none but these may have the tags to which they move.
         let is_taken = |tag| {
             let found = waiting.binary_search_by_key(&tag, |other| other.rank);
             found.is_ok_and(|at| !is_of(&waiting[at]))
         };
         let later = waiting.range(index..).filter(|other| is_of(other));
-        let later = later.map(|other| (&other.turn, other.rank));
-        let moved = tags.left((&removed.turn, removed.rank), later, is_taken);
+        let later = later.map(|other| (other.claim(), other.rank));
+        let moved = tags.left((removed.claim(), removed.rank), later, is_taken);
         if moved.is_empty() {
             return;
         }
@@ -227,25 +256,33 @@ impl Queue {
         }
     }
 
-    /// Lists a permit, which has the weight of its claim, under the limit in force.
+    /// Lists a permit under the limit in force.
     pub(super) fn list(&mut self, details: Arc<Details>, limit: u32) {
-        details.hold(limit);
-        self.holders.push(details);
+        self.holders.push((details, limit));
     }
 
-    /// Lists a permit no more.
-    pub(super) fn unlist(&mut self, serial: u64) -> Option<Arc<Details>> {
-        let is_it = |details: &Arc<Details>| details.serial == serial;
+    /// Lists a permit no more. Returns how many units it held until now.
+    pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, u32)> {
+        let is_it = |(details, _): &(Arc<Details>, _)| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
-        Some(self.holders.swap_remove(at))
+        let (details, _) = self.holders.swap_remove(at);
+        let weight = take(&details.weight);
+        Some((details, weight))
     }
 
-    /// The permits with their weights, and the waiters in their order.
-    pub(super) fn details(&self) -> (Vec<Listed>, Vec<Arc<Details>>) {
+    /// The permits in the order of their claims, and the waiters in theirs, under the limit that an operator has set if
+    /// there is one.
+    pub(super) fn listed(&self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
+        let of = |details: &Arc<Details>, limit| {
+            let weight = details.weight.load(Relaxed);
+            (Arc::clone(details), Units { limit, weight })
+        };
         let held = self.holders.iter();
-        let held = held.map(|details| (Arc::clone(details), details.weight()));
+        let mut held: Vec<_> = held.map(|(details, limit)| of(details, *limit)).collect();
+        held.sort_unstable_by_key(|(details, _)| details.serial);
         let waiting = self.waiting.iter();
-        let waiting = waiting.map(|waiting| Arc::clone(&waiting.details));
-        (held.collect(), waiting.collect())
+        let waiting =
+            waiting.map(|waiting| of(&waiting.details, set.unwrap_or(waiting.units().limit)));
+        (held, waiting.collect())
     }
 }

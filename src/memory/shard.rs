@@ -1,137 +1,142 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    holders::{Details, Now, infos},
-    key_semaphore::KeySemaphore,
+    entry::{Changing, Counts, Entry},
+    holders::Details,
     limits::Limits,
+    queue::{Acquired, Full, Waiting, deliver},
 };
 use crate::{
-    semaphore::{Claim, Key, Policy, SemaphoreId, Usage},
-    sync::{Mutex, fence},
+    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId},
+    sync::{Mutex, MutexGuard},
 };
 use hashbrown::hash_table::HashTable;
-use std::{
-    ptr,
-    sync::{Arc, atomic::Ordering::SeqCst},
-};
+use std::{ptr, sync::Arc};
 
-/// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and
-/// looking an entry up is cheaper than allocating one. With 1,000 keys and 8 threads a pair of
-/// acquire and release takes a sixth less time with 64 idle entries than with 16, and 256 save no
-/// more; with ten times as many keys as idle entries, 16 are better by a sixth (the pairs of
-/// `benches/memory`).
+/// Shards of a store. Each has a lock of its own, which is held for every decision about one of its keys.
+pub(super) const SHARDS: usize = 64;
+
+/// Idle entries that a shard keeps, because the next claim is likely to be for a recent key; with more in use, as many
+/// as these. With 10,000 keys a pair of acquire and release takes longer with 128.
 pub(super) const IDLE_CAPACITY: usize = 64;
 
-/// Inserts per entry of the table after which all idle entries are evicted. With 4 or 64 the pairs
-/// of `benches/memory` take equally long.
-const INSERTS_PER_EVICTION: usize = 16;
-
 /// A table of entries. Aligned so that no two shards share a cache line.
-#[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Shard(Mutex<Table>);
 
-#[derive(Default)]
-struct Table {
-    entries: HashTable<Arc<Entry>>,
-    /// Inserts since idle entries were evicted.
-    inserted: usize,
-    /// The greatest token of the removed entries: a key that returns continues above it.
-    last_token: u64,
+pub(super) struct Table {
+    entries: HashTable<Entry>,
+    counts: Counts,
+    /// That of the last entry.
+    id: u64,
+    limits: Arc<Limits>,
 }
 
-/// The semaphore of one key under one policy.
-///
-/// The fields that change lie together, next to the counts of the entry's `Arc`, so that acquire
-/// and release touch few cache lines.
-#[repr(C)]
-pub(super) struct Entry {
-    /// Set if the shard was over capacity: the shard removes this entry once idle, which also
-    /// breaks the reference cycle.
-    overflow: Option<Arc<Shard>>,
-    pub(super) semaphore: KeySemaphore,
-    hash: u64,
-    pub(super) policy: Policy,
-    key: Key,
+/// Where a key is found: the hash tells the shard too.
+pub(super) type Place<'a> = (u64, &'a Arc<Shard>);
+
+/// The number of a hash's shard. The hash table inside a shard uses the lowest and the highest bits.
+pub(super) fn number(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
 }
 
 impl Shard {
-    /// The entry of a claim's key, inserted if there is none.
-    pub(super) fn entry(
-        self: &Arc<Self>,
-        (hash, claim): (u64, &Claim),
-        limits: &Limits,
-    ) -> Arc<Entry> {
+    pub(super) fn new(limits: &Arc<Limits>) -> Self {
+        Self(Mutex::new(Table {
+            entries: HashTable::new(),
+            counts: Counts::default(),
+            id: 0,
+            limits: Arc::clone(limits),
+        }))
+    }
+
+    /// Acquires what is claimed, if it fits and nothing waits.
+    #[inline]
+    pub(super) fn acquire(
+        &self,
+        hash: u64,
+        claim: &Claim,
+        listed: Option<&Arc<Details>>,
+    ) -> Result<Acquired, Full> {
+        let (mut table, units) = (self.0.lock(), claim.checked_units());
+        let (entry, counts) = table.entry(hash, claim);
+        entry.admits(units)?;
+        Ok(entry.acquire(units, counts, listed))
+    }
+
+    /// Joins the queue of a claim's key, and is granted at once if it fits by now. Returns the entry's id.
+    pub(super) fn join(
+        &self,
+        hash: u64,
+        claim: &Claim,
+        waiting: Waiting,
+        max_waiting: u32,
+    ) -> Result<u64, AcquireError> {
         let mut table = self.0.lock();
-        match table.find(hash, claim.policy(), claim.key()) {
-            Some(entry) => Arc::clone(entry),
-            None => self.insert(&mut table, (hash, claim), limits),
+        let (entry, counts) = table.entry(hash, claim);
+        entry.join(waiting, max_waiting)?;
+        let (id, granted) = (entry.id, entry.grant(counts));
+        drop(table);
+        deliver(granted);
+        Ok(id)
+    }
+
+    /// Changes the entry of this hash, if it is there, and grants to waiters that fit then. Those are told without the
+    /// lock.
+    #[inline]
+    pub(super) fn change<R>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&Entry) -> bool,
+        change: impl FnOnce(&mut Entry, &mut Counts) -> R,
+    ) -> Option<R> {
+        let mut table = self.0.lock();
+        let Table {
+            entries, counts, ..
+        } = &mut *table;
+        let entry = entries.find_mut(hash, is_it)?;
+        let changed = change(entry, counts);
+        let granted = entry.grant(counts);
+        evict(entries, counts);
+        drop(table);
+        deliver(granted);
+        Some(changed)
+    }
+
+    /// Names the entry of this id among those of all stores.
+    pub(super) fn name(&self, id: u64) -> SemaphoreId {
+        SemaphoreId::new(format!("memory {:p} {id}", ptr::from_ref(self)))
+    }
+
+    /// Puts the limits in force that operators have set for a policy, or for one of its keys.
+    pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
+        let mut locked = self.0.lock();
+        let (table, mut decided) = (&mut *locked, Vec::new());
+        for entry in &mut table.entries {
+            if entry.is_of(policy, key) {
+                let limit = table.limits.find(policy, &entry.key);
+                decided.extend(entry.set_limit(limit, &mut table.counts));
+            }
         }
-    }
-
-    /// The entry of a key, if there is one.
-    pub(super) fn find(&self, hash: u64, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
-        let table = self.0.lock();
-        // Not `Table::find`: with two callers that would not be inlined where every claim passes.
-        let is_it = |entry: &&Arc<Entry>| entry.is_of(hash, policy, key);
-        table.entries.iter_hash(hash).find(is_it).cloned()
-    }
-
-    /// The limit is looked for under the shard's lock, so that one that is set meanwhile is found here or there.
-    fn insert(
-        self: &Arc<Self>,
-        table: &mut Table,
-        (hash, claim): (u64, &Claim),
-        limits: &Limits,
-    ) -> Arc<Entry> {
-        let limit = limits.find(claim.policy(), claim.key());
-        table.count_insert();
-        let over_capacity = table.entries.len() >= IDLE_CAPACITY;
-        let entry = Arc::new(Entry {
-            overflow: over_capacity.then(|| Arc::clone(self)),
-            semaphore: KeySemaphore::new(table.last_token, limit),
-            hash,
-            policy: claim.policy().clone(),
-            key: claim.key().clone(),
-        });
-        let (entries, kept) = (&mut table.entries, Arc::clone(&entry));
-        entries.insert_unique(hash, kept, |entry| entry.hash);
-        entry
-    }
-
-    /// Removes the entry if it is still idle.
-    #[cold]
-    fn evict(&self, entry: &Entry) {
-        let table = &mut *self.0.lock();
-        let is_it = |other: &Arc<Entry>| ptr::eq(Arc::as_ptr(other), entry);
-        if let Ok(found) = table.entries.find_entry(entry.hash, is_it)
-            && let Some(token) = entry.semaphore.retire()
-        {
-            table.last_token = token.max(table.last_token);
-            found.remove();
-        }
+        drop(locked);
+        deliver(decided);
     }
 
     /// The number of keys with permits or waiters.
-    pub(super) fn keys(&self) -> usize {
+    pub(super) fn busy(&self) -> usize {
         let table = self.0.lock();
-        let busy = |entry: &&Arc<Entry>| entry.semaphore.held() > 0;
-        table.entries.iter().filter(busy).count()
+        table.entries.len() - table.counts.idle
     }
 
     /// The keys that have permits or waiters under a policy, by their hashes, from this hash on.
     pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, Key)> {
         let table = self.0.lock();
-        let entries = table.entries.iter().filter(|entry| entry.hash >= from);
-        let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.held() > 0);
-        busy.map(|entry| (entry.hash, entry.key.clone())).collect()
-    }
-
-    /// The entries of a policy.
-    pub(super) fn entries_of(&self, policy: &Policy) -> Vec<Arc<Entry>> {
-        let table = self.0.lock();
-        let entries = table.entries.iter().filter(|entry| entry.policy == *policy);
-        entries.cloned().collect()
+        let is_it =
+            |entry: &&Entry| entry.hash >= from && entry.held > 0 && entry.is_of(policy, None);
+        let entries = table.entries.iter().filter(is_it);
+        entries
+            .map(|entry| (entry.hash, entry.key.clone()))
+            .collect()
     }
 
     #[cfg(test)]
@@ -142,113 +147,57 @@ impl Shard {
     }
 }
 
-impl Table {
-    #[inline]
-    fn find(&self, hash: u64, policy: &Policy, key: &Key) -> Option<&Arc<Entry>> {
-        let is_it = |entry: &Arc<Entry>| entry.is_of(hash, policy, key);
-        self.entries.find(hash, is_it)
+/// The tables of some shards, all locked in the order of their numbers, so that no two threads wait for each other.
+pub(super) struct Tables<'a>([Option<MutexGuard<'a, Table>>; SHARDS]);
+
+impl<'a> Tables<'a> {
+    pub(super) fn lock(places: impl Iterator<Item = Place<'a>>) -> Self {
+        let mut shards = [None; SHARDS];
+        places.for_each(|(hash, shard)| shards[number(hash)] = Some(&shard.0));
+        Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
-    /// Counts an insert. After enough of them, evicts all idle entries to make room for recent
-    /// keys, at a small cost per insert.
-    fn count_insert(&mut self) {
-        self.inserted += 1;
-        if self.inserted / INSERTS_PER_EVICTION <= IDLE_CAPACITY.max(self.entries.len()) {
-            return;
-        }
-        self.inserted = 0;
-        let last_token = &mut self.last_token;
-        self.entries.retain(|entry| {
-            let retired = entry.semaphore.retire();
-            *last_token = retired.unwrap_or(0).max(*last_token);
-            retired.is_none()
-        });
-        self.entries.shrink_to(IDLE_CAPACITY, |entry| entry.hash);
+    /// One of those that are locked.
+    pub(super) fn of(&mut self, (hash, shard): Place<'a>) -> &mut Table {
+        self.0[number(hash)].get_or_insert_with(|| shard.0.lock())
     }
 }
 
-impl Entry {
-    fn is_of(&self, hash: u64, policy: &Policy, key: &Key) -> bool {
-        self.hash == hash && self.key == *key && self.policy == *policy
-    }
-
-    /// Unique while the entry is in use: there is no other entry of its policy and key.
-    pub(super) fn semaphore_id(&self) -> SemaphoreId {
-        SemaphoreId::new(format!("memory {:p}", ptr::from_ref(self)))
-    }
-
-    /// `None`: the entry is retired.
-    pub(super) fn usage(&self, now: Now) -> Option<Usage> {
-        let locked = self.semaphore.lock()?;
-        // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
-        let (units, (permits, waiting)) = (locked.held() as u32, locked.queue.details());
-        let limit = self.semaphore.limit();
-        drop(locked);
-        self.evict_if_idle();
-        let waiting = waiting.iter().map(|details| details.info(limit, now));
-        let usage = Usage::new(now.system, units, infos(permits, now), waiting.collect());
-        Some(usage.under(limit))
-    }
-
-    /// Puts the limit in force that an operator has set.
-    pub(super) fn limit_anew(&self, limits: &Limits) {
-        limits.with(&self.policy, &self.key, |limit| {
-            self.semaphore.set_limit(limit);
-        });
-        self.semaphore.limit_waiters();
-        self.evict_if_idle();
-    }
-
-    /// How many units are held, and how many claims wait. `None`: the entry is retired.
-    pub(super) fn counts(&self) -> Option<(u32, u32)> {
-        let locked = self.semaphore.lock()?;
-        let counts = (locked.held() as u32, locked.queue.len() as u32);
-        drop(locked);
-        self.evict_if_idle();
-        Some(counts)
-    }
-
-    /// Ends a permit or a wait of this serial. `false`: there is none.
-    pub(super) fn revoke(&self, serial: u64) -> bool {
-        // First: a claim goes from the waiters to the holders.
-        if self.cancel(serial) {
-            return true;
-        }
-        let found = self.unlist(serial);
-        let units = found.map_or(0, |details| details.revoke());
-        if units > 0 {
-            self.release(units);
-        }
-        units > 0
-    }
-
-    /// Lists a permit no more.
-    pub(super) fn unlist(&self, serial: u64) -> Option<Arc<Details>> {
-        self.semaphore.queue.lock().unlist(serial)
-    }
-
-    /// Releases `weight` units, and grants waiters that fit now: also those that fit because of units that were freed.
-    pub(super) fn release(&self, weight: u32) {
-        self.semaphore.release(weight);
-        self.evict_if_idle();
-    }
-
-    /// Removes a waiter. `false`: it is not in the queue.
-    pub(super) fn cancel(&self, serial: u64) -> bool {
-        let was_waiting = self.semaphore.cancel(serial);
-        self.evict_if_idle();
-        was_waiting
-    }
-
-    /// Removes the entry if nobody uses it and the shard has enough of such. A thread whose lock has kept
-    /// another one from that does so itself when it has unlocked the semaphore.
-    pub(super) fn evict_if_idle(&self) {
-        if let Some(shard) = &self.overflow {
-            // Of two threads one sees what the other did before: the release, or that it is unlocked.
-            fence(SeqCst);
-            if self.semaphore.held() == 0 {
-                shard.evict(self);
+impl Table {
+    /// The entry of a claim's key, made if there is none.
+    #[inline]
+    pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> Changing<'_> {
+        let is_it = |entry: &Entry| entry.is_of(claim.policy(), Some(claim.key()));
+        let entry = match self.entries.find_entry(hash, is_it) {
+            Ok(found) => found.into_mut(),
+            Err(absent) => {
+                // Under the lock, so that a limit that is set meanwhile is found here or finds the entry.
+                let limit = self.limits.find(claim.policy(), claim.key());
+                let entries = absent.into_table();
+                evict(entries, &mut self.counts);
+                (self.id, self.counts.idle) = (self.id + 1, self.counts.idle + 1);
+                let entry = Entry::new(self.id, hash, claim, limit);
+                entries
+                    .insert_unique(hash, entry, |entry| entry.hash)
+                    .into_mut()
             }
-        }
+        };
+        (entry, &mut self.counts)
+    }
+
+    /// An entry of which something is held.
+    pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<Changing<'_>> {
+        let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
+        Some((entry, &mut self.counts))
+    }
+}
+
+/// Evicts all idle entries once they are too many: that makes room for recent keys, at a small cost per entry.
+#[inline]
+fn evict(entries: &mut HashTable<Entry>, counts: &mut Counts) {
+    if counts.idle > IDLE_CAPACITY.max(entries.len() / 2) {
+        counts.idle = 0;
+        entries.retain(|entry| entry.held > 0);
+        entries.shrink_to(IDLE_CAPACITY, |entry| entry.hash);
     }
 }

@@ -1,10 +1,8 @@
 //! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::{Level, Wanted, acquire_all, permit, unlisted},
-    key_semaphore::Refusal,
+    grant::{Level, acquire_all, permit, unlisted},
     keys::Keys,
-    queue::Acquired,
     waiter::Waiter,
 };
 use crate::{
@@ -19,8 +17,8 @@ use std::{fmt, slice, sync::Arc};
 ///
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit
 /// needs no lease, because it ends with its process at the latest. A key takes memory while one of
-/// its permits is held. The store also keeps a few thousand idle keys at most, because the next
-/// claim is likely to be for one of them.
+/// its permits is held. The store also keeps idle keys, because the next claim is likely to be for one of
+/// them: a few thousand at most, or as many as are in use.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,
@@ -77,7 +75,7 @@ impl MemorySemaphore {
     /// # }
     /// ```
     pub fn busy_keys(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.keys()).sum()
+        self.0.shards.iter().map(|shard| shard.busy()).sum()
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
@@ -89,14 +87,12 @@ impl MemorySemaphore {
     }
 
     /// A permit if there is one limit, which has room, and nothing to list: the usual case of
-    /// [`try_all`](Self::try_all). Apart from the others each value is made where it stays, and none is copied.
+    /// [`acquire_all`]. Apart from the others each value is made where it stays, and none is copied.
     #[inline(always)]
     fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
         let [claim] = claims else { return None };
-        let units = claim.units().ok().filter(|_| !self.0.has_holders)?;
-        let entry = self.0.entry(claim);
-        let acquired = entry.semaphore.try_acquire(units).ok()?;
-        let level = Level::new(Wanted { entry, units }, acquired, None);
+        claim.units().ok().filter(|_| !self.0.has_holders)?;
+        let level = Level::acquire(&self.0, claim, None).ok()?;
         Some(unlisted(slice::from_ref(claim), Few::One([level])))
     }
 
@@ -105,52 +101,17 @@ impl MemorySemaphore {
         if let Err(error) = claims.check() {
             return Acquire::ready(Err(error));
         }
-        let answer = self.try_all(claims);
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
-        match answer {
+        let all = claims.as_slice();
+        match acquire_all(&self.0, all) {
             Err(AcquireError::Full { .. }) if may_wait() => {
                 match Waiter::begin(&self.0, claims.clone()) {
                     Ok(waiter) => Acquire::pending(waiter.wait()),
                     Err(error) => Acquire::ready(Err(error)),
                 }
             }
-            answer => Acquire::ready(answer),
+            levels => Acquire::ready(levels.map(|levels| permit(all, levels))),
         }
-    }
-
-    /// All or none, without a wait.
-    fn try_all(&self, claims: &Claims) -> Result<Permit, AcquireError> {
-        let claims = claims.as_slice();
-        loop {
-            let wanted = Few::from_fn(claims.len(), |at| Wanted {
-                entry: self.0.entry(&claims[at]),
-                units: claims[at].checked_units(),
-            });
-            match acquire_all(&wanted) {
-                Ok(acquired) => return Ok(self.permit(claims, wanted, &acquired)),
-                Err((_, Refusal::Retired)) => {}
-                Err((at, refusal)) => {
-                    // They may have been looked up for nothing.
-                    wanted
-                        .iter()
-                        .for_each(|wanted| wanted.entry.evict_if_idle());
-                    return Err(refusal.error(claims[at].policy()));
-                }
-            }
-        }
-    }
-
-    fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
-        let loss = self.0.has_holders.then(Arc::default);
-        let levels = wanted.map(|at, wanted| {
-            let listed = |loss| {
-                let granted = (&*wanted.entry, acquired[at]);
-                self.0.listed(&claims[at], granted, loss)
-            };
-            let details = loss.as_ref().and_then(listed);
-            Level::new(wanted, acquired[at], details)
-        });
-        permit(claims, levels)
     }
 }
 
@@ -161,7 +122,8 @@ impl Semaphore for MemorySemaphore {
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        Some(self.0.find(policy, key)?.semaphore_id())
+        let id = self.0.change(policy, key, |entry, _| entry.id)?;
+        Some(self.0.place(key).1.name(id))
     }
 
     fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {

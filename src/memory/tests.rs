@@ -2,9 +2,10 @@
 //! public API does not show these numbers.
 
 use super::{
-    key_semaphore::KeySemaphore, keys::SHARDS, shard::IDLE_CAPACITY, store::MemorySemaphore,
+    shard::{IDLE_CAPACITY, SHARDS, Tables},
+    store::MemorySemaphore,
 };
-use crate::semaphore::{Claim, Key, Permit, Semaphore};
+use crate::semaphore::{Claim, Key, Operate, Permit, Policy, Semaphore, StoredKey};
 use futures_util::FutureExt;
 use std::{
     collections::HashSet,
@@ -89,19 +90,22 @@ fn a_dropped_store_leaves_no_reference_cycle() {
 
 #[test]
 fn no_more_units_are_reported_than_are_held() {
-    let (semaphore, over) = (KeySemaphore::new(0, None), AtomicBool::new(false));
-    let one = Claim::new("a").with_limit(1).units().expect("a claim");
+    let (store, over) = (MemorySemaphore::new(), AtomicBool::new(false));
+    let one = || Claim::new("a").with_limit(1);
+    let units = || {
+        let counts = store.counts(&Policy::DEFAULT, &[StoredKey::whole("a")]);
+        let counts = counts.now_or_never().expect("an answer");
+        counts.expect("they are counted")[0].units
+    };
     let most = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !over.load(SeqCst) {
-                    if semaphore.try_acquire(one).is_ok() {
-                        semaphore.release(1);
-                    }
+                    drop(store.acquire(one()).now_or_never());
                 }
             });
         }
-        let most = (0..2_000_000).map(|_| semaphore.held()).max();
+        let most = (0..200_000).map(|_| units()).max();
         over.store(true, SeqCst);
         most
     });
@@ -110,18 +114,17 @@ fn no_more_units_are_reported_than_are_held() {
 
 #[test]
 fn a_claim_that_meets_a_lock_is_granted_after_it() {
-    let semaphore = KeySemaphore::new(0, None);
-    let one = Claim::new("a").with_limit(1).units().expect("a claim");
+    let (store, key) = (MemorySemaphore::new(), Key::from("a"));
     for _ in 0..200 {
-        let locked = semaphore.lock().expect("it is not retired");
-        let is_granted = thread::scope(|scope| {
-            let claim = scope.spawn(|| semaphore.try_acquire(one).is_ok());
+        let place = store.0.place(&key);
+        let locked = Tables::lock([place].into_iter());
+        let permit = thread::scope(|scope| {
+            let claim = scope.spawn(|| store.acquire(Claim::new("a").with_limit(1)).now_or_never());
             // Long enough for most of the claims to meet the lock; each is granted in any case.
             thread::sleep(Duration::from_millis(1));
             drop(locked);
             claim.join().expect("no panic")
         });
-        assert!(is_granted);
-        semaphore.release(1);
+        assert!(permit.expect("an answer").is_ok());
     }
 }

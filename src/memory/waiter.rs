@@ -1,12 +1,12 @@
 //! A request that waits: in the queue of one key, with what it has of narrower limits.
 
 use super::{
-    grant::{Level, Wanted, permit},
+    entry::Entry,
+    grant::{Level, permit},
     holders::Details,
-    key_semaphore::Refusal,
-    keys::{Keys, WaiterSlot},
-    queue::Waiting,
-    shard::Entry,
+    keys::Keys,
+    queue::{Waiting, waking},
+    shard::Shard,
 };
 use crate::{
     observe::{self, Outcome, Store::Memory as MEMORY},
@@ -14,13 +14,13 @@ use crate::{
     sync::oneshot,
 };
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 /// A request that waits. Dropped, it leaves the queue, and releases what it has.
 pub(super) struct Waiter {
@@ -36,12 +36,15 @@ pub(super) struct Waiter {
 
 /// A place in a queue, which is left when this is dropped.
 struct Place {
-    entry: Arc<Entry>,
+    shard: Arc<Shard>,
+    hash: u64,
+    /// The id of the entry.
+    entry: u64,
     details: Arc<Details>,
     level: oneshot::Receiver<Result<Level, AcquireError>>,
     is_granted: bool,
     waiting: observe::Waiting,
-    _slot: WaiterSlot,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Waiter {
@@ -62,18 +65,12 @@ impl Waiter {
     /// Takes what there is room for, and joins the queue of the first limit that is full.
     fn advance(&mut self) -> Result<(), AcquireError> {
         while let (None, Some(claim)) = (&self.place, self.next()) {
-            let (entry, units) = (self.keys.entry(claim), claim.checked_units());
-            match entry.semaphore.try_acquire(units) {
-                Ok(acquired) => {
-                    let details = self.keys.listed(claim, (&entry, acquired), &self.loss);
-                    let level = Level::new(Wanted { entry, units }, acquired, details);
-                    self.levels.push(level);
-                }
-                Err(Refusal::Retired) => {}
-                Err(refusal) => {
-                    let place = self.join(&entry, claim, refusal.error(&entry.policy));
-                    let place = place.inspect_err(|_| entry.evict_if_idle());
-                    self.place = place.map_err(|error| self.at_level(&entry, error))?;
+            let details = self.keys.details(claim, &self.loss);
+            match Level::acquire(&self.keys, claim, details.listed().cloned()) {
+                Ok(level) => self.levels.push(level),
+                Err(full) => {
+                    let place = self.join(claim, details, full.error(claim.policy()));
+                    self.place = Some(place.map_err(|error| self.at_level(claim, error))?);
                 }
             }
         }
@@ -85,43 +82,40 @@ impl Waiter {
         self.claims.as_slice().get(self.levels.len())
     }
 
-    /// Joins the queue, if the claim may still wait. `None`: the entry is retired.
+    /// Joins the queue, if the claim may still wait.
     fn join(
         &self,
-        entry: &Arc<Entry>,
         claim: &Claim,
+        details: Arc<Details>,
         full: AcquireError,
-    ) -> Result<Option<Place>, AcquireError> {
+    ) -> Result<Place, AcquireError> {
         let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
         let wait = wait.ok_or(full)?;
-        let slot = self.keys.waiter_slots.take(wait.is_trial);
+        let slot = self.keys.slot(wait.is_trial);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
-        let (details, units) = (self.keys.details(claim, &self.loss), claim.checked_units());
-        let (of, listed) = (Arc::clone(entry), Arc::clone(&details));
+        let (hash, shard) = self.keys.place(claim.key());
+        let (granting, granted) = (Arc::clone(shard), Arc::clone(&details));
         let (sender, level) = oneshot::channel();
-        let waiting = Waiting::new(claim, wait, Arc::clone(&details), move |decided| {
-            let details = Some(listed).filter(|details| details.is_listed);
+        let waiting = Waiting::new(wait, Arc::clone(&details), move |decided| {
             drop(sender.send(match decided {
-                Ok(acquired) => Ok(Level::new(Wanted { entry: of, units }, acquired, details)),
-                Err(full) => Err(full.error(&of.policy)),
+                Ok(acquired) => Ok(Level::of((hash, &granting), acquired, &granted)),
+                Err(full) => Err(full.error(granted.claim.policy())),
             }));
         });
-        match entry.semaphore.enqueue(waiting, wait.max_waiting) {
-            Ok(()) => {}
-            Err(Refusal::Retired) => return Ok(None),
-            Err(refusal) => return Err(refusal.error(&entry.policy)),
-        }
+        let entry = shard.join(hash, claim, waiting, wait.max_waiting)?;
         let mut waiting = observe::Waiting::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         waiting.join(MEMORY, claim.policy().as_str(), key);
-        Ok(Some(Place {
-            entry: Arc::clone(entry),
+        Ok(Place {
+            shard: Arc::clone(shard),
+            hash,
+            entry,
             details,
             level,
             is_granted: false,
             waiting,
             _slot: slot,
-        }))
+        })
     }
 
     /// How long a claim may still wait.
@@ -131,31 +125,29 @@ impl Waiter {
     }
 
     /// The refusal of the next limit. Among several it names that.
-    fn at_level(&self, entry: &Entry, error: AcquireError) -> AcquireError {
-        match (error, self.next()) {
-            (AcquireError::TimedOut | AcquireError::QueueFull, Some(claim))
+    fn at_level(&self, claim: &Claim, error: AcquireError) -> AcquireError {
+        match error {
+            AcquireError::TimedOut | AcquireError::QueueFull
                 if self.claims.as_slice().len() > 1 =>
             {
-                let limit = entry.semaphore.limit().or(claim.limit());
-                let limit = limit.unwrap_or_default();
+                let limit = self.keys.limits.find(claim.policy(), claim.key());
+                let limit = limit.or(claim.limit()).unwrap_or_default();
                 AcquireError::under(claim.policy(), limit, limit)
             }
-            (error, _) => error,
+            error => error,
         }
     }
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
-        while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
-            let is_watched = self.keys.has_holders && !self.levels.is_empty();
-            let revoked = is_watched.then_some(&*self.loss);
-            let granted = timeout(self.left(claim), place.granted(revoked)).await;
+        while let Some(mut place) = self.place.take() {
+            let granted = timeout(self.left(&place.details.claim), place.granted(&self.loss)).await;
             let granted = granted.unwrap_or(Err(AcquireError::TimedOut));
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
                 Ok(_) => Outcome::Admitted,
                 Err(error) => error.outcome(),
             });
-            let level = granted.map_err(|error| self.at_level(&place.entry, error))?;
+            let level = granted.map_err(|error| self.at_level(&place.details.claim, error))?;
             drop(place);
             self.levels.push(level);
             self.advance()?;
@@ -172,13 +164,8 @@ impl Waiter {
 
 impl Place {
     /// Its units, unless an operator ends the wait, or what it has of a narrower limit.
-    async fn granted(&mut self, revoked: Option<&Loss>) -> Result<Level, AcquireError> {
-        let mut revoked = pin!(async {
-            match revoked {
-                Some(loss) => loss.wait().await,
-                None => pending().await,
-            }
-        });
+    async fn granted(&mut self, loss: &Loss) -> Result<Level, AcquireError> {
+        let mut revoked = pin!(loss.wait());
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
             Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Ok(level)),
             Poll::Ready(Ok(Err(error))) => Poll::Ready(Err(error)),
@@ -196,7 +183,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_granted {
-            self.entry.cancel(self.details.serial);
+            let is_it = |entry: &Entry| entry.id == self.entry;
+            let serial = self.details.serial;
+            let remove = |entry: &mut Entry, _: &mut _| entry.queue.remove(serial);
+            let removed = self.shard.change(self.hash, is_it, remove);
+            // Its task is woken without the lock.
+            waking(|| drop(removed));
         }
     }
 }

@@ -196,11 +196,6 @@ impl Drop for Claiming {
     }
 }
 
-/// A claim was refused at once.
-pub(crate) fn refused(store: Store, by: impl AsRef<str>, outcome: Outcome) {
-    Meter::of(store, by.as_ref()).outcome(outcome);
-}
-
 /// A permit at one limit, from its grant until it ends or is dropped. By default it counts as none.
 #[derive(Default)]
 pub(crate) struct Held(Option<(Store, Lasting)>);

@@ -153,6 +153,6 @@ pub use recorder::{
     PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
 pub(crate) use {
-    counts::{Claiming, Held, Waiting, refused, shadowed},
+    counts::{Claiming, Held, Waiting, shadowed},
     outcome::{LostBy, Outcome, Store},
 };

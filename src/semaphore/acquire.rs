@@ -1,14 +1,14 @@
 //! The trait of stores, and the future that resolves to a permit.
 
 use super::{AcquireError, BoxFuture, Claim, Claims, Key, Permit, Policy, SemaphoreId};
-use crate::observe::{self, Claiming, Store, events::Asked, refused};
+use crate::observe::{self, Claiming, Store, events::Asked};
 use parking_lot::Mutex;
 use std::{
     fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 /// A store of counting semaphores, one for each policy and key. See the [module docs](super).
@@ -201,7 +201,6 @@ const AGAIN: &str = "`Acquire` polled after it was ready";
 enum State {
     Ready(Option<Result<Permit, AcquireError>>),
     Pending(SyncFuture<Result<Permit, AcquireError>>),
-    Counted(SyncFuture<Result<Permit, AcquireError>>, Box<Counted>),
 }
 
 impl Acquire {
@@ -222,30 +221,43 @@ impl Acquire {
     /// The claims are counted by their outcome: at the narrowest limit, unless a refusal names another.
     #[inline]
     pub(crate) fn counted(self, store: Store, claims: &[Claim]) -> Self {
-        let Some(claim) = claims.first().filter(|_| observe::IS_ON) else {
+        match claims.first() {
+            Some(claim) if observe::IS_ON => self.told(store, claim),
+            _ => self,
+        }
+    }
+
+    fn told(self, store: Store, claim: &Claim) -> Self {
+        if let State::Ready(Some(Ok(permit))) = &self.0 {
+            permit.claimed();
             return self;
-        };
-        let (policy, key) = (claim.policy(), claim.key());
-        Self(match self.0 {
-            State::Ready(Some(Ok(permit))) => {
+        }
+        let policy = claim.policy().as_str();
+        // Dropped before there is an answer, it is cancelled.
+        let mut claiming = Claiming::begin(store, policy);
+        let asked = Asked::of(store, policy, claim.key().as_bytes());
+        let mut tell = move |answer: &Result<Permit, AcquireError>| match answer {
+            Ok(permit) => {
+                claiming.granted();
                 permit.claimed();
-                State::Ready(Some(Ok(permit)))
             }
-            State::Ready(Some(Err(error))) => {
-                let (by, outcome) = (error.policy().unwrap_or(policy), error.outcome());
-                refused(store, by, outcome);
-                Asked::of(store, by.as_str(), key.as_bytes()).refused(None, outcome, &error);
-                State::Ready(Some(Err(error)))
+            Err(error) => {
+                let (by, outcome) = (error.policy().map(Policy::as_str), error.outcome());
+                claiming.refused(by, outcome);
+                asked.refused(by, outcome, error);
             }
-            State::Pending(future) => {
-                let counted = Box::new(Counted {
-                    claiming: Claiming::begin(store, policy.as_str()),
-                    asked: Asked::of(store, policy.as_str(), key.as_bytes()),
-                });
-                State::Counted(future, counted)
+        };
+        match self.0 {
+            State::Ready(answer) => {
+                answer.iter().for_each(tell);
+                Self(State::Ready(answer))
             }
-            state => state,
-        })
+            State::Pending(future) => Self::pending(async move {
+                let answer = future.await;
+                tell(&answer);
+                answer
+            }),
+        }
     }
 
     /// The answer, if it is known already.
@@ -265,11 +277,6 @@ impl Future for Acquire {
         match &mut self.0 {
             State::Ready(answer) => Poll::Ready(answer.take().expect(AGAIN)),
             State::Pending(future) => Pin::new(future).poll(cx),
-            State::Counted(future, counted) => {
-                let answer = ready!(Pin::new(future).poll(cx));
-                counted.answered(&answer);
-                Poll::Ready(answer)
-            }
         }
     }
 }
@@ -277,28 +284,6 @@ impl Future for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").finish_non_exhaustive()
-    }
-}
-
-/// A claim whose answer is to come. Dropped before, it is cancelled.
-struct Counted {
-    claiming: Claiming,
-    asked: Asked,
-}
-
-impl Counted {
-    fn answered(&mut self, answer: &Result<Permit, AcquireError>) {
-        match answer {
-            Ok(permit) => {
-                self.claiming.granted();
-                permit.claimed();
-            }
-            Err(error) => {
-                let (by, outcome) = (error.policy().map(Policy::as_str), error.outcome());
-                self.claiming.refused(by, outcome);
-                self.asked.refused(by, outcome, error);
-            }
-        }
     }
 }
 

@@ -12,9 +12,6 @@ const MAX_HEAD_START: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The longest label, in bytes of UTF-8. In Redis it is part of the permit's id, so it is short.
 pub const MAX_LABEL: usize = 64;
 
-/// A label in a claim: few have one, so it takes the place of a pointer.
-pub(crate) type Label = Arc<Cow<'static, str>>;
-
 /// What one request claims: units of a key, under a policy and a limit.
 ///
 /// The weight is 1 unless set. For the policy, the limit, the wait and the length of the queue, a
@@ -47,32 +44,36 @@ pub struct Claim {
     weight: u32,
     wait: Option<Duration>,
     max_waiting: Option<u32>,
-    order: Order,
+    rare: Option<Arc<Rare>>,
     strict: bool,
     is_trial: bool,
     /// Which of several extractors has found it, unless it was the first: part of the policy's name.
     alternative: u16,
-    pub(crate) label: Option<Label>,
 }
 
-/// What a claim's place in a queue depends on, beside its arrival.
+/// What few claims have: behind one pointer, so that a claim is small.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Order {
-    HeadStart(Duration),
-    Fair(Arc<Fair>),
-}
-
-/// A flow, or a share of it, and perhaps a head start, which is not valid then.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Fair {
+struct Rare {
     flow: Option<Key>,
     share: u32,
+    /// Not valid beside a flow.
     head_start: Duration,
+    label: Option<Cow<'static, str>>,
+}
+
+impl Rare {
+    /// What a claim without it has.
+    const NONE: Self = Self {
+        flow: None,
+        share: 1,
+        head_start: Duration::ZERO,
+        label: None,
+    };
 }
 
 /// A larger claim is not moved in registers, but by a call of `memcpy`: a pair of acquire and release in memory
 /// takes a fifth longer then.
-const _: () = assert!(size_of::<Claim>() <= 128);
+const _: () = assert!(size_of::<Claim>() <= 112);
 
 impl Claim {
     /// A claim of weight 1 for `key`, without a limit yet. See [`Claim`] for an example.
@@ -84,11 +85,10 @@ impl Claim {
             weight: 1,
             wait: None,
             max_waiting: None,
-            order: Order::HeadStart(Duration::ZERO),
+            rare: None,
             strict: false,
             is_trial: false,
             alternative: 0,
-            label: None,
         }
     }
 
@@ -158,13 +158,8 @@ impl Claim {
     /// let batch = Claim::new("model-1").with_wait(Duration::from_secs(600));
     /// drop(batch.with_head_start(Duration::from_secs(30)));
     /// ```
-    pub fn with_head_start(mut self, head_start: Duration) -> Self {
-        let head_start = head_start.min(MAX_HEAD_START);
-        match &mut self.order {
-            Order::HeadStart(own) => *own = head_start,
-            Order::Fair(fair) => Arc::make_mut(fair).head_start = head_start,
-        }
-        self
+    pub fn with_head_start(self, head_start: Duration) -> Self {
+        self.with_rare(|rare| rare.head_start = head_start.min(MAX_HEAD_START))
     }
 
     /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without one
@@ -199,50 +194,35 @@ impl Claim {
     /// # drop(of_ann);
     /// ```
     pub fn with_flow(self, flow: impl Into<Key>) -> Self {
-        self.with_fair(|fair| fair.flow = Some(flow.into()))
+        self.with_rare(|rare| rare.flow = Some(flow.into()))
     }
 
     /// Sets the share of the claim's [flow](Self::with_flow): 1 unless set, and [`MAX_SHARE`](super::MAX_SHARE) at
     /// most. While both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Of claims of one
     /// flow each counts by its own share.
     pub fn with_share(self, share: u32) -> Self {
-        self.with_fair(|fair| fair.share = share)
+        self.with_rare(|rare| rare.share = share)
     }
 
     /// The flow, if the claim has one. See [`with_flow`](Self::with_flow) for an example.
     pub fn flow(&self) -> Option<&Key> {
-        match &self.order {
-            Order::HeadStart(_) => None,
-            Order::Fair(fair) => fair.flow.as_ref(),
-        }
+        self.rare().flow.as_ref()
     }
 
     /// The share of its flow. See [`with_share`](Self::with_share).
     pub fn share(&self) -> u32 {
-        match &self.order {
-            Order::HeadStart(_) => 1,
-            Order::Fair(fair) => fair.share,
-        }
+        self.rare().share
     }
 
-    fn head_start(&self) -> Duration {
-        match &self.order {
-            Order::HeadStart(head_start) => *head_start,
-            Order::Fair(fair) => fair.head_start,
-        }
+    fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&Rare::NONE)
     }
 
-    fn with_fair(mut self, change: impl FnOnce(&mut Fair)) -> Self {
-        let mut fair = match self.order {
-            Order::Fair(fair) => Arc::unwrap_or_clone(fair),
-            Order::HeadStart(head_start) => Fair {
-                flow: None,
-                share: 1,
-                head_start,
-            },
-        };
-        change(&mut fair);
-        self.order = Order::Fair(Arc::new(fair));
+    fn with_rare(mut self, change: impl FnOnce(&mut Rare)) -> Self {
+        let rare = self.rare.get_or_insert_with(|| Arc::new(Rare::NONE));
+        change(Arc::make_mut(rare));
+        // Two claims that have the same are equal.
+        self.rare = self.rare.filter(|rare| **rare != Rare::NONE);
         self
     }
 
@@ -277,15 +257,14 @@ impl Claim {
     /// assert_eq!(claim.label(), Some("GET /market/export"));
     /// assert_eq!(claim.with_label("é".repeat(50)).label(), Some(&*"é".repeat(32)));
     /// ```
-    pub fn with_label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_label(self, label: impl Into<Cow<'static, str>>) -> Self {
         let label = shortened(label.into());
-        self.label = (!label.is_empty()).then(|| Arc::new(label));
-        self
+        self.with_rare(|rare| rare.label = Some(label).filter(|label| !label.is_empty()))
     }
 
     /// The label, if it has one. See [`with_label`](Self::with_label).
     pub fn label(&self) -> Option<&str> {
-        self.label.as_ref().map(|label| &***label)
+        self.rare().label.as_deref()
     }
 
     /// Sets whether the claim is strict: it is not unless set. While the store is unavailable, a
@@ -365,7 +344,9 @@ impl Claim {
     /// The policy under which the claim counts. See [`key`](Self::key) for an example.
     #[inline]
     pub fn policy(&self) -> &Policy {
-        self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
+        // One place of the text, so that two claims without a policy are compared by their pointers.
+        static DEFAULT: Policy = Policy::DEFAULT;
+        self.policy.as_ref().unwrap_or(&DEFAULT)
     }
 
     /// The key's limit in units, if the claim sets it. See [`key`](Self::key) for an example.
@@ -385,7 +366,7 @@ impl Claim {
         Some(Wait {
             time,
             max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
-            head_start: self.head_start(),
+            head_start: self.rare().head_start,
             is_trial: self.is_trial,
         })
     }
@@ -428,13 +409,13 @@ impl Claim {
 
     #[inline]
     fn check_flow(&self) -> Result<(), ClaimError> {
-        let Order::Fair(fair) = &self.order else {
+        let Some(rare) = &self.rare else {
             return Ok(());
         };
-        match (&fair.flow, fair.share) {
+        match (&rare.flow, rare.share) {
             (_, share) if share == 0 || share > MAX_SHARE => Err(ClaimError::Share { share }),
             (Some(flow), _) if flow.is_empty() => Err(ClaimError::EmptyFlow),
-            (Some(_), _) if !fair.head_start.is_zero() => Err(ClaimError::FlowWithHeadStart),
+            (Some(_), _) if !rare.head_start.is_zero() => Err(ClaimError::FlowWithHeadStart),
             _ => Ok(()),
         }
     }

@@ -70,7 +70,10 @@ impl Claims {
 
     /// Changes each claim.
     pub(crate) fn map(self, mut change: impl FnMut(Claim) -> Claim) -> Self {
-        Self(self.0.map(|_, claim| change(claim)))
+        Self(match self.0 {
+            Few::One([claim]) => Few::One([change(claim)]),
+            Few::Several(claims) => Few::Several(claims.into_iter().map(change).collect()),
+        })
     }
 
     /// Checks the claims as [`Claim::units`] does each.
@@ -80,37 +83,29 @@ impl Claims {
     /// What [`Claim::units`] says of the first that is wrong, and [`AcquireError::Invalid`] if there
     /// is none, if there are more than [`MAX_CLAIMS`], if they are more than [`MAX_UNITS`] together, or if two of
     /// them are for one semaphore: the second would wait for the first.
-    #[inline]
     pub fn check(&self) -> Result<(), AcquireError> {
-        match &self.0 {
-            Few::One([claim]) => claim.units().map(drop),
-            Few::Several(several) => check(several),
+        let claims = self.as_slice();
+        if claims.is_empty() {
+            return Err(ClaimError::None.into());
         }
-    }
-}
-
-/// Checks the claims of one request.
-fn check(claims: &[Claim]) -> Result<(), AcquireError> {
-    if claims.is_empty() {
-        return Err(ClaimError::None.into());
-    }
-    if claims.len() > MAX_CLAIMS {
-        let claims = claims.len();
-        return Err(ClaimError::TooMany { claims }.into());
-    }
-    for (at, claim) in claims.iter().enumerate() {
-        claim.units()?;
-        let is_same =
-            |other: &Claim| other.key() == claim.key() && other.policy() == claim.policy();
-        if claims[..at].iter().any(is_same) {
-            return Err(ClaimError::Duplicate.into());
+        if claims.len() > MAX_CLAIMS {
+            let claims = claims.len();
+            return Err(ClaimError::TooMany { claims }.into());
         }
-    }
-    // Each is within `MAX_WEIGHT` by now, so the sum is small.
-    let units = claims.iter().map(Claim::weight).sum();
-    match units > MAX_UNITS {
-        true => Err(ClaimError::TooManyUnits { units }.into()),
-        false => Ok(()),
+        for (at, claim) in claims.iter().enumerate() {
+            claim.units()?;
+            let is_same =
+                |other: &Claim| other.key() == claim.key() && other.policy() == claim.policy();
+            if claims[..at].iter().any(is_same) {
+                return Err(ClaimError::Duplicate.into());
+            }
+        }
+        // Each is within `MAX_WEIGHT` by now, so the sum is small.
+        let units = claims.iter().map(Claim::weight).sum();
+        match units > MAX_UNITS {
+            true => Err(ClaimError::TooManyUnits { units }.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -150,18 +145,6 @@ impl<T> Few<T> {
         match count {
             1 => Self::One([make(0)]),
             count => Self::Several((0..count).map(make).collect()),
-        }
-    }
-
-    /// Makes something of each, and of its number.
-    #[inline]
-    pub(crate) fn map<R>(self, mut change: impl FnMut(usize, T) -> R) -> Few<R> {
-        match self {
-            Self::One([one]) => Few::One([change(0, one)]),
-            Self::Several(several) => {
-                let several = several.into_iter().enumerate();
-                Few::Several(several.map(|(at, each)| change(at, each)).collect())
-            }
         }
     }
 }

@@ -99,18 +99,9 @@ impl AsRef<[u8]> for Key {
 }
 
 impl PartialEq for Key {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            // Arrays of a known size are compared in a few steps and without a call.
-            (
-                Repr::Short { length, bytes },
-                Repr::Short {
-                    length: other_length,
-                    bytes: other_bytes,
-                },
-            ) => length == other_length && bytes == other_bytes,
-            _ => self.as_bytes() == other.as_bytes(),
-        }
+        self.as_bytes() == other.as_bytes()
     }
 }
 

@@ -34,7 +34,6 @@ mod policy;
 pub(crate) use crate::timer;
 pub(crate) use acquire::SyncFuture;
 pub use acquire::{Acquire, Semaphore};
-pub(crate) use claim::Label;
 pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_LABEL, Units, Wait};
 pub use claims::Claims;
 pub(crate) use claims::Few;

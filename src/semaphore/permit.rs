@@ -164,18 +164,6 @@ struct Attached {
 
 impl Terms {
     #[inline]
-    fn counted(store: Store, claim: &Claim, held: u32) -> Self {
-        Self::new(claim, held, Held::begun(store, claim.policy().as_str()))
-    }
-
-    /// Under the limit that was in force when it was granted.
-    #[inline]
-    fn under(mut self, limit: u32) -> Self {
-        self.units.limit = limit;
-        self
-    }
-
-    #[inline]
     fn new(claim: &Claim, held: u32, counted: Held) -> Self {
         Self {
             policy: claim.policy().clone(),
@@ -196,12 +184,15 @@ impl Permit {
     ///
     /// Without a claim.
     pub fn new<'a>(grant: impl Grant, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
-        let terms = claims.into_iter();
-        let terms = terms.map(|(claim, held)| Terms::counted(Store::Custom, claim, held));
+        let terms = claims.into_iter().map(|(claim, held)| {
+            let counted = Held::begun(Store::Custom, claim.policy().as_str());
+            Terms::new(claim, held, counted)
+        });
         Self::with(grant, terms.collect(), false)
     }
 
-    /// The same of a store of this crate. It is counted from now on.
+    /// The same of a store of this crate, which shows how many units of a level's key were held then, and the limit
+    /// that was in force. It is counted from now on.
     #[inline(always)]
     pub(crate) fn granted<G: Grant>(
         grant: G,
@@ -209,11 +200,13 @@ impl Permit {
         claims: &[Claim],
         shown: impl Fn(&G, usize) -> (u32, u32),
     ) -> Self {
-        let terms = |at| {
+        let terms = Few::from_fn(claims.len(), |at| {
             let (held, limit) = shown(&grant, at);
-            Terms::counted(store, &claims[at], held).under(limit)
-        };
-        let terms = Few::from_fn(claims.len(), terms);
+            let counted = Held::begun(store, claims[at].policy().as_str());
+            let mut terms = Terms::new(&claims[at], held, counted);
+            terms.units.limit = limit;
+            terms
+        });
         Self::with(grant, terms, false)
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod oneshot;
 pub(crate) use atomic_waker::AtomicWaker;
 pub(crate) use loom::sync::{
     MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, fence},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 pub(crate) use once_lock::OnceLock;
 use std::hash::{BuildHasher, DefaultHasher};

@@ -42,10 +42,10 @@ fn full_shard() -> Arc<Fixture> {
     fixture
 }
 
-/// Whether the store keeps no entry of the key.
+/// Asserts that the shard keeps no more idle entries than it may.
 fn assert_evicted(fixture: &Fixture) {
     let keys = fixture.store.0.shards[0].keys_in_table();
-    assert_eq!(keys.len(), IDLE_CAPACITY, "an idle entry is left behind");
+    assert!(keys.len() <= IDLE_CAPACITY, "an idle entry is left behind");
 }
 
 #[test]

@@ -1,44 +1,40 @@
-//! Claims under several limits, whose entries are locked together.
+//! Claims under several limits, whose shards are locked together.
 
-use super::{
-    grant::{Level, Wanted, acquire_all, permit},
-    holders::Details,
-    key_semaphore::Refusal,
-    limits::Limits,
-    queue::Waiting,
-    shard::{Entry, IDLE_CAPACITY, Shard},
-};
+use super::{shard::number, store::MemorySemaphore};
 use crate::{
-    explore::{block_on, explore, explore_most, join},
-    semaphore::{Claim, Few, Permit},
-    sync::oneshot,
+    explore::{block_on, explore, join, poll},
+    semaphore::{Acquire, Claim, Key, Permit, Semaphore},
     witness::Witness,
 };
 use loom::thread::{self, JoinHandle};
-use std::{slice, sync::Arc, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 /// Two keys of limit 1.
 struct Keys {
+    store: MemorySemaphore,
     claims: [Claim; 2],
-    entries: [Arc<Entry>; 2],
     witnesses: [Witness; 2],
 }
 
 impl Keys {
-    /// The entry of key 0 is locked first: in every execution, wherever it lies in memory.
+    /// Of two shards, of which that of key 0 is locked first.
     fn new() -> Arc<Self> {
-        let shard = Arc::new(Shard::default());
-        let mut both = [0_u64, 1].map(|key| {
-            let claim = Claim::new(key)
-                .with_limit(1)
-                .with_wait(Duration::from_secs(60));
-            (shard.entry((key, &claim), &Limits::default()), claim)
-        });
-        both.sort_by_key(|(entry, _)| Arc::as_ptr(entry));
-        let [first, second] = both;
+        Self::of(|first, second| first < second)
+    }
+
+    /// The first two keys whose shards have such numbers.
+    fn of(is_meant: impl Fn(usize, usize) -> bool) -> Arc<Self> {
+        let store = MemorySemaphore::new();
+        let shard = |key: &Key| number(store.0.place(key).0);
+        let first = Key::from("a");
+        let second = (0_u64..)
+            .map(Key::from)
+            .find(|key| is_meant(shard(&first), shard(key)));
+        let keys = [first, second.expect("there are many")];
+        let claim = |key| Claim::new(key).with_limit(1);
         Arc::new(Self {
-            claims: [first.1, second.1],
-            entries: [first.0, second.0],
+            claims: keys.map(claim),
+            store,
             witnesses: [Witness::new(1), Witness::new(1)],
         })
     }
@@ -51,16 +47,14 @@ impl Keys {
         thread::spawn(move || run(&keys))
     }
 
-    fn entry(&self, claim: &Claim) -> Arc<Entry> {
-        let is_second = claim == &self.claims[1];
-        Arc::clone(&self.entries[usize::from(is_second)])
-    }
-
     /// Acquires of these keys in this order, all or none.
     fn try_all(&self, order: &[usize]) -> Option<Permit> {
         let claims: Vec<_> = order.iter().map(|&key| self.claims[key].clone()).collect();
         let before = self.witnesses.each_ref().map(Witness::last_token);
-        let permit = try_all(&claims, |claim| self.entry(claim))?;
+        let Poll::Ready(answer) = poll(&mut self.store.acquire_all(claims.into())) else {
+            panic!("a claim without a wait is answered at once")
+        };
+        let permit = answer.ok()?;
         for (level, &key) in permit.levels().zip(order) {
             self.witnesses[key].acquired(1, level.token().expect("it is granted"), before[key]);
         }
@@ -81,35 +75,17 @@ impl Keys {
     }
 
     fn take(&self, key: usize) -> Option<Permit> {
-        let (entry, claim) = (&self.entries[key], &self.claims[key]);
-        let before = self.witnesses[key].last_token();
-        let permit = try_all(slice::from_ref(claim), |_| Arc::clone(entry))?;
-        let token = permit.token().expect("it is granted");
-        self.witnesses[key].acquired(1, token, before);
-        Some(permit)
+        self.try_all(&[key])
     }
 
-    fn join_queue(&self, key: usize) -> oneshot::Receiver<Permit> {
-        let (claim, entry) = (&self.claims[key], Arc::clone(&self.entries[key]));
-        let (units, wait) = (claim.units().ok(), claim.wait());
-        let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
-        let (sender, permit) = oneshot::channel();
-        let own = claim.clone();
-        let deliver = move |decided: Result<_, _>| {
-            let acquired = decided.expect("no limit is set");
-            let level = Level::new(Wanted { entry, units }, acquired, None);
-            drop(sender.send(super::grant::permit(&[own], Few::One([level]))));
-        };
-        let details = Details::new(claim, 0, false, &Arc::default());
-        let waiting = Waiting::new(claim, wait, details, deliver);
-        let semaphore = &self.entries[key].semaphore;
-        let joined = semaphore.enqueue(waiting, wait.max_waiting);
-        assert!(joined.is_ok());
-        permit
+    /// Joins the queue of the key, if there is no room for it now.
+    fn join_queue(&self, key: usize) -> Acquire {
+        let claim = self.claims[key].clone().with_wait(Duration::from_secs(60));
+        self.store.acquire(claim)
     }
 
     /// Waits for the permit of the key, and releases it.
-    fn wait_and_release(&self, key: usize, permit: oneshot::Receiver<Permit>) {
+    fn wait_and_release(&self, key: usize, permit: Acquire) {
         let permit = block_on(permit).expect("it is granted");
         self.witnesses[key].acquired(1, permit.token().expect("it has one"), 0);
         self.release_all(&[key], permit);
@@ -119,30 +95,6 @@ impl Keys {
         assert!(self.try_all(&[0, 1]).is_some());
         for key in [0, 1] {
             assert_eq!(self.witnesses[key].held(), 1, "all or none");
-        }
-    }
-}
-
-/// As the store does for claims that do not wait.
-fn try_all(claims: &[Claim], entry: impl Fn(&Claim) -> Arc<Entry>) -> Option<Permit> {
-    loop {
-        let wanted = claims.iter().map(|claim| Wanted {
-            entry: entry(claim),
-            units: claim.checked_units(),
-        });
-        let wanted: Few<_> = wanted.collect();
-        match acquire_all(&wanted) {
-            Ok(acquired) => {
-                let level = |at: usize, wanted| Level::new(wanted, acquired[at], None);
-                return Some(permit(claims, wanted.map(level)));
-            }
-            Err((_, Refusal::Retired)) => {}
-            Err(_) => {
-                wanted
-                    .iter()
-                    .for_each(|wanted| wanted.entry.evict_if_idle());
-                return None;
-            }
         }
     }
 }
@@ -195,30 +147,14 @@ fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
     });
 }
 
-/// An entry that is retired when it is to be locked is looked up again.
+/// Two claims of several keys of one shard, and of others, whose lock is taken once.
 #[test]
-fn an_eviction_meets_a_claim_that_locks() {
-    explore_most(|| {
-        let shard = Arc::new(Shard::default());
-        let claim = |key: u64| Claim::new(key).with_limit(1);
-        let full: Vec<_> = (0..IDLE_CAPACITY as u64)
-            .map(|key| shard.entry((key, &claim(key)), &Limits::default()))
-            .collect();
-        let lock = {
-            let shard = Arc::clone(&shard);
-            move || {
-                try_all(&[claim(99)], |claim| {
-                    shard.entry((99, claim), &Limits::default())
-                })
-                .map(|permit| permit.token().expect("it is granted"))
-            }
-        };
-        let token = lock().expect("it is free");
-        let other = thread::spawn(lock.clone());
-        let _ = lock();
-        let _ = join([other]);
-        assert!(lock().expect("it is free") > token, "its tokens repeat");
-        assert_eq!(shard.keys(), 0);
-        drop(full);
+fn two_keys_of_one_shard_are_locked_once() {
+    explore(|| {
+        let keys = Keys::of(|first, second| first == second);
+        let other = keys.spawn(|keys| keys.use_all(&[0, 1]));
+        keys.use_all(&[1, 0]);
+        join([other]);
+        keys.assert_free();
     });
 }

@@ -1,13 +1,13 @@
 //! The store's own files, and the scenarios, which see what these files see.
 
+#[path = "../../../../src/memory/entry.rs"]
+mod entry;
 #[path = "../../../../src/memory/fair.rs"]
 mod fair;
 #[path = "../../../../src/memory/grant.rs"]
 mod grant;
 #[path = "../../../../src/memory/holders.rs"]
 mod holders;
-#[path = "../../../../src/memory/key_semaphore.rs"]
-mod key_semaphore;
 #[path = "../../../../src/memory/keys.rs"]
 mod keys;
 #[path = "../../../../src/memory/limits.rs"]

@@ -41,13 +41,14 @@ fn a_heavy_permit_fits_beside_none() {
 fn nobody_acquires_under_the_old_limit_after_a_permit_under_a_lower_one() {
     explore(|| {
         let key = Key::new(2);
+        key.use_briefly(1);
         let other = key.spawn(|key| key.take(1));
-        key.semaphore().set_limit(Some(1));
+        key.set_limit(Some(1));
         let own = key.take(1);
         let [other] = join([other]);
         assert!(own.is_err() || other.is_err(), "2 units under a limit of 1");
         assert!(own.is_ok() || other.is_ok(), "refused beside a free unit");
-        key.semaphore().set_limit(None);
+        key.set_limit(None);
         key.release(1);
         key.assert_free();
     });

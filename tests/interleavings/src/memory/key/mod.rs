@@ -1,21 +1,19 @@
-//! The counters and the queue of one key, by themselves: fewer steps than through a store, so three
-//! threads can be run in every order.
+//! The semaphore of one key in its shard: fewer steps than through a store, so three threads can be run in every order.
 
 mod counts;
 mod retire;
 mod waiting;
 
 use super::{
-    grant::{Level, Wanted, permit},
+    entry::{Counts, Entry},
+    grant::{Level, permit},
     holders::Details,
-    key_semaphore::{KeySemaphore, Refusal},
-    limits::Limits,
     queue,
-    shard::{Entry, Shard},
+    shard::{IDLE_CAPACITY, Shard},
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Few, Permit, Units},
+    semaphore::{Claim, Few, Permit},
     sync::oneshot,
     witness::Witness,
 };
@@ -34,8 +32,11 @@ const WAIT: Duration = Duration::from_secs(60);
 /// The serial of the next claim that waits.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
+/// The hash of the key. That of each other key is another one.
+const HASH: u64 = 0;
+
 struct Key {
-    entry: Arc<Entry>,
+    shard: Arc<Shard>,
     witness: Witness,
     limit: u32,
 }
@@ -52,7 +53,7 @@ struct Waiting {
 impl Key {
     fn new(limit: u32) -> Arc<Self> {
         Arc::new(Self {
-            entry: Arc::new(Shard::default()).entry((0, &Claim::new("a")), &Limits::default()),
+            shard: Arc::new(Shard::new(&Arc::default())),
             witness: Witness::new(limit),
             limit,
         })
@@ -65,8 +66,42 @@ impl Key {
         key
     }
 
-    fn semaphore(&self) -> &KeySemaphore {
-        &self.entry.semaphore
+    /// A key whose shard has as many idle entries of other keys as it keeps.
+    fn in_full_shard(limit: u32) -> Arc<Self> {
+        let key = Self::new(limit);
+        (1..=IDLE_CAPACITY as u64).for_each(|other| key.touch(other));
+        key
+    }
+
+    /// Acquires a unit of another key and releases it.
+    fn touch(&self, other: u64) {
+        let claim = Claim::new(other).with_limit(1);
+        let acquired = self.shard.acquire(other, &claim, None);
+        assert!(acquired.is_ok());
+        self.change_of(other, |entry, counts| entry.free(1, counts));
+    }
+
+    fn change_of<R>(
+        &self,
+        hash: u64,
+        change: impl FnOnce(&mut Entry, &mut Counts) -> R,
+    ) -> Option<R> {
+        self.shard.change(hash, |entry| entry.hash == hash, change)
+    }
+
+    /// Changes the key's entry, if there is one.
+    fn change<R>(&self, change: impl FnOnce(&mut Entry, &mut Counts) -> R) -> Option<R> {
+        self.change_of(HASH, change)
+    }
+
+    /// Whether the shard has an entry of the key.
+    fn is_kept(&self) -> bool {
+        self.change(|_, _| ()).is_some()
+    }
+
+    fn set_limit(&self, limit: Option<u32>) {
+        let decided = self.change(|entry, counts| entry.set_limit(limit, counts));
+        queue::deliver(decided.unwrap_or_default());
     }
 
     fn claim(&self, weight: u32) -> Claim {
@@ -74,20 +109,16 @@ impl Key {
         claim.with_weight(weight).with_wait(WAIT)
     }
 
-    fn units(&self, weight: u32) -> Units {
-        self.claim(weight).units().expect("it fits")
-    }
-
-    fn take(&self, weight: u32) -> Result<(), Refusal> {
+    fn take(&self, weight: u32) -> Result<(), queue::Full> {
         let before = self.witness.last_token();
-        let acquired = self.semaphore().try_acquire(self.units(weight))?;
+        let acquired = self.shard.acquire(HASH, &self.claim(weight), None)?;
         self.witness.acquired(weight, acquired.token, before);
         Ok(())
     }
 
     fn release(&self, weight: u32) {
         self.witness.released(weight);
-        self.semaphore().release(weight);
+        self.change(|entry, counts| entry.free(weight, counts));
     }
 
     /// Acquires units and releases them, if there are any.
@@ -97,41 +128,36 @@ impl Key {
         }
     }
 
-    /// Joins the queue of an entry that is not retired.
     fn join_queue(&self, weight: u32) -> Waiting {
-        self.try_join_queue(weight).expect("it is not retired")
+        self.join_listed(weight, false)
     }
 
-    /// Joins the queue; `None` if the entry is retired.
-    fn try_join_queue(&self, weight: u32) -> Option<Waiting> {
-        let serial = SERIAL.fetch_add(1, Relaxed);
-        self.join_as(
-            weight,
-            Details::new(&Claim::new("a"), serial, false, &Arc::default()),
-        )
-    }
-
-    fn join_as(&self, weight: u32, details: Arc<Details>) -> Option<Waiting> {
-        let before = self.witness.last_token();
-        let (claim, entry) = (self.claim(weight), Arc::clone(&self.entry));
-        let (units, wait) = (self.units(weight), claim.wait().expect("it waits"));
-        let (serial, listed) = (details.serial, Arc::clone(&details));
-        let (sender, receiver) = oneshot::channel();
+    /// Joins the queue with a claim whose permit is listed, or is not.
+    fn join_listed(&self, weight: u32, is_listed: bool) -> Waiting {
+        let (before, claim) = (self.witness.last_token(), self.claim(weight));
+        let (wait, serial) = (
+            claim.wait().expect("it waits"),
+            SERIAL.fetch_add(1, Relaxed),
+        );
+        let details = Details::new(&claim, serial, is_listed, &Arc::default());
+        let (shard, granted) = (Arc::clone(&self.shard), Arc::clone(&details));
+        let (sender, permit_of) = oneshot::channel();
         let deliver = move |decided: Result<_, _>| {
             let acquired = decided.expect("no limit is set");
-            let listed = Some(listed).filter(|details| details.is_listed);
-            let level = Level::new(Wanted { entry, units }, acquired, listed);
-            drop(sender.send(permit(&[Claim::new("a")], Few::One([level]))));
+            let level = Level::of((HASH, &shard), acquired, &granted);
+            drop(sender.send(permit(&[claim], Few::One([level]))));
         };
-        let waiting = queue::Waiting::new(&claim, wait, details, deliver);
-        let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
-        let is_live = !matches!(is_live, Err(Refusal::Retired));
-        is_live.then_some(Waiting {
-            permit: receiver,
+        let waiting = queue::Waiting::new(wait, details, deliver);
+        let joined = self
+            .shard
+            .join(HASH, &self.claim(weight), waiting, wait.max_waiting);
+        assert!(joined.is_ok());
+        Waiting {
+            permit: permit_of,
             serial,
             weight,
             before,
-        })
+        }
     }
 
     /// Waits for the grant. The scenario releases its units itself.
@@ -145,7 +171,7 @@ impl Key {
 
     /// Leaves the queue, or releases what was granted meanwhile.
     fn leave(&self, waiting: Waiting) {
-        self.entry.cancel(waiting.serial);
+        drop(self.change(|entry, _| entry.queue.remove(waiting.serial)));
         drop(waiting);
     }
 
@@ -160,7 +186,8 @@ impl Key {
     /// When all threads have ended: everything is free, also for a claim without a wait.
     fn assert_free(&self) {
         assert_eq!(self.witness.held(), 0);
-        assert_eq!(self.semaphore().held(), 0);
+        assert_eq!(self.change(|entry, _| entry.held).unwrap_or(0), 0);
+        assert_eq!(self.shard.busy(), 0);
         assert!(self.take(self.limit).is_ok());
     }
 }

@@ -1,11 +1,7 @@
 //! Claims that wait. A grant that never comes leaves its thread waiting, which loom reports.
 
 use super::Key;
-use crate::{
-    explore::{explore, explore_most, join},
-    memory::holders::Details,
-    semaphore::Claim,
-};
+use crate::explore::{explore, join};
 
 #[test]
 fn a_release_reaches_a_claim_that_joins() {
@@ -24,10 +20,9 @@ fn a_release_reaches_a_claim_that_joins() {
 fn a_raised_limit_reaches_a_claim_that_joins() {
     explore(|| {
         let key = Key::with_held(2, 1);
-        key.semaphore().set_limit(Some(1));
+        key.set_limit(Some(1));
         let waiter = key.spawn(|key| key.wait(key.join_queue(1)));
-        key.semaphore().set_limit(None);
-        key.semaphore().limit_waiters();
+        key.set_limit(None);
         join([waiter]);
         key.release(1);
         key.release(1);
@@ -38,7 +33,7 @@ fn a_raised_limit_reaches_a_claim_that_joins() {
 /// The unit is released while one claim joins the queue, and another does not wait.
 #[test]
 fn a_newcomer_takes_no_wake_up_away() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let joins = key.spawn(|key| key.join_queue(1));
         let newcomer = key.spawn(|key| key.take(1));
@@ -77,8 +72,9 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         key.release(1);
         let mut waiting = join(joins);
         // One of them is granted by now.
-        let (_, queued) = key.semaphore().queue.lock().details();
-        waiting.sort_by_key(|waiting| queued[0].serial == waiting.serial);
+        let queued = key.change(|entry, _| entry.queue.listed(None).1);
+        let queued = queued.expect("a unit is held")[0].0.serial;
+        waiting.sort_by_key(|waiting| queued == waiting.serial);
         for waiting in waiting {
             key.wait(waiting);
             key.release(1);
@@ -142,7 +138,7 @@ fn a_waiter_that_leaves_lets_the_next_in() {
 /// A queue that becomes empty lets claims without a wait in again.
 #[test]
 fn the_last_waiter_that_leaves_opens_the_key() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
         let leaves = key.spawn(move |key| key.leave(waiting));
@@ -158,7 +154,7 @@ fn the_last_waiter_that_leaves_opens_the_key() {
 
 #[test]
 fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
-    explore_most(|| {
+    explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
         let leaves = key.spawn(move |key| key.leave(waiting));
@@ -176,9 +172,19 @@ fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
 fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
     explore(|| {
         let key = Key::with_held(1, 1);
-        let details = Details::new(&Claim::new("a"), 1, true, &std::sync::Arc::default());
-        let waiting = key.join_as(1, details);
-        let revokes = key.spawn(|key| key.entry.revoke(1));
+        let waiting = key.join_listed(1, true);
+        let serial = waiting.serial;
+        let revokes = key.spawn(move |key| {
+            let (waiting, permit) = key
+                .change(|entry, _| (entry.queue.remove(serial), entry.queue.unlist(serial)))
+                .unwrap_or_default();
+            let was_there = waiting.is_some() || permit.is_some();
+            if let Some((details, weight)) = permit {
+                details.revoked();
+                key.change(|entry, counts| entry.free(weight, counts));
+            }
+            was_there
+        });
         key.release(1);
         assert_eq!(join([revokes]), [true], "the claim was nowhere");
         drop(waiting);
