@@ -16,6 +16,7 @@ use std::{
 };
 
 /// A call that is being made.
+#[derive(Default)]
 struct Draft {
     id: CallId,
     now: Time,
@@ -84,13 +85,7 @@ impl Core {
             server,
             runtime,
             connection: (runtime, server, lane.generation),
-            left: Left::default(),
-            bill: Bill::default(),
-            presence: false,
-            asking: BTreeSet::new(),
-            releases: Vec::new(),
-            refreshes: Vec::new(),
-            acquires: Vec::new(),
+            ..Draft::default()
         };
         draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
         let is_ready = self.servers[server].is_known() && self.knows_limits();

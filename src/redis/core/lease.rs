@@ -17,9 +17,10 @@ pub(super) enum Queue {
     Claims,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum State {
     /// It waits for the lease before it, or is over.
+    #[default]
     Idle,
     /// It is to be acquired.
     Wanted,
@@ -57,7 +58,7 @@ pub(super) struct Lost {
     pub(super) is_gone: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
@@ -85,7 +86,7 @@ pub(super) struct MayRun {
 /// A call that is being made: its number, its connection, and whether it has left.
 pub(super) type Leaves<'a> = (CallId, Connection, &'a Left);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lease {
     /// One script may name the leases of one slot.
     pub(super) slot: u16,
@@ -122,21 +123,8 @@ impl Lease {
     pub(super) fn new(slot: u16, levels: Range<usize>) -> Self {
         Self {
             slot,
-            asks: None,
             levels,
-            state: State::Idle,
-            next: Time::ZERO,
-            waits_in: None,
-            is_alone: false,
-            was_notified: false,
-            limits: 0,
-            call: None,
-            outdated: None,
-            was_sent: false,
-            was_unanswered: false,
-            length: Duration::ZERO,
-            lasts: Time::ZERO,
-            may_run: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -319,11 +307,7 @@ impl Lease {
         self.state = State::Released(Released {
             gives_up,
             held_until,
-            in_flight: 0,
-            sent_in: None,
-            is_settled: false,
-            may_have_run: false,
-            was_held: false,
+            ..Released::default()
         });
         self.next = now;
     }

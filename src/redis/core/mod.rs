@@ -120,8 +120,9 @@ use std::{
 const MOST_DUE: usize = 512;
 
 /// Whether this process is counted among the live ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stay {
+    #[default]
     Here,
     /// It says that it leaves.
     Leaving,
@@ -129,7 +130,7 @@ enum Stay {
 }
 
 /// See the module docs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::redis) struct Core {
     settings: Settings,
     permits: Slab<Permit>,
@@ -162,32 +163,15 @@ pub(in crate::redis) struct Core {
 
 impl Core {
     pub(in crate::redis) fn new(settings: Settings) -> Self {
-        let stay = if settings.claims {
-            Stay::Here
-        } else {
-            Stay::Gone
+        let stay = match settings.claims {
+            true => Stay::Here,
+            false => Stay::Gone,
         };
         Self {
             settings,
-            permits: Slab::new(),
-            waiters: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            parts: BTreeMap::new(),
             servers: vec![Server::default()],
-            slots: Slots::default(),
-            highest: Highest::default(),
-            lanes: BTreeMap::new(),
-            keys: Keys::default(),
-            due: BTreeSet::new(),
-            events: VecDeque::new(),
-            outages: VecDeque::new(),
-            live: Live::default(),
-            limits: Limits::default(),
-            sweep: None,
-            is_closed: false,
             stay,
-            last_permit: 0,
-            last_call: 0,
+            ..Self::default()
         }
     }
 
