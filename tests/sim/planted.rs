@@ -64,8 +64,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire may run at any time",
         "build",
-        "runs_until: self.servers[draft.server].at(flight.deadline),",
-        "runs_until: self.servers[draft.server].at(flight.deadline) + 100_000_000,",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline) + 100_000_000,",
     ),
     (
         "the server's clock is estimated from above",
@@ -94,8 +94,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "the last claim of a batch is dropped",
         "build",
-        "let claims = claims.collect();\n            let lasts",
-        "let claims = claims.take(all.len().max(2) - 1).collect();\n            let lasts",
+        "let claims = claims.collect();\n            let acquire",
+        "let claims = claims.take(all.len().max(2) - 1).collect();\n            let acquire",
     ),
     (
         "a call has no bound in size",
@@ -138,7 +138,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "its own releases count as seen on any connection",
         "build",
         "self.is_released_by(*at, draft);",
-        "self.is_released_by(*at, draft) || draft.runtime != THREAD;",
+        "self.is_released_by(*at, draft) || draft.flight.runtime != THREAD;",
     ),
     (
         "a release is given up at once",
@@ -162,8 +162,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refresh counts from its answer",
         "reply",
-        "let (until, next) = self.lasts(flight.sent, length);",
-        "let (until, next) = (self.lasts(now, length).0, self.lasts(flight.sent, length).1);",
+        "self.hold(now, at, self.lasts(flight.sent, length));",
+        "self.hold(now, at, (self.lasts(now, length).0, self.lasts(flight.sent, length).1));",
     ),
     (
         "an answer counts after its deadline",
@@ -340,26 +340,26 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: what is given back is forgotten",
         "end",
-        "self.renew(now, at);\n        if let Some(lease)",
-        "if let Some(lease)",
+        "self.renew(now, at);\n        let lease",
+        "let lease",
     ),
     (
         "on a cluster: all levels are acquired at once",
         "mod",
-        "false => self.want(At(id, 0), now),",
-        "false => (0..self.permits[id.slot].leases.len()).for_each(|at| self.want(At(id, at), now)),",
+        "self.want(At(id, 0), now);\n        }\n    }\n\n    /// Refuses all",
+        "self.all_of(id).for_each(|at| self.want(at, now));\n        }\n    }\n\n    /// Refuses all",
     ),
     (
         "on a cluster: all servers have the clock of the first",
         "build",
-        "runs_until: self.servers[draft.server].at(flight.deadline),",
-        "runs_until: self.servers[0].at(flight.deadline),",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),",
+        "runs_until: self.servers[0].at(draft.flight.deadline),",
     ),
     (
         "on a cluster: each lease has a budget of its own",
         "reply",
         "return self.want(At(at.0, wider), now);",
-        "permit.budget = permit.budget.map(|_| now + Duration::from_secs(2));\n            return self.want(At(at.0, wider), now);",
+        "if !permit.is_decided() { self.permits[at.0].budget = Some(now + Duration::from_secs(2)); }\n            return self.want(At(at.0, wider), now);",
     ),
     (
         "on a cluster: a claim is granted without its last level",
@@ -437,7 +437,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: what is asked once is asked there for ever",
         "build",
-        "self.permits[at.0.slot].leases[at.1].asks = None;",
+        "self.permits[at].asks = None;",
         "",
     ),
     (
@@ -518,20 +518,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a grant is told twice",
         "reply",
-        "permit.budget = None;\n            let event",
+        "permit.budget = None;\n        let event",
         "let event",
     ),
     (
         "an outage is called full",
         "outage",
         "_ => self.refuse(now, id, Refusal::Unavailable(server)),\n        }\n    }\n\n    /// The policy decides",
-        "_ => self.refuse(now, id, Refusal::Full(0, 0)),\n        }\n    }\n\n    /// The policy decides",
+        "_ => self.refuse(now, id, Refusal::Full(0, 0, 0)),\n        }\n    }\n\n    /// The policy decides",
     ),
     (
         "the end of a wait is called full",
         "permit",
-        "Refusal::TimedOut(first + level, held)",
-        "Refusal::Full(first + level, held)",
+        "Refusal::TimedOut(first + level, held, limit(first + level))",
+        "Refusal::Full(first + level, held, limit(first + level))",
     ),
     // Timers.
     (
@@ -646,8 +646,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "in outages: what waits in a lane is sent beyond the share",
         "build",
-        "queue != Queue::Claims || !self.is_beyond_share(draft.now, at.0);",
-        "queue != Queue::Claims || draft.id.0 > 0;",
+        "queue != Queue::Claims || !self.is_beyond_share(draft.flight.sent, at.0);",
+        "queue != Queue::Claims || draft.flight.id.0 > 0;",
     ),
     (
         "what was lost is tried again late",
@@ -694,7 +694,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "with limits: what waits keeps its limit",
         "build",
-        "self.put_under_limits(draft.now, at);",
+        "self.put_under_limits(draft.flight.sent, at);",
         "",
     ),
     (

@@ -72,7 +72,7 @@ pub(in crate::redis) enum Failure {
 }
 
 /// A call in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,

@@ -19,8 +19,6 @@ const MOST_UNITS: usize = 12_000;
 /// What is in a hurry to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hurry {
-    /// Only claims wait.
-    None,
     Polls,
     Releases,
     Refreshes,
@@ -52,14 +50,14 @@ impl Lane {
 
     /// Whether a call may leave. Claims gather until as many wait as are in flight. So an idle lane delays none, each
     /// waits for a part of a round trip at most, and under load calls are few and large.
-    pub(super) fn is_open(&self, hurry: Hurry) -> bool {
+    pub(super) fn is_open(&self, hurry: Option<Hurry>) -> bool {
         let waiting = self.claims.len();
         let most = match hurry {
-            Hurry::Refreshes => MOST,
+            Some(Hurry::Refreshes) => MOST,
             _ if waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS) => MOST,
-            Hurry::Releases => MORE,
-            Hurry::Polls => FEW,
-            Hurry::None => 0,
+            Some(Hurry::Releases) => MORE,
+            Some(Hurry::Polls) => FEW,
+            None => 0,
         };
         let is_idle = self.units < MOST_UNITS;
         is_idle && self.is_connected && self.in_flight < most

@@ -2,7 +2,7 @@
 //! released as a whole.
 
 use super::{
-    call::{Left, Work},
+    call::{Flight, Left, Work},
     id::{CallId, Connection},
     time::{FOREVER, Time},
 };
@@ -82,9 +82,6 @@ pub(super) struct MayRun {
     pub(super) connection: Connection,
     pub(super) left: Left,
 }
-
-/// A call that is being made: its number, its connection, and whether it has left.
-pub(super) type Leaves<'a> = (CallId, Connection, &'a Left);
 
 #[derive(Debug, Default)]
 pub(super) struct Lease {
@@ -253,20 +250,24 @@ impl Lease {
         }
     }
 
-    /// It is held from the sending of a call on.
+    /// It is held from the sending of a call on, until then at least.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
+        let before = match &self.state {
+            State::Held(held) => held.end,
+            _ => end,
+        };
+        let end = end.max(before);
         self.state = State::Held(Held { end });
-        self.is_alone = false;
-        self.next = next;
+        (self.is_alone, self.next) = (false, next);
     }
 
     /// A release of it leaves.
-    pub(super) fn release_sent(&mut self, now: Time, (call, connection, left): Leaves<'_>) {
+    pub(super) fn release_sent(&mut self, flight: &Flight, connection: Connection) {
         self.waits_in = None;
-        let is_settled = self.is_settled(now, connection);
+        let is_settled = self.is_settled(flight.sent, connection);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
-            released.sent_in = Some((call, connection, left.clone()));
+            released.sent_in = Some((flight.id, connection, flight.left.clone()));
             released.is_settled = is_settled;
         }
     }
@@ -309,6 +310,6 @@ impl Lease {
             held_until,
             ..Released::default()
         });
-        self.next = now;
+        (self.next, self.waits_in) = (now, None);
     }
 }

@@ -98,14 +98,14 @@ pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
 use call::Flight;
 use id::At;
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
 use limits::Limits;
-use permit::Permit;
+use permit::{Own, Permit};
 use policy::Live;
 use server::{Highest, Server};
 use slab::Slab;
@@ -188,9 +188,10 @@ impl Core {
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
-            let key = self.keys.number(&level.name);
             let of = Of::Claim(level.label.clone(), level.flow.clone());
-            permit::own(id, since, level, key, of)
+            let units = UnitsOf::new(id.serial, level.limit, level.weight);
+            let key = self.keys.number(&level.name);
+            Own::new(key, units.tagged(Tag { since, of }), level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);
@@ -230,8 +231,8 @@ impl Core {
 
     /// Begins a claim under the limits in force.
     fn begin(&mut self, now: Time, id: PermitId) {
-        let leases = 0..self.permits[id.slot].leases.len();
-        leases.for_each(|number| self.put_under_limits(now, At(id, number)));
+        let leases = self.all_of(id);
+        leases.for_each(|at| self.put_under_limits(now, at));
         if !self.refuse_if_heavy(now, id) {
             self.want(At(id, 0), now);
         }
@@ -339,8 +340,12 @@ impl Core {
     /// Whether a runtime can send claims to a server.
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
-        let is_known = self.servers.get(server).is_some_and(Server::is_known);
-        is_known && self.knows_limits() && lane.is_some_and(|lane| lane.is_connected)
+        self.is_ready(server) && lane.is_some_and(|lane| lane.is_connected)
+    }
+
+    /// Whether claims can be sent to a server: its clock is known, and so are the limits.
+    fn is_ready(&self, server: usize) -> bool {
+        self.servers[server].is_known() && self.knows_limits()
     }
 
     /// Whether claims wait for the thread, which has no connection to send them over.
@@ -382,14 +387,12 @@ impl Core {
     /// Does what is due. Ends come before sends.
     pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
         for _ in 0..MOST_DUE {
-            let Some(call) = self.calls.first_key_value() else {
-                break;
-            };
-            if call.1.deadline > now {
-                break;
+            match self.calls.first_key_value() {
+                Some((&id, flight)) if flight.deadline <= now => {
+                    self.handle_reply(now, id, Err(Failure::TimedOut));
+                }
+                _ => break,
             }
-            let id = *call.0;
-            self.handle_reply(now, id, Err(Failure::TimedOut));
         }
         self.go_on_sweeping(now);
         for _ in 0..MOST_DUE {
@@ -431,9 +434,8 @@ impl Core {
     fn permit_due(&mut self, now: Time, id: PermitId) {
         self.unfile(id);
         self.end_due(now, id);
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for lease in 0..leases {
-            self.send_if_due(now, At(id, lease));
+        for at in self.all_of(id) {
+            self.send_if_due(now, at);
         }
         self.file(id);
     }
@@ -536,6 +538,16 @@ impl Core {
         self.permit(id)?.leases.get_mut(lease)
     }
 
+    /// The leases of a permit. One that is forgotten has none.
+    fn all_of(&mut self, id: PermitId) -> impl Iterator<Item = At> + use<> {
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        (0..leases).map(move |number| At(id, number))
+    }
+
+    fn levels_of(&self, At(id, lease): At) -> &[Own] {
+        self.permits[id].levels_of(lease)
+    }
+
     /// What follows of a claim is carried by the runtime that has brought the news, because no other one looks.
     fn carried_by(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permit(id) {
@@ -557,20 +569,16 @@ impl Core {
     }
 
     fn unfile(&mut self, id: PermitId) {
-        let filed = self.permit(id).and_then(|permit| permit.filed.take());
+        let filed = self.permits[id].filed.take();
         self.due.remove(&(filed.unwrap_or(Time::MAX), id));
     }
 
     /// Puts a lease where it waits to be sent, if it has work that is due.
     fn send_if_due(&mut self, now: Time, at: At) {
-        let Some(permit) = self
-            .permits
-            .get(at.0.slot)
-            .filter(|permit| permit.id == at.0)
-        else {
+        if self.permit(at.0).is_none() {
             return;
-        };
-        let (lease, from) = (&permit.leases[at.1], permit.from);
+        }
+        let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let Some(queue) = lease.queue() else {
             return;
         };
@@ -582,16 +590,13 @@ impl Core {
         }
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
-        let from = if is_claim { from } else { THREAD };
+        let from = if is_claim { permit.from } else { THREAD };
         self.push(now, at, (queue, from));
     }
 
     fn push(&mut self, now: Time, at: At, (queue, from): (Queue, RuntimeId)) {
-        if self.lease(at).is_none() {
-            return;
-        }
         let number = self.server_of(at);
-        let lease = &mut self.permits[at.0.slot].leases[at.1];
+        let lease = &mut self.permits[at];
         lease.waits_in = Some((queue, number));
         let end = lease.end().unwrap_or_default();
         let server = &mut self.servers[number];
@@ -611,9 +616,10 @@ impl Core {
 
     /// The thread sends for a runtime that cannot.
     fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
-        let is_ready = self.servers[server].is_known() && self.knows_limits();
-        let can_send = is_ready && self.lane(from, server).is_connected;
-        if can_send { from } else { THREAD }
+        match self.is_connected(from, server) {
+            true => from,
+            false => THREAD,
+        }
     }
 
     /// The thread sends what waits in a lane that cannot.
@@ -625,9 +631,9 @@ impl Core {
     }
 
     /// Whether a claim is known to wait for what a release frees, or a caller for the release of what the thread sends.
-    fn is_urgent(&self, At(id, lease): At) -> bool {
-        let permit = &self.permits[id.slot];
-        let mut levels = permit.levels_of(lease).iter();
+    fn is_urgent(&self, at: At) -> bool {
+        let permit = &self.permits[at.0];
+        let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
         is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
     }
@@ -635,9 +641,8 @@ impl Core {
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing
     /// leaves while a server is in an outage.
     fn want(&mut self, at: At, now: Time) {
-        if let Some(lease) = self.lease(at) {
-            (lease.state, lease.next) = (State::Wanted, now);
-        }
+        let lease = &mut self.permits[at];
+        (lease.state, lease.next) = (State::Wanted, now);
         self.decide_if_open(now, at.0);
         self.send_if_due(now, at);
     }

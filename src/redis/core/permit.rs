@@ -1,12 +1,17 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    id::{PermitId, RuntimeId},
+    id::{At, PermitId, RuntimeId},
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Acquired, Flow, Of, PermitId as UnitsOf, Tag};
-use std::{sync::Arc, time::Duration};
+use crate::redis::protocol::{Acquired, Flow, PermitId as UnitsOf};
+use slab::Slab;
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+    time::Duration,
+};
 
 /// One limit of a claim.
 #[derive(Debug, Clone)]
@@ -115,6 +120,18 @@ pub(super) struct Own {
     pub(super) wait: Option<Wait>,
     /// The token, and how many units are held, as last told.
     pub(super) grant: (u64, u32),
+}
+
+impl Own {
+    pub(super) fn new(key: usize, units: UnitsOf, wait: Option<Wait>) -> Self {
+        Self {
+            key,
+            limit: units.limit,
+            units,
+            wait: wait.map(Wait::bounded),
+            grant: (0, 0),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -273,15 +290,31 @@ impl Permit {
     }
 }
 
-/// A level of a permit. `since` is when it was claimed, ms of the server's clock.
-pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -> Own {
-    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(Tag { since, of });
-    Own {
-        key,
-        units,
-        limit: level.limit,
-        wait: level.wait.map(Wait::bounded),
-        grant: (0, 0),
+impl Index<PermitId> for Slab<Permit> {
+    type Output = Permit;
+
+    fn index(&self, id: PermitId) -> &Permit {
+        &self[id.slot]
+    }
+}
+
+impl IndexMut<PermitId> for Slab<Permit> {
+    fn index_mut(&mut self, id: PermitId) -> &mut Permit {
+        &mut self[id.slot]
+    }
+}
+
+impl Index<At> for Slab<Permit> {
+    type Output = Lease;
+
+    fn index(&self, At(id, lease): At) -> &Lease {
+        &self[id].leases[lease]
+    }
+}
+
+impl IndexMut<At> for Slab<Permit> {
+    fn index_mut(&mut self, At(id, lease): At) -> &mut Lease {
+        &mut self[id].leases[lease]
     }
 }
 
