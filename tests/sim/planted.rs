@@ -530,8 +530,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "the end of a wait is called full",
         "permit",
-        "Refusal::TimedOut(first + level, held, limit(first + level))",
-        "Refusal::Full(first + level, held, limit(first + level))",
+        "Refusal::TimedOut(level, held, limit)",
+        "Refusal::Full(level, held, limit)",
     ),
     // Timers.
     (
@@ -598,7 +598,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a poisoned key is called unavailable",
         "reply",
-        "Fault::Mistake => self.failed_to(now, *id, flight.server),",
+        "Fault::Mistake => self.refuse(now, *id, Refusal::Failed(flight.server)),",
         "Fault::Mistake => self.out_of_time(now, *id),",
     ),
     (

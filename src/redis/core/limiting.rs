@@ -82,13 +82,12 @@ impl Core {
             return false;
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
-        let levels = self.permits[id].levels.iter().enumerate().skip(first);
-        let mut heavy = levels.filter_map(|(level, own)| {
+        let levels = self.permits[id].levels.iter();
+        let heavy = |(level, own): (usize, &Own)| {
             let limit = self.limit_set_for(own)?;
             (own.units.weight > limit).then_some(Refusal::Full(level, limit, limit))
-        });
-        let refusal = heavy.next();
-        drop(heavy);
+        };
+        let refusal = levels.enumerate().skip(first).find_map(heavy);
         if let Some(refusal) = refusal {
             self.refuse(now, id, refusal);
         }

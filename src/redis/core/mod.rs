@@ -339,8 +339,12 @@ impl Core {
 
     /// Whether a runtime can send claims to a server.
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
+        self.is_ready(server) && self.has_connection(runtime, server)
+    }
+
+    fn has_connection(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
-        self.is_ready(server) && lane.is_some_and(|lane| lane.is_connected)
+        lane.is_some_and(|lane| lane.is_connected)
     }
 
     /// Whether claims can be sent to a server: its clock is known, and so are the limits.
@@ -417,16 +421,9 @@ impl Core {
     /// that carry these may be polled no more, though the server works.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = self.settings.patience();
-        let waiting = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| !lane.claims.is_empty());
-        let takes = |server| {
-            self.lanes
-                .get(&(THREAD, server))
-                .is_some_and(|lane| lane.is_connected)
-        };
-        let others = waiting.filter(move |((from, server), _)| *from != THREAD && takes(*server));
+        let lanes = self.lanes.iter();
+        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && !lane.claims.is_empty());
+        let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
         others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
 
@@ -485,8 +482,7 @@ impl Core {
     /// anyway.
     fn leave(&mut self) {
         let server = self.counting();
-        let lane = self.lanes.get(&(THREAD, server));
-        let can_say = lane.is_some_and(|lane| lane.is_connected) && !self.is_open(server);
+        let can_say = self.has_connection(THREAD, server) && !self.is_open(server);
         self.servers[server].announces |= can_say;
         self.stay = if can_say { Stay::Leaving } else { Stay::Gone };
     }
@@ -615,7 +611,7 @@ impl Core {
     }
 
     /// The thread sends for a runtime that cannot.
-    fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
+    fn sends(&self, from: RuntimeId, server: usize) -> RuntimeId {
         match self.is_connected(from, server) {
             true => from,
             false => THREAD,

@@ -87,9 +87,9 @@ impl Core {
     }
 
     /// Whether a server refuses the connection that a claim needs.
-    fn is_denied(&mut self, from: RuntimeId, server: usize) -> bool {
+    fn is_denied(&self, from: RuntimeId, server: usize) -> bool {
         let from = self.sends(from, server);
-        self.servers[server].is_denied && !self.lane(from, server).is_connected
+        self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
     /// Whether a claim has no room in its share, and needs it: while a server is not well, others may have admitted
@@ -132,10 +132,7 @@ impl Core {
     /// clear.
     pub(super) fn cannot_decide(&mut self, now: Time, id: PermitId, server: usize) {
         let is_clear = self.servers[server].health.is_clear(now, &self.settings);
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
-            return;
-        };
-        let shares = !permit.is_strict && self.settings.policy.shares();
+        let shares = !self.permits[id].is_strict && self.settings.policy.shares();
         if !self.may_wait(now, id) && (!shares || is_clear) {
             self.decide(now, id, server);
         }

@@ -273,19 +273,16 @@ impl Permit {
 
     /// Why a claim is refused that a server refuses.
     pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
-        let first = self.leases[lease].levels.start;
-        let limit = |level: usize| self.levels[level].units.limit;
-        match *acquired {
-            Acquired::Full { level, held } if self.levels[first + level].wait.is_some() => {
-                Refusal::TimedOut(first + level, held, limit(first + level))
-            }
-            Acquired::Full { level, held } => {
-                Refusal::Full(first + level, held, limit(first + level))
-            }
-            Acquired::QueueFull { level, .. } => {
-                Refusal::QueueFull(first + level, limit(first + level))
-            }
-            _ => Refusal::Revoked,
+        let (Acquired::Full { level, held } | Acquired::QueueFull { level, held }) = *acquired
+        else {
+            return Refusal::Revoked;
+        };
+        let level = self.leases[lease].levels.start + level;
+        let (limit, wait) = (self.levels[level].units.limit, self.levels[level].wait);
+        match acquired {
+            Acquired::QueueFull { .. } => Refusal::QueueFull(level, limit),
+            _ if wait.is_some() => Refusal::TimedOut(level, held, limit),
+            _ => Refusal::Full(level, held, limit),
         }
     }
 }

@@ -119,8 +119,10 @@ impl Core {
             return;
         };
         for At(id, _) in all {
+            let is_undecided = self.permit(*id).is_some_and(|permit| !permit.is_decided());
             match fault {
-                Fault::Mistake => self.failed_to(now, *id, flight.server),
+                _ if !is_undecided => {}
+                Fault::Mistake => self.refuse(now, *id, Refusal::Failed(flight.server)),
                 _ => self.cannot_decide(now, *id, flight.server),
             }
         }
@@ -186,13 +188,6 @@ impl Core {
             }
         }
         true
-    }
-
-    /// A server refuses to serve a claim.
-    fn failed_to(&mut self, now: Time, id: PermitId, server: usize) {
-        if self.permit(id).is_some_and(|permit| !permit.is_decided()) {
-            self.refuse(now, id, Refusal::Failed(server));
-        }
     }
 
     /// A call has no answer. What was sent may run yet.
