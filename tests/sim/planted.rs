@@ -266,8 +266,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "what was lost does not come back",
         "lease",
-        "State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
-        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
+        "State::Wanted | State::Lost(_) => Some(Queue::Claims),",
+        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Lost(_) => Some(Queue::Claims),",
     ),
     (
         "a return is not told",
@@ -315,8 +315,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a revocation is called a loss",
         "reply",
-        "self.events.push_back(Event::Revoked(root));",
-        "self.events.push_back(Event::Lost(root));",
+        "self.events.push_back((root, Event::Revoked));",
+        "self.events.push_back((root, Event::Lost));",
     ),
     (
         "a revoked claim is called unavailable",
@@ -499,14 +499,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a shutdown is not told",
         "end",
-        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
+        "if self.held_until(root).is_some() {\n            self.events.push_back((root, Event::Lost));\n        }\n        self.let_go(now, root);",
         "self.let_go(now, root);",
     ),
     (
         "a shutdown tells of a loss twice",
         "end",
-        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
-        "self.events.push_back(Event::Lost(root));\n        self.let_go(now, root);",
+        "if self.held_until(root).is_some() {\n            self.events.push_back((root, Event::Lost));\n        }\n        self.let_go(now, root);",
+        "self.events.push_back((root, Event::Lost));\n        self.let_go(now, root);",
     ),
     (
         "a shutdown releases nothing",

@@ -2,7 +2,7 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items, Work},
+    call::{Bill, Call, Flight, Items},
     id::{At, CallId, Connection, PermitId, RuntimeId, THREAD},
     lane::{Lane, MOST_CLAIMS},
     lease::{MayRun, Queue, State},
@@ -133,8 +133,8 @@ impl Core {
         let of_thread = is_thread && (is_due || server.releases_now);
         let serves = self.is_ready(number) && !self.is_open(number);
         let has_work = serves && (of_thread || !lane.claims.is_empty());
-        let hurry = is_thread.then(|| server.hurry());
-        (has_work || is_thread && server.announces) && lane.is_open(hurry)
+        let most = if is_thread { server.most_calls() } else { 0 };
+        (has_work || is_thread && server.announces) && lane.is_open(most)
     }
 
     /// Puts in what waits, as far as it fits.
@@ -158,15 +158,15 @@ impl Core {
             return false;
         };
         let here = Some((queue, draft.flight.server));
-        let lease = self.lease(at).filter(|lease| lease.waits() == here);
-        let Some(work) = lease.and_then(|lease| lease.work()) else {
+        let lease = self.lease(at);
+        if lease.is_none_or(|lease| lease.waits() != here) {
             // It has been sent, waits elsewhere, or is over.
             self.pop(draft, queue);
             return true;
         };
         // Since it came its server may have failed, or others have left.
         let has_room = queue != Queue::Claims || !self.is_beyond_share(draft.flight.sent, at.0);
-        if has_room && !self.put(draft, at, work) {
+        if has_room && !self.put(draft, at, queue) {
             return false;
         }
         self.pop(draft, queue);
@@ -205,9 +205,9 @@ impl Core {
 
     /// Puts a lease into a call; one that acquires comes behind the releases of its keys. `false`: not all fits,
     /// and the rest goes with the next call over the same connection.
-    fn put(&mut self, draft: &mut Draft, at: At, work: Work) -> bool {
+    fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
         let asks = self.permits[at].asks;
-        if work == Work::Acquire {
+        if matches!(queue, Queue::Polls | Queue::Claims) {
             self.put_under_limits(draft.flight.sent, at);
             for release in self.releases_before(draft, at) {
                 if !self.adds(draft, release) {
@@ -225,10 +225,10 @@ impl Core {
         }
         draft.asking.extend(asks.map(|_| at));
         self.permits[at].asks = None;
-        match work {
-            Work::Release => self.put_release(draft, at),
-            Work::Refresh => draft.refreshes.push(at),
-            Work::Acquire => draft.acquires.push(at),
+        match queue {
+            Queue::Releases => self.put_release(draft, at),
+            Queue::Refreshes => draft.refreshes.push(at),
+            Queue::Polls | Queue::Claims => draft.acquires.push(at),
         }
         true
     }
@@ -405,7 +405,7 @@ impl Core {
     fn refresh_commands(&mut self, draft: &mut Draft) {
         for all in self.together(draft, &draft.refreshes) {
             draft.ask(&all);
-            let lasts = self.note_sent(draft, &all, Work::Refresh);
+            let lasts = self.note_sent(draft, &all, false);
             let (groups, order) = self.groups(&all);
             draft.add(Command::Refresh { lasts, groups }, Items::Refresh(order));
         }
@@ -419,7 +419,7 @@ impl Core {
             let claims = claims.map(|at| self.wanted(draft.flight.sent, *at));
             let claims = claims.collect();
             let acquire = Command::Acquire {
-                lasts: self.note_sent(draft, &all, Work::Acquire),
+                lasts: self.note_sent(draft, &all, true),
                 runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
@@ -437,7 +437,7 @@ impl Core {
     }
 
     /// Returns how long the leases last.
-    fn note_sent(&mut self, draft: &Draft, all: &[At], work: Work) -> Duration {
+    fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
         let (length, flight) = (self.length(all[0]), &draft.flight);
         let run = MayRun {
             until: flight.deadline,
@@ -445,7 +445,7 @@ impl Core {
             left: flight.left.clone(),
         };
         for at in all {
-            self.permits[*at].sent((flight.id, run.clone()), work, length);
+            self.permits[*at].sent((flight.id, run.clone()), acquires, length);
         }
         length
     }

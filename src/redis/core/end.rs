@@ -39,7 +39,7 @@ impl Core {
         let was_held = self.held_until(root).is_some();
         self.set_absent(now, at, (None, is_gone));
         if was_held {
-            self.events.push_back(Event::Lost(root));
+            self.events.push_back((root, Event::Lost));
         }
         self.next_at(now, at, then);
     }
@@ -125,7 +125,7 @@ impl Core {
                 tokens[level] = tokens[level].max(growth.levels[0].grant.0);
             }
         }
-        self.events.push_back(Event::Regained(root, tokens));
+        self.events.push_back((root, Event::Regained(tokens)));
     }
 
     // Releases.
@@ -140,7 +140,7 @@ impl Core {
         }
         let root = permit.root();
         if self.held_until(root).is_some() {
-            self.events.push_back(Event::Lost(root));
+            self.events.push_back((root, Event::Lost));
         }
         self.let_go(now, root);
     }
@@ -269,7 +269,8 @@ impl Core {
         match permit.adds_to {
             Some((root, _)) if permit.ends_with_root => self.growth_over(root, permit.was_held),
             _ if permit.tells_release => {
-                self.events.push_back(Event::Released(id, permit.was_held));
+                self.events
+                    .push_back((id, Event::Released(permit.was_held)));
             }
             _ => {}
         }

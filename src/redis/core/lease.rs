@@ -2,7 +2,7 @@
 //! released as a whole.
 
 use super::{
-    call::{Flight, Left, Work},
+    call::{Flight, Left},
     id::{CallId, Connection},
     time::{FOREVER, Time},
 };
@@ -125,30 +125,20 @@ impl Lease {
         }
     }
 
-    /// What its next call is for.
-    pub(super) fn work(&self) -> Option<Work> {
+    /// Where its next call waits to be sent, by what that is for. `None`: there is none.
+    pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
             State::Idle => None,
             State::Released(released) => {
                 // One that was sent while an acquire could run is followed by another when none can.
                 let is_useless = !released.is_settled && self.runs().next().is_none();
-                (released.in_flight == 0 || is_useless).then_some(Work::Release)
+                (released.in_flight == 0 || is_useless).then_some(Queue::Releases)
             }
             _ if self.call.is_some() => None,
-            State::Held(_) => Some(Work::Refresh),
-            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
+            State::Held(_) => Some(Queue::Refreshes),
+            State::Queued(_) => Some(Queue::Polls),
+            State::Wanted | State::Lost(_) => Some(Queue::Claims),
         }
-    }
-
-    /// Where its next call waits to be sent, by what that is for.
-    pub(super) fn queue(&self) -> Option<Queue> {
-        let work = self.work()?;
-        Some(match (work, &self.state) {
-            (Work::Release, _) => Queue::Releases,
-            (Work::Refresh, _) => Queue::Refreshes,
-            (Work::Acquire, State::Queued(_)) => Queue::Polls,
-            (Work::Acquire, _) => Queue::Claims,
-        })
     }
 
     /// Where it waits. One that was granted by a message waits no longer as a poll.
@@ -174,8 +164,8 @@ impl Lease {
 
     /// The least of its timers.
     pub(super) fn timer(&self) -> Option<Time> {
-        let send = self.work().filter(|_| self.waits().is_none());
-        let send = send.map(|_| self.next);
+        let is_to_be_put = self.queue().is_some() && self.waits().is_none();
+        let send = is_to_be_put.then_some(self.next);
         [send, self.end()].into_iter().flatten().min()
     }
 
@@ -224,15 +214,15 @@ impl Lease {
     }
 
     /// An acquire or a refresh of it leaves.
-    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), work: Work, length: Duration) {
+    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), acquires: bool, length: Duration) {
         self.call = Some(call);
         self.length = length;
         // A refresh that arrives late finds the lease for as long as what was sent before lasts.
-        self.lasts = match work {
-            Work::Refresh => self.lasts.max(run.until) + length,
-            _ => self.lasts.max(run.until + length),
+        self.lasts = match acquires {
+            false => self.lasts.max(run.until) + length,
+            true => self.lasts.max(run.until + length),
         };
-        if work == Work::Acquire {
+        if acquires {
             self.was_sent = true;
             self.may_run.retain(|run| !run.left.is_over());
             self.may_run.reserve_exact(1);

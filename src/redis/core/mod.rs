@@ -42,7 +42,7 @@
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
 //!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it. One
 //!    that comes before the answer that its claim waits makes that claim poll at once.
-//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
+//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::queue`] names none while one is in flight.
 //! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
 //!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
 //!     once.
@@ -147,7 +147,7 @@ pub(in crate::redis) struct Core {
     keys: Keys,
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
-    events: VecDeque<Event>,
+    events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
     live: Live,
@@ -256,7 +256,7 @@ impl Core {
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         let Some(permit) = self.permit(id) else {
-            let told = tells.then_some(Event::Released(id, false));
+            let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
         permit.tells_release |= tells;
@@ -500,7 +500,7 @@ impl Core {
     }
 
     /// What to tell callers.
-    pub(in crate::redis) fn poll_event(&mut self) -> Option<Event> {
+    pub(in crate::redis) fn poll_event(&mut self) -> Option<(PermitId, Event)> {
         self.events.pop_front()
     }
 

@@ -181,7 +181,7 @@ impl Core {
         }
         self.count(id);
         self.tell_end(id);
-        self.events.push_back(Event::Granted(id, held));
+        self.events.push_back((id, Event::Granted(held)));
         self.file(id);
     }
 
@@ -189,7 +189,7 @@ impl Core {
     pub(super) fn degrade(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
         let root = self.permits[at.0].root();
         if !self.permits[at].is_degraded() {
-            self.events.push_back(Event::Degraded(root));
+            self.events.push_back((root, Event::Degraded));
         }
         self.set_absent(now, at, (Some(FOREVER), is_gone));
         self.permits[at].waits_in = None;

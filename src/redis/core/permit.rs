@@ -73,39 +73,26 @@ pub(in crate::redis) enum Refusal {
     Closed,
 }
 
-/// What callers are told.
+/// What callers are told of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
-    Queued(PermitId, usize),
+    Queued(usize),
     /// It is held: the token of each level, how many units are held there, and the limit in force.
-    Granted(PermitId, Vec<(u64, u32, u32)>),
+    Granted(Vec<(u64, u32, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
-    Held(PermitId, Time),
-    Refused(PermitId, Refusal),
+    Held(Time),
+    Refused(Refusal),
     /// It is held no more.
-    Lost(PermitId),
+    Lost,
     /// It goes on while its server is unavailable.
-    Degraded(PermitId),
+    Degraded,
     /// It was lost or degraded, and is held again, with these tokens.
-    Regained(PermitId, Vec<u64>),
+    Regained(Vec<u64>),
     /// An operator has ended it.
-    Revoked(PermitId),
+    Revoked,
     /// Its release was answered: whether all of it was held until then.
-    Released(PermitId, bool),
-}
-
-impl Event {
-    /// The permit that it is about.
-    pub(in crate::redis) fn id(&self) -> PermitId {
-        match *self {
-            Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
-            Self::Queued(id, _) | Self::Degraded(id) => id,
-            Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
-                id
-            }
-        }
-    }
+    Released(bool),
 }
 
 /// A level of a permit.

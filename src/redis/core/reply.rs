@@ -305,7 +305,7 @@ impl Core {
         let root = self.permits[id].root();
         let end = self.held_until(root);
         let end = end.map(|end| end + self.settings.lateness());
-        self.events.extend(end.map(|end| Event::Held(root, end)));
+        self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
@@ -325,7 +325,7 @@ impl Core {
         self.count(at.0);
         let permit = &mut self.permits[at.0];
         permit.budget = None;
-        let event = Event::Granted(at.0, permit.grants().collect());
+        let event = (at.0, Event::Granted(permit.grants().collect()));
         self.tell_end(at.0);
         self.events.push_back(event);
         self.lasts_from(now, at.0);
@@ -370,7 +370,7 @@ impl Core {
         });
         self.uncount(at.0);
         if before != Some(level) {
-            self.events.push_back(Event::Queued(at.0, level));
+            self.events.push_back((at.0, Event::Queued(level)));
         }
         self.next_at(now, at, over.min(now + pause));
     }
@@ -385,7 +385,7 @@ impl Core {
     }
 
     pub(super) fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
-        self.events.push_back(Event::Refused(id, why));
+        self.events.push_back((id, Event::Refused(why)));
         self.let_go(now, id);
     }
 
@@ -435,7 +435,7 @@ impl Core {
             return self.refuse(now, id, Refusal::Revoked);
         }
         let root = permit.root();
-        self.events.push_back(Event::Revoked(root));
+        self.events.push_back((root, Event::Revoked));
         self.let_go(now, root);
     }
 
