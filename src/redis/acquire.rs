@@ -43,7 +43,7 @@ impl Store {
                 Err(StoreError::new(Error::Expired(self.settings.lease)).into())
             }
             Ok(held) => Ok(self.permit(held, claims)),
-            Err(why) => Err(self.refusal(why, claims)),
+            Err(why) => Err(self.refusal(why, claims.len(), |level| claims[level].policy())),
         }
     }
 
@@ -100,30 +100,24 @@ impl Store {
         Permit::granted(grant, REDIS, claims, |grant, level| grant.held.held(level))
     }
 
-    fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
-        let is_one = claims.len() == 1;
-        let full =
-            |level: usize, limit, held| AcquireError::under(claims[level].policy(), limit, held);
+    /// Why a claim of so many levels is refused, each under a policy.
+    fn refusal<'a>(
+        &self,
+        why: Refused,
+        levels: usize,
+        policy: impl Fn(usize) -> &'a Policy,
+    ) -> AcquireError {
+        use Refusal::{Full, QueueFull, Revoked, TimedOut};
         match why {
-            Refused::By(Refusal::TimedOut(..)) if is_one => AcquireError::TimedOut,
-            Refused::By(Refusal::QueueFull(..)) if is_one => AcquireError::QueueFull,
-            Refused::By(
-                Refusal::Full(level, held, limit) | Refusal::TimedOut(level, held, limit),
-            ) => full(level, limit, held),
-            Refused::By(Refusal::QueueFull(level, limit)) => full(level, limit, limit),
-            Refused::By(Refusal::Revoked) => self.revoked(),
-            why => self.failure(why),
-        }
-    }
-
-    /// Why a permit has not grown under this policy.
-    fn growth_refusal(&self, why: Refused, policy: &Policy) -> AcquireError {
-        match why {
-            // It does not wait.
-            Refused::By(Refusal::Full(_, held, limit) | Refusal::TimedOut(_, held, limit)) => {
-                AcquireError::under(policy, limit, held)
+            Refused::By(TimedOut(..)) if levels == 1 => AcquireError::TimedOut,
+            Refused::By(QueueFull(..)) if levels == 1 => AcquireError::QueueFull,
+            Refused::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
+                AcquireError::under(policy(level), limit, held)
             }
-            Refused::By(Refusal::Revoked) => lost(),
+            Refused::By(QueueFull(level, limit)) => {
+                AcquireError::under(policy(level), limit, limit)
+            }
+            Refused::By(Revoked) => self.revoked(),
             why => self.failure(why),
         }
     }
@@ -301,7 +295,11 @@ impl Grown<'_> {
         }
         let of = &levels[level];
         let grown = held.grow(level, (more, wanted.limit)).await;
-        grown.map_err(|why| store.growth_refusal(why, &of.policy))?;
+        // It does not wait.
+        grown.map_err(|why| match why {
+            Refused::By(Refusal::Revoked) => lost(),
+            why => store.refusal(why, 1, |_| &of.policy),
+        })?;
         of.weight.fetch_add(more, Relaxed);
         self.1.push((level, more));
         Ok(())

@@ -5,8 +5,8 @@ use super::{
     ask::{Terms, To},
     error::Error,
     protocol::{
-        Listed, Next, Of, ReadId, Tag, flow_of, is_revoked, is_set, key_of, limit_of, limits,
-        names_of, process, revoke, usage,
+        Listed, Next, Of, ReadId, Tag, flow_of, is_done, key_of, limit_of, limits, names_of,
+        process, revoke, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -84,10 +84,8 @@ impl Operate for RedisSemaphore {
         note: &str,
     ) -> BoxFuture<Result<(), StoreError>> {
         let checked = LimitInfo::check(policy, key);
-        let (store, asked) = (
-            Arc::clone(&self.0),
-            self.0.owner.set_limit(policy, key, limit, note),
-        );
+        let store = Arc::clone(&self.0);
+        let asked = store.owner.set_limit(policy, key, limit, note);
         Box::pin(async move {
             checked?;
             match store.set_limit(asked).await.map_err(StoreError::new)? {
@@ -114,10 +112,7 @@ impl Operate for RedisSemaphore {
         keys: &[StoredKey],
     ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
         let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
-        Box::pin(async move {
-            let counts = store.counts(&policy, keys).await;
-            counts.map_err(StoreError::new)
-        })
+        Box::pin(async move { store.counts(&policy, keys).await.map_err(StoreError::new) })
     }
 
     fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
@@ -139,7 +134,7 @@ impl Store {
             ..self.terms()
         };
         let reply = self.request("revoke", (name, command), terms);
-        is_revoked(reply.await?)
+        is_done(reply.await?)
     }
 
     /// Sets a limit. `false`: there are too many.
@@ -151,7 +146,7 @@ impl Store {
         };
         let reply = self.request("limits", (&key, command), terms).await;
         self.driver.look_at_limits();
-        is_set(reply?)
+        is_done(reply?)
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
@@ -234,20 +229,12 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
         let Some(read) = ReadId::read(id) else {
             continue;
         };
-        let added_to = match read.tag {
-            Some(Tag {
-                of: Of::Added(serial),
-                ..
-            }) => Some(serial),
-            _ => None,
-        };
-        let new = info(id, &read, 1, *ends);
-        match permits.entry((read.process, added_to.unwrap_or(read.serial))) {
-            Entry::Vacant(permit) => {
-                permit.insert(new);
-            }
-            Entry::Occupied(mut permit) => {
-                let permit = permit.get_mut();
+        let (new, added_to) = (info(id, &read, 1, *ends), read.added_to());
+        let serial = added_to.unwrap_or(read.serial);
+        match permits.entry((read.process, serial)) {
+            Entry::Vacant(permit) => _ = permit.insert(new),
+            Entry::Occupied(permit) => {
+                let permit = permit.into_mut();
                 let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
                 if added_to.is_none() {
                     *permit = new;

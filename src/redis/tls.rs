@@ -44,11 +44,7 @@ pub(super) fn client(
     }
     match &certificates.root_cert {
         // rustls accepts an empty list, and then trusts no server.
-        Some(root)
-            if !root
-                .windows(CERTIFICATE.len())
-                .any(|part| part == CERTIFICATE) =>
-        {
+        Some(root) if !has_certificate(root) => {
             let reason = "it holds no certificate in PEM";
             return Err(ConnectError::setting("root_certificate", reason));
         }
@@ -59,6 +55,11 @@ pub(super) fn client(
     Client::build_with_tls(info, certificates).map_err(|error| {
         ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
     })
+}
+
+fn has_certificate(pem: &[u8]) -> bool {
+    let mut parts = pem.windows(CERTIFICATE.len());
+    parts.any(|part| part == CERTIFICATE)
 }
 
 /// TLS through rustls.

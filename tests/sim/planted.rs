@@ -64,8 +64,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire may run at any time",
         "build",
-        "runs_until: self.servers[draft.server].at(flight.deadline),",
-        "runs_until: self.servers[draft.server].at(flight.deadline) + 100_000_000,",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline) + 100_000_000,",
     ),
     (
         "the server's clock is estimated from above",
@@ -94,8 +94,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "the last claim of a batch is dropped",
         "build",
-        "let claims = claims.collect();\n            let lasts",
-        "let claims = claims.take(all.len().max(2) - 1).collect();\n            let lasts",
+        "let claims = claims.collect();\n            let acquire",
+        "let claims = claims.take(all.len().max(2) - 1).collect();\n            let acquire",
     ),
     (
         "a call has no bound in size",
@@ -138,7 +138,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "its own releases count as seen on any connection",
         "build",
         "self.is_released_by(*at, draft);",
-        "self.is_released_by(*at, draft) || draft.runtime != THREAD;",
+        "self.is_released_by(*at, draft) || draft.flight.runtime != THREAD;",
     ),
     (
         "a release is given up at once",
@@ -162,8 +162,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refresh counts from its answer",
         "reply",
-        "let (until, next) = self.lasts(flight.sent, length);",
-        "let (until, next) = (self.lasts(now, length).0, self.lasts(flight.sent, length).1);",
+        "self.hold(now, at, self.lasts(flight.sent, length));",
+        "self.hold(now, at, (self.lasts(now, length).0, self.lasts(flight.sent, length).1));",
     ),
     (
         "an answer counts after its deadline",
@@ -266,8 +266,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "what was lost does not come back",
         "lease",
-        "State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
-        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
+        "State::Wanted | State::Lost(_) => Some(Queue::Claims),",
+        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Lost(_) => Some(Queue::Claims),",
     ),
     (
         "a return is not told",
@@ -315,8 +315,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a revocation is called a loss",
         "reply",
-        "self.events.push_back(Event::Revoked(root));",
-        "self.events.push_back(Event::Lost(root));",
+        "self.events.push_back((root, Event::Revoked));",
+        "self.events.push_back((root, Event::Lost));",
     ),
     (
         "a revoked claim is called unavailable",
@@ -340,26 +340,26 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: what is given back is forgotten",
         "end",
-        "self.renew(now, at);\n        if let Some(lease)",
-        "if let Some(lease)",
+        "self.renew(now, at);\n        let lease",
+        "let lease",
     ),
     (
         "on a cluster: all levels are acquired at once",
         "mod",
-        "false => self.want(At(id, 0), now),",
-        "false => (0..self.permits[id.slot].leases.len()).for_each(|at| self.want(At(id, at), now)),",
+        "self.want(At(id, 0), now);\n        }\n    }\n\n    /// Refuses all",
+        "self.all_of(id).for_each(|at| self.want(at, now));\n        }\n    }\n\n    /// Refuses all",
     ),
     (
         "on a cluster: all servers have the clock of the first",
         "build",
-        "runs_until: self.servers[draft.server].at(flight.deadline),",
-        "runs_until: self.servers[0].at(flight.deadline),",
+        "runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),",
+        "runs_until: self.servers[0].at(draft.flight.deadline),",
     ),
     (
         "on a cluster: each lease has a budget of its own",
         "reply",
         "return self.want(At(at.0, wider), now);",
-        "permit.budget = permit.budget.map(|_| now + Duration::from_secs(2));\n            return self.want(At(at.0, wider), now);",
+        "if !permit.is_decided() { self.permits[at.0].budget = Some(now + Duration::from_secs(2)); }\n            return self.want(At(at.0, wider), now);",
     ),
     (
         "on a cluster: a claim is granted without its last level",
@@ -437,7 +437,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: what is asked once is asked there for ever",
         "build",
-        "self.permits[at.0.slot].leases[at.1].asks = None;",
+        "self.permits[at].asks = None;",
         "",
     ),
     (
@@ -499,14 +499,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a shutdown is not told",
         "end",
-        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
+        "if self.held_until(root).is_some() {\n            self.events.push_back((root, Event::Lost));\n        }\n        self.let_go(now, root);",
         "self.let_go(now, root);",
     ),
     (
         "a shutdown tells of a loss twice",
         "end",
-        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
-        "self.events.push_back(Event::Lost(root));\n        self.let_go(now, root);",
+        "if self.held_until(root).is_some() {\n            self.events.push_back((root, Event::Lost));\n        }\n        self.let_go(now, root);",
+        "self.events.push_back((root, Event::Lost));\n        self.let_go(now, root);",
     ),
     (
         "a shutdown releases nothing",
@@ -518,20 +518,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a grant is told twice",
         "reply",
-        "permit.budget = None;\n            let event",
+        "permit.budget = None;\n        let event",
         "let event",
     ),
     (
         "an outage is called full",
         "outage",
         "_ => self.refuse(now, id, Refusal::Unavailable(server)),\n        }\n    }\n\n    /// The policy decides",
-        "_ => self.refuse(now, id, Refusal::Full(0, 0)),\n        }\n    }\n\n    /// The policy decides",
+        "_ => self.refuse(now, id, Refusal::Full(0, 0, 0)),\n        }\n    }\n\n    /// The policy decides",
     ),
     (
         "the end of a wait is called full",
         "permit",
-        "Refusal::TimedOut(first + level, held)",
-        "Refusal::Full(first + level, held)",
+        "Refusal::TimedOut(level, held, limit)",
+        "Refusal::Full(level, held, limit)",
     ),
     // Timers.
     (
@@ -598,7 +598,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a poisoned key is called unavailable",
         "reply",
-        "Fault::Mistake => self.failed_to(now, *id, flight.server),",
+        "Fault::Mistake => self.refuse(now, *id, Refusal::Failed(flight.server)),",
         "Fault::Mistake => self.out_of_time(now, *id),",
     ),
     (
@@ -646,8 +646,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "in outages: what waits in a lane is sent beyond the share",
         "build",
-        "queue != Queue::Claims || !self.is_beyond_share(draft.now, at.0);",
-        "queue != Queue::Claims || draft.id.0 > 0;",
+        "queue != Queue::Claims || !self.is_beyond_share(draft.flight.sent, at.0);",
+        "queue != Queue::Claims || draft.flight.id.0 > 0;",
     ),
     (
         "what was lost is tried again late",
@@ -694,7 +694,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "with limits: what waits keeps its limit",
         "build",
-        "self.put_under_limits(draft.now, at);",
+        "self.put_under_limits(draft.flight.sent, at);",
         "",
     ),
     (

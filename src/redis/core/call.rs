@@ -10,14 +10,6 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-/// What a lease is named in a call for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
-    Acquire,
-    Refresh,
-    Release,
-}
-
 /// Whether a call has left over its connection, which its carrier notes, and whether it has run, or never will. Calls
 /// arrive in the order in which they leave, and a carrier may be slower than that of a later call.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +64,7 @@ pub(in crate::redis) enum Failure {
 }
 
 /// A call in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,

@@ -14,25 +14,17 @@ impl Core {
 
     /// What is over at its end: a claim's budget, a lease, a release.
     pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
-        if permit.budget.is_some_and(|budget| budget <= now) {
+        if self.permits[id].budget.is_some_and(|budget| budget <= now) {
             self.out_of_time(now, id);
         }
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for number in 0..leases {
-            let at = At(id, number);
-            let is_kept = self.permit(id).is_some() && self.is_kept(at);
-            let Some(lease) = self.lease(at) else {
-                return;
-            };
-            if lease.end().is_none_or(|end| end > now) {
+        for at in self.all_of(id) {
+            let end = self.lease(at).and_then(|lease| lease.end());
+            if end.is_none_or(|end| end > now) {
                 continue;
             }
-            match &lease.state {
+            match &self.permits[at].state {
                 State::Released(_) => self.done(at),
-                State::Held(_) if is_kept => self.degrade(now, at, (now, false)),
+                State::Held(_) if self.is_kept(at) => self.degrade(now, at, (now, false)),
                 _ => self.lose(now, at, (now, false)),
             }
         }
@@ -40,17 +32,14 @@ impl Core {
 
     /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
     pub(super) fn lose(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
-        let Some(root) = self.permit(at.0).map(|permit| permit.root()) else {
-            return;
-        };
-        let is_degraded = self.lease(at).is_some_and(|lease| lease.is_degraded());
-        if is_degraded || self.is_kept(at) && !self.is_well(now, at) {
+        let root = self.permits[at.0].root();
+        if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(now, at) {
             return self.degrade(now, at, (then, is_gone));
         }
         let was_held = self.held_until(root).is_some();
         self.set_absent(now, at, (None, is_gone));
         if was_held {
-            self.events.push_back(Event::Lost(root));
+            self.events.push_back((root, Event::Lost));
         }
         self.next_at(now, at, then);
     }
@@ -58,8 +47,7 @@ impl Core {
     /// Until when the holder of a permit may rely on it, and on all that was added to it. `None`: it is not held as a
     /// whole.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
-        let is_whole =
-            self.permits[root.slot].is_decided() && self.leases_of(root).all(Lease::is_held);
+        let is_whole = self.permits[root].is_decided() && self.leases_of(root).all(Lease::is_held);
         let ends = self.leases_of(root).filter_map(Lease::end);
         ends.min().filter(|_| is_whole)
     }
@@ -71,20 +59,17 @@ impl Core {
 
     /// The leases of a permit, and of what was added to it.
     fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
-        let root = &self.permits[root.slot];
-        let growths = root.growths.iter().map(|id| &self.permits[id.slot]);
+        let root = &self.permits[root];
+        let growths = root.growths.iter().map(|id| &self.permits[*id]);
         let growths = growths.filter(|growth| growth.is_decided());
         growths.chain([root]).flat_map(|permit| &permit.leases)
     }
 
     /// A server has nothing of a lease, or its end has passed, or it never answered.
     pub(super) fn set_absent(&mut self, now: Time, at: At, (end, is_gone): (Option<Time>, bool)) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let mut levels = permit.levels_of(at.1).iter();
+        let mut levels = self.levels_of(at).iter();
         let is_heavy = levels.any(|level| level.units.weight > 1);
-        let lease = &mut permit.leases[at.1];
+        let lease = &mut self.permits[at];
         let was_held = matches!(lease.state, State::Held(_));
         lease.state = State::Lost(Lost { end, is_gone });
         if was_held && is_heavy {
@@ -95,10 +80,10 @@ impl Core {
 
     /// A lease of a claim that is not whole is wanted again, and what is wider is given back.
     fn fall_back(&mut self, now: Time, at: At) {
-        let undecided = self.permit(at.0).filter(|permit| !permit.is_decided());
-        let Some(leases) = undecided.map(|permit| permit.leases.len()) else {
+        let (permit, leases) = (&self.permits[at.0], self.permits[at.0].leases.len());
+        if permit.is_decided() {
             return;
-        };
+        }
         for wider in at.1 + 1..leases {
             self.set_idle(now, At(at.0, wider));
         }
@@ -108,16 +93,13 @@ impl Core {
     /// A lease of a claim is given back, and wanted later under another id.
     pub(super) fn set_idle(&mut self, now: Time, at: At) {
         self.renew(now, at);
-        if let Some(lease) = self.lease(at) {
-            (lease.state, lease.waits_in) = (State::Idle, None);
-        }
+        let lease = &mut self.permits[at];
+        (lease.state, lease.waits_in) = (State::Idle, None);
     }
 
     /// A lost lease is held again. Its holder learns of it if it was told of the loss.
     pub(super) fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
-        let Some(permit) = self.permits.get_mut(at.0.slot) else {
-            return;
-        };
+        let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         let (length, root) = (lease.length, permit.root());
         let was_told = lease.end().is_none() || lease.is_degraded();
@@ -136,14 +118,14 @@ impl Core {
         if !self.is_in_place(root) {
             return;
         }
-        let permit = &self.permits[root.slot];
+        let permit = &self.permits[root];
         let mut tokens: Vec<_> = permit.grants().map(|(token, ..)| token).collect();
-        for growth in permit.growths.iter().map(|id| &self.permits[id.slot]) {
+        for growth in permit.growths.iter().map(|id| &self.permits[*id]) {
             if let Some((_, level)) = growth.adds_to {
                 tokens[level] = tokens[level].max(growth.levels[0].grant.0);
             }
         }
-        self.events.push_back(Event::Regained(root, tokens));
+        self.events.push_back((root, Event::Regained(tokens)));
     }
 
     // Releases.
@@ -158,27 +140,24 @@ impl Core {
         }
         let root = permit.root();
         if self.held_until(root).is_some() {
-            self.events.push_back(Event::Lost(root));
+            self.events.push_back((root, Event::Lost));
         }
         self.let_go(now, root);
     }
 
     /// Releases what a server may know of a permit.
     pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
+        let permit = &mut self.permits[id];
         permit.budget = None;
-        let (leases, growths) = (permit.leases.len(), mem::take(&mut permit.growths));
-        if let Some((root, _)) = permit.adds_to {
-            self.forget_growth(root, id);
+        let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
+        if let Some(root) = adds_to.and_then(|(root, _)| self.permit(root)) {
+            root.growths.retain(|other| *other != id);
         }
         self.uncount(id);
         for growth in growths {
             self.end_growth(now, (id, growth));
         }
-        for number in 0..leases {
-            let at = At(id, number);
+        for at in self.all_of(id) {
             let Some(lease) = self.lease(at) else {
                 break;
             };
@@ -193,13 +172,8 @@ impl Core {
     }
 
     pub(super) fn let_go_of(&mut self, now: Time, at: At) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let lease = &mut permit.leases[at.1];
-        lease.release(now);
-        lease.waits_in = None;
-        for level in self.permits[at.0.slot].levels_of(at.1) {
+        self.permits[at].release(now);
+        for level in self.permits[at.0].levels_of(at.1) {
             self.keys[level.key].releases.insert(at);
         }
         self.send_if_due(now, at);
@@ -264,13 +238,13 @@ impl Core {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
-        let state = mem::replace(&mut permit.leases[at.1].state, State::Idle);
+        let state = mem::take(&mut permit.leases[at.1].state);
         permit.was_held &= match state {
             State::Idle => true,
             State::Released(released) => released.was_held,
             _ => false,
         };
-        for level in self.permits[at.0.slot].levels_of(at.1) {
+        for level in self.permits[at.0].levels_of(at.1) {
             self.keys[level.key].releases.remove(&at);
         }
         self.end_if_over(at.0);
@@ -281,8 +255,7 @@ impl Core {
     pub(super) fn end_if_over(&mut self, id: PermitId) {
         let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
         let is_over = self.permit(id).is_some_and(|permit| {
-            let is_nothing_left = permit.growths_left == 0 && permit.leases.iter().all(is_idle);
-            permit.is_decided() && is_nothing_left
+            permit.is_decided() && permit.growths_left == 0 && permit.leases.iter().all(is_idle)
         });
         if !is_over {
             return;
@@ -296,7 +269,8 @@ impl Core {
         match permit.adds_to {
             Some((root, _)) if permit.ends_with_root => self.growth_over(root, permit.was_held),
             _ if permit.tells_release => {
-                self.events.push_back(Event::Released(id, permit.was_held));
+                self.events
+                    .push_back((id, Event::Released(permit.was_held)));
             }
             _ => {}
         }

@@ -12,11 +12,11 @@ pub(in crate::redis) struct PermitId {
 pub(super) struct At(pub(super) PermitId, pub(super) usize);
 
 /// A number of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::redis) struct CallId(pub(in crate::redis) u64);
 
 /// A runtime of this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
 
 /// The keeper's thread.

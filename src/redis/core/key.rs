@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Key {
     pub(super) name: Arc<str>,
     /// How many leases of this process have it as a level. With none it is forgotten.
@@ -47,11 +47,7 @@ impl Keys {
     fn add(&mut self, name: &Arc<str>) -> usize {
         let number = self.all.insert(Key {
             name: Arc::clone(name),
-            leases: 0,
-            units: 0,
-            releases: BTreeSet::new(),
-            released_in: CallId(0),
-            is_contended: false,
+            ..Key::default()
         });
         self.numbers.insert(Arc::clone(name), number);
         number

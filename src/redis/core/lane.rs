@@ -4,27 +4,17 @@ use super::{id::At, time::Time};
 use std::collections::VecDeque;
 
 /// So many may be in flight when the thread has one that no caller waits for.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// So many may be in flight when another one has releases that are due.
-const MORE: usize = 8;
+pub(super) const MORE: usize = 8;
 
 /// The most calls in flight.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 /// Another call may leave while those in flight have fewer units: a server runs all that has arrived over a connection in
 /// one go, while its other clients wait.
 const MOST_UNITS: usize = 12_000;
-
-/// What is in a hurry to be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hurry {
-    /// Only claims wait.
-    None,
-    Polls,
-    Releases,
-    Refreshes,
-}
 
 /// The most claims of one call, to bound how long one script blocks the server.
 pub(super) const MOST_CLAIMS: usize = 64;
@@ -50,17 +40,12 @@ impl Lane {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// Whether a call may leave. Claims gather until as many wait as are in flight. So an idle lane delays none, each
-    /// waits for a part of a round trip at most, and under load calls are few and large.
-    pub(super) fn is_open(&self, hurry: Hurry) -> bool {
+    /// Whether a call may leave while fewer than `most` are in flight. Claims gather until as many wait as are in flight. So
+    /// an idle lane delays none, each waits for a part of a round trip at most, and under load calls are few and large.
+    pub(super) fn is_open(&self, most: usize) -> bool {
         let waiting = self.claims.len();
-        let most = match hurry {
-            Hurry::Refreshes => MOST,
-            _ if waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS) => MOST,
-            Hurry::Releases => MORE,
-            Hurry::Polls => FEW,
-            Hurry::None => 0,
-        };
+        let have_gathered = waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS);
+        let most = if have_gathered { MOST } else { most };
         let is_idle = self.units < MOST_UNITS;
         is_idle && self.is_connected && self.in_flight < most
     }

@@ -2,7 +2,7 @@
 //! released as a whole.
 
 use super::{
-    call::{Left, Work},
+    call::{Flight, Left},
     id::{CallId, Connection},
     time::{FOREVER, Time},
 };
@@ -17,9 +17,10 @@ pub(super) enum Queue {
     Claims,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum State {
     /// It waits for the lease before it, or is over.
+    #[default]
     Idle,
     /// It is to be acquired.
     Wanted,
@@ -57,7 +58,7 @@ pub(super) struct Lost {
     pub(super) is_gone: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
@@ -82,10 +83,7 @@ pub(super) struct MayRun {
     pub(super) left: Left,
 }
 
-/// A call that is being made: its number, its connection, and whether it has left.
-pub(super) type Leaves<'a> = (CallId, Connection, &'a Left);
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lease {
     /// One script may name the leases of one slot.
     pub(super) slot: u16,
@@ -122,48 +120,25 @@ impl Lease {
     pub(super) fn new(slot: u16, levels: Range<usize>) -> Self {
         Self {
             slot,
-            asks: None,
             levels,
-            state: State::Idle,
-            next: Time::ZERO,
-            waits_in: None,
-            is_alone: false,
-            was_notified: false,
-            limits: 0,
-            call: None,
-            outdated: None,
-            was_sent: false,
-            was_unanswered: false,
-            length: Duration::ZERO,
-            lasts: Time::ZERO,
-            may_run: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// What its next call is for.
-    pub(super) fn work(&self) -> Option<Work> {
+    /// Where its next call waits to be sent, by what that is for. `None`: there is none.
+    pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
             State::Idle => None,
             State::Released(released) => {
                 // One that was sent while an acquire could run is followed by another when none can.
                 let is_useless = !released.is_settled && self.runs().next().is_none();
-                (released.in_flight == 0 || is_useless).then_some(Work::Release)
+                (released.in_flight == 0 || is_useless).then_some(Queue::Releases)
             }
             _ if self.call.is_some() => None,
-            State::Held(_) => Some(Work::Refresh),
-            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
+            State::Held(_) => Some(Queue::Refreshes),
+            State::Queued(_) => Some(Queue::Polls),
+            State::Wanted | State::Lost(_) => Some(Queue::Claims),
         }
-    }
-
-    /// Where its next call waits to be sent, by what that is for.
-    pub(super) fn queue(&self) -> Option<Queue> {
-        let work = self.work()?;
-        Some(match (work, &self.state) {
-            (Work::Release, _) => Queue::Releases,
-            (Work::Refresh, _) => Queue::Refreshes,
-            (Work::Acquire, State::Queued(_)) => Queue::Polls,
-            (Work::Acquire, _) => Queue::Claims,
-        })
     }
 
     /// Where it waits. One that was granted by a message waits no longer as a poll.
@@ -189,8 +164,8 @@ impl Lease {
 
     /// The least of its timers.
     pub(super) fn timer(&self) -> Option<Time> {
-        let send = self.work().filter(|_| self.waits().is_none());
-        let send = send.map(|_| self.next);
+        let is_to_be_put = self.queue().is_some() && self.waits().is_none();
+        let send = is_to_be_put.then_some(self.next);
         [send, self.end()].into_iter().flatten().min()
     }
 
@@ -239,15 +214,15 @@ impl Lease {
     }
 
     /// An acquire or a refresh of it leaves.
-    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), work: Work, length: Duration) {
+    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), acquires: bool, length: Duration) {
         self.call = Some(call);
         self.length = length;
         // A refresh that arrives late finds the lease for as long as what was sent before lasts.
-        self.lasts = match work {
-            Work::Refresh => self.lasts.max(run.until) + length,
-            _ => self.lasts.max(run.until + length),
+        self.lasts = match acquires {
+            false => self.lasts.max(run.until) + length,
+            true => self.lasts.max(run.until + length),
         };
-        if work == Work::Acquire {
+        if acquires {
             self.was_sent = true;
             self.may_run.retain(|run| !run.left.is_over());
             self.may_run.reserve_exact(1);
@@ -265,20 +240,24 @@ impl Lease {
         }
     }
 
-    /// It is held from the sending of a call on.
+    /// It is held from the sending of a call on, until then at least.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
+        let before = match &self.state {
+            State::Held(held) => held.end,
+            _ => end,
+        };
+        let end = end.max(before);
         self.state = State::Held(Held { end });
-        self.is_alone = false;
-        self.next = next;
+        (self.is_alone, self.next) = (false, next);
     }
 
     /// A release of it leaves.
-    pub(super) fn release_sent(&mut self, now: Time, (call, connection, left): Leaves<'_>) {
+    pub(super) fn release_sent(&mut self, flight: &Flight, connection: Connection) {
         self.waits_in = None;
-        let is_settled = self.is_settled(now, connection);
+        let is_settled = self.is_settled(flight.sent, connection);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
-            released.sent_in = Some((call, connection, left.clone()));
+            released.sent_in = Some((flight.id, connection, flight.left.clone()));
             released.is_settled = is_settled;
         }
     }
@@ -319,12 +298,8 @@ impl Lease {
         self.state = State::Released(Released {
             gives_up,
             held_until,
-            in_flight: 0,
-            sent_in: None,
-            is_settled: false,
-            may_have_run: false,
-            was_held: false,
+            ..Released::default()
         });
-        self.next = now;
+        (self.next, self.waits_in) = (now, None);
     }
 }

@@ -48,7 +48,7 @@ impl Core {
 
     /// The limit in force at a level.
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {
-        let own = &self.permits[id.slot].levels[level];
+        let own = &self.permits[id].levels[level];
         self.limit_set_for(own).unwrap_or(own.limit)
     }
 
@@ -61,10 +61,9 @@ impl Core {
         if self.refuse_if_heavy(now, id) {
             return;
         }
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for at in (0..leases).map(|number| At(id, number)) {
+        for at in self.all_of(id) {
             let has_changed = self.has_changed(at);
-            let lease = &mut self.permits[id.slot].leases[at.1];
+            let lease = &mut self.permits[id].leases[at.1];
             match lease.state {
                 // It polls when the answer on its way says that it waits.
                 State::Queued(_) | State::Wanted if has_changed && lease.call.is_some() => {
@@ -83,13 +82,12 @@ impl Core {
             return false;
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
-        let levels = self.permits[id.slot].levels.iter().enumerate().skip(first);
-        let mut heavy = levels.filter_map(|(level, own)| {
+        let levels = self.permits[id].levels.iter();
+        let heavy = |(level, own): (usize, &Own)| {
             let limit = self.limit_set_for(own)?;
             (own.units.weight > limit).then_some(Refusal::Full(level, limit, limit))
-        });
-        let refusal = heavy.next();
-        drop(heavy);
+        };
+        let refusal = levels.enumerate().skip(first).find_map(heavy);
         if let Some(refusal) = refusal {
             self.refuse(now, id, refusal);
         }
@@ -98,9 +96,9 @@ impl Core {
 
     /// Whether a lease has another limit than is in force at a level that it does not hold.
     fn has_changed(&self, at: At) -> bool {
-        let is_old = self.permits[at.0.slot].leases[at.1].limits != self.limits.changes;
+        let is_old = self.permits[at].limits != self.limits.changes;
         let differs = |level: usize| {
-            let own = &self.permits[at.0.slot].levels[level];
+            let own = &self.permits[at.0].levels[level];
             own.units.limit != self.limit_of(at.0, level)
         };
         is_old && self.levels_ahead(at).any(differs)
@@ -108,14 +106,14 @@ impl Core {
 
     /// The levels of a lease from the one where it waits on. It keeps what it has of narrower ones.
     fn levels_ahead(&self, At(id, number): At) -> Range<usize> {
-        let permit = &self.permits[id.slot];
+        let permit = &self.permits[id];
         permit.waits_at(number)..permit.leases[number].levels.end
     }
 
     /// Puts a lease that is to be acquired under the limits in force.
     pub(super) fn put_under_limits(&mut self, now: Time, at: At) {
         let levels = self.levels_ahead(at);
-        let lease = &mut self.permits[at.0.slot].leases[at.1];
+        let lease = &mut self.permits[at];
         if lease.limits == self.limits.changes {
             return;
         }
@@ -128,7 +126,7 @@ impl Core {
         let mut old = Vec::new();
         for level in levels {
             let limit = self.limit_of(at.0, level);
-            let own = &mut self.permits[at.0.slot].levels[level];
+            let own = &mut self.permits[at.0].levels[level];
             if !was_sent {
                 own.units.limit = limit;
             } else if own.units.limit != limit {
@@ -138,12 +136,12 @@ impl Core {
                 self.keys[own.key].released_in = CallId(0);
             }
         }
-        let is_whole = old.len() == self.permits[at.0.slot].leases[at.1].levels.len();
+        let is_whole = old.len() == self.permits[at].levels.len();
         if is_known && !old.is_empty() {
             self.part(now, at, old, false);
         }
         if is_whole {
-            self.permits[at.0.slot].leases[at.1].forget();
+            self.permits[at].forget();
         }
     }
 }

@@ -42,7 +42,7 @@
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
 //!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it. One
 //!    that comes before the answer that its claim waits makes that claim poll at once.
-//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
+//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::queue`] names none while one is in flight.
 //! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
 //!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
 //!     once.
@@ -99,14 +99,14 @@ pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
 use call::Flight;
 use id::At;
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
 use limits::Limits;
-use permit::Permit;
+use permit::{Own, Permit};
 use policy::Live;
 use server::{Highest, Server};
 use slab::Slab;
@@ -121,8 +121,9 @@ use std::{
 const MOST_DUE: usize = 512;
 
 /// Whether this process is counted among the live ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stay {
+    #[default]
     Here,
     /// It says that it leaves.
     Leaving,
@@ -130,7 +131,7 @@ enum Stay {
 }
 
 /// See the module docs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::redis) struct Core {
     settings: Settings,
     permits: Slab<Permit>,
@@ -147,7 +148,7 @@ pub(in crate::redis) struct Core {
     keys: Keys,
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
-    events: VecDeque<Event>,
+    events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
     live: Live,
@@ -163,32 +164,15 @@ pub(in crate::redis) struct Core {
 
 impl Core {
     pub(in crate::redis) fn new(settings: Settings) -> Self {
-        let stay = if settings.claims {
-            Stay::Here
-        } else {
-            Stay::Gone
+        let stay = match settings.claims {
+            true => Stay::Here,
+            false => Stay::Gone,
         };
         Self {
             settings,
-            permits: Slab::new(),
-            waiters: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            parts: BTreeMap::new(),
             servers: vec![Server::default()],
-            slots: Slots::default(),
-            highest: Highest::default(),
-            lanes: BTreeMap::new(),
-            keys: Keys::default(),
-            due: BTreeSet::new(),
-            events: VecDeque::new(),
-            outages: VecDeque::new(),
-            live: Live::default(),
-            limits: Limits::default(),
-            sweep: None,
-            is_closed: false,
             stay,
-            last_permit: 0,
-            last_call: 0,
+            ..Self::default()
         }
     }
 
@@ -205,9 +189,10 @@ impl Core {
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
-            let key = self.keys.number(&level.name);
             let of = Of::Claim(level.label.clone(), level.flow.clone());
-            permit::own(id, since, level, key, of)
+            let units = UnitsOf::new(id.serial, level.limit, level.weight);
+            let key = self.keys.number(&level.name);
+            Own::new(key, units.tagged(Tag { since, of }), level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);
@@ -247,8 +232,8 @@ impl Core {
 
     /// Begins a claim under the limits in force.
     fn begin(&mut self, now: Time, id: PermitId) {
-        let leases = 0..self.permits[id.slot].leases.len();
-        leases.for_each(|number| self.put_under_limits(now, At(id, number)));
+        let leases = self.all_of(id);
+        leases.for_each(|at| self.put_under_limits(now, at));
         if !self.refuse_if_heavy(now, id) {
             self.want(At(id, 0), now);
         }
@@ -272,7 +257,7 @@ impl Core {
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         let Some(permit) = self.permit(id) else {
-            let told = tells.then_some(Event::Released(id, false));
+            let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
         permit.tells_release |= tells;
@@ -355,9 +340,17 @@ impl Core {
 
     /// Whether a runtime can send claims to a server.
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
+        self.is_ready(server) && self.has_connection(runtime, server)
+    }
+
+    fn has_connection(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
-        let is_known = self.servers.get(server).is_some_and(Server::is_known);
-        is_known && self.knows_limits() && lane.is_some_and(|lane| lane.is_connected)
+        lane.is_some_and(|lane| lane.is_connected)
+    }
+
+    /// Whether claims can be sent to a server: its clock is known, and so are the limits.
+    fn is_ready(&self, server: usize) -> bool {
+        self.servers[server].is_known() && self.knows_limits()
     }
 
     /// Whether claims wait for the thread, which has no connection to send them over.
@@ -399,14 +392,12 @@ impl Core {
     /// Does what is due. Ends come before sends.
     pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
         for _ in 0..MOST_DUE {
-            let Some(call) = self.calls.first_key_value() else {
-                break;
-            };
-            if call.1.deadline > now {
-                break;
+            match self.calls.first_key_value() {
+                Some((&id, flight)) if flight.deadline <= now => {
+                    self.handle_reply(now, id, Err(Failure::TimedOut));
+                }
+                _ => break,
             }
-            let id = *call.0;
-            self.handle_reply(now, id, Err(Failure::TimedOut));
         }
         self.go_on_sweeping(now);
         for _ in 0..MOST_DUE {
@@ -431,16 +422,9 @@ impl Core {
     /// that carry these may be polled no more, though the server works.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = self.settings.patience();
-        let waiting = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| !lane.claims.is_empty());
-        let takes = |server| {
-            self.lanes
-                .get(&(THREAD, server))
-                .is_some_and(|lane| lane.is_connected)
-        };
-        let others = waiting.filter(move |((from, server), _)| *from != THREAD && takes(*server));
+        let lanes = self.lanes.iter();
+        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && !lane.claims.is_empty());
+        let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
         others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
 
@@ -448,9 +432,8 @@ impl Core {
     fn permit_due(&mut self, now: Time, id: PermitId) {
         self.unfile(id);
         self.end_due(now, id);
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for lease in 0..leases {
-            self.send_if_due(now, At(id, lease));
+        for at in self.all_of(id) {
+            self.send_if_due(now, at);
         }
         self.file(id);
     }
@@ -500,8 +483,7 @@ impl Core {
     /// anyway.
     fn leave(&mut self) {
         let server = self.counting();
-        let lane = self.lanes.get(&(THREAD, server));
-        let can_say = lane.is_some_and(|lane| lane.is_connected) && !self.is_open(server);
+        let can_say = self.has_connection(THREAD, server) && !self.is_open(server);
         self.servers[server].announces |= can_say;
         self.stay = if can_say { Stay::Leaving } else { Stay::Gone };
     }
@@ -519,7 +501,7 @@ impl Core {
     }
 
     /// What to tell callers.
-    pub(in crate::redis) fn poll_event(&mut self) -> Option<Event> {
+    pub(in crate::redis) fn poll_event(&mut self) -> Option<(PermitId, Event)> {
         self.events.pop_front()
     }
 
@@ -553,6 +535,16 @@ impl Core {
         self.permit(id)?.leases.get_mut(lease)
     }
 
+    /// The leases of a permit. One that is forgotten has none.
+    fn all_of(&mut self, id: PermitId) -> impl Iterator<Item = At> + use<> {
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        (0..leases).map(move |number| At(id, number))
+    }
+
+    fn levels_of(&self, At(id, lease): At) -> &[Own] {
+        self.permits[id].levels_of(lease)
+    }
+
     /// What follows of a claim is carried by the runtime that has brought the news, because no other one looks.
     fn carried_by(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permit(id) {
@@ -574,20 +566,16 @@ impl Core {
     }
 
     fn unfile(&mut self, id: PermitId) {
-        let filed = self.permit(id).and_then(|permit| permit.filed.take());
+        let filed = self.permits[id].filed.take();
         self.due.remove(&(filed.unwrap_or(Time::MAX), id));
     }
 
     /// Puts a lease where it waits to be sent, if it has work that is due.
     fn send_if_due(&mut self, now: Time, at: At) {
-        let Some(permit) = self
-            .permits
-            .get(at.0.slot)
-            .filter(|permit| permit.id == at.0)
-        else {
+        if self.permit(at.0).is_none() {
             return;
-        };
-        let (lease, from) = (&permit.leases[at.1], permit.from);
+        }
+        let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let Some(queue) = lease.queue() else {
             return;
         };
@@ -599,16 +587,13 @@ impl Core {
         }
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
-        let from = if is_claim { from } else { THREAD };
+        let from = if is_claim { permit.from } else { THREAD };
         self.push(now, at, (queue, from));
     }
 
     fn push(&mut self, now: Time, at: At, (queue, from): (Queue, RuntimeId)) {
-        if self.lease(at).is_none() {
-            return;
-        }
         let number = self.server_of(at);
-        let lease = &mut self.permits[at.0.slot].leases[at.1];
+        let lease = &mut self.permits[at];
         lease.waits_in = Some((queue, number));
         let end = lease.end().unwrap_or_default();
         let server = &mut self.servers[number];
@@ -627,10 +612,11 @@ impl Core {
     }
 
     /// The thread sends for a runtime that cannot.
-    fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
-        let is_ready = self.servers[server].is_known() && self.knows_limits();
-        let can_send = is_ready && self.lane(from, server).is_connected;
-        if can_send { from } else { THREAD }
+    fn sends(&self, from: RuntimeId, server: usize) -> RuntimeId {
+        match self.is_connected(from, server) {
+            true => from,
+            false => THREAD,
+        }
     }
 
     /// The thread sends what waits in a lane that cannot.
@@ -642,9 +628,9 @@ impl Core {
     }
 
     /// Whether a claim is known to wait for what a release frees, or a caller for the release of what the thread sends.
-    fn is_urgent(&self, At(id, lease): At) -> bool {
-        let permit = &self.permits[id.slot];
-        let mut levels = permit.levels_of(lease).iter();
+    fn is_urgent(&self, at: At) -> bool {
+        let permit = &self.permits[at.0];
+        let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
         is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
     }
@@ -652,9 +638,8 @@ impl Core {
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing
     /// leaves while a server is in an outage.
     fn want(&mut self, at: At, now: Time) {
-        if let Some(lease) = self.lease(at) {
-            (lease.state, lease.next) = (State::Wanted, now);
-        }
+        let lease = &mut self.permits[at];
+        (lease.state, lease.next) = (State::Wanted, now);
         self.decide_if_open(now, at.0);
         self.send_if_due(now, at);
     }

@@ -42,8 +42,8 @@ impl Core {
     }
 
     /// Where a lease is to be sent.
-    pub(super) fn server_of(&self, At(id, lease): At) -> usize {
-        let lease = &self.permits[id.slot].leases[lease];
+    pub(super) fn server_of(&self, at: At) -> usize {
+        let lease = &self.permits[at];
         lease.asks.unwrap_or(self.slots.server_of(lease.slot))
     }
 
@@ -51,10 +51,10 @@ impl Core {
     pub(super) fn moved(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
         let slot = match items {
             Items::Presence(slot) => *slot,
-            _ => items
-                .leases()
-                .into_iter()
-                .find_map(|at| Some(self.lease(at)?.slot)),
+            _ => {
+                let mut leases = items.leases().into_iter();
+                leases.find_map(|at| Some(self.lease(at)?.slot))
+            }
         };
         let then = slot.map_or(now, |slot| {
             let number = usize::from(slot);
@@ -78,8 +78,7 @@ impl Core {
 
     /// What waits for the server that had its slot waits for the one that has it.
     pub(super) fn wait_elsewhere(&mut self, now: Time, id: PermitId) {
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for at in (0..leases).map(|number| At(id, number)) {
+        for at in self.all_of(id) {
             let server = self.server_of(at);
             let lease = self.lease(at).filter(|lease| {
                 let is_there = |(_, waits_at)| waits_at == server;

@@ -73,11 +73,9 @@ impl Core {
 
     /// A claim whose server is in an outage, or refuses connections, is decided.
     pub(super) fn decide_if_open(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
-            return;
-        };
-        let from = permit.from;
-        let Some(current) = permit.current() else {
+        let undecided = self.permit(id).filter(|permit| !permit.is_decided());
+        let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
+        let Some((from, current)) = claim else {
             return;
         };
         let server = self.server_of(At(id, current));
@@ -89,15 +87,15 @@ impl Core {
     }
 
     /// Whether a server refuses the connection that a claim needs.
-    fn is_denied(&mut self, from: RuntimeId, server: usize) -> bool {
+    fn is_denied(&self, from: RuntimeId, server: usize) -> bool {
         let from = self.sends(from, server);
-        self.servers[server].is_denied && !self.lane(from, server).is_connected
+        self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
     /// Whether a claim has no room in its share, and needs it: while a server is not well, others may have admitted
     /// claims in its stead, whose places it must not take for a moment either.
     pub(super) fn is_beyond_share(&self, now: Time, id: PermitId) -> bool {
-        !self.permits[id.slot].is_decided() && !self.may_be_granted(now, id)
+        !self.permits[id].is_decided() && !self.may_be_granted(now, id)
     }
 
     /// Such a claim is refused, unless it can wait: then it looks again at the next tick.
@@ -117,15 +115,15 @@ impl Core {
             return self.refuse(now, id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        for number in 0..self.permits[id.slot].leases.len() {
-            self.set_idle(now, At(id, number));
+        for at in self.all_of(id) {
+            self.set_idle(now, at);
         }
         self.want(At(id, 0), now);
     }
 
     /// Whether a claim may wait yet.
     fn may_wait(&self, now: Time, id: PermitId) -> bool {
-        let permit = &self.permits[id.slot];
+        let permit = &self.permits[id];
         let mut levels = permit.levels.iter();
         levels.any(|level| permit.wait(level, now).is_some())
     }
@@ -134,10 +132,7 @@ impl Core {
     /// clear.
     pub(super) fn cannot_decide(&mut self, now: Time, id: PermitId, server: usize) {
         let is_clear = self.servers[server].health.is_clear(now, &self.settings);
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
-            return;
-        };
-        let shares = !permit.is_strict && self.settings.policy.shares();
+        let shares = !self.permits[id].is_strict && self.settings.policy.shares();
         if !self.may_wait(now, id) && (!shares || is_clear) {
             self.decide(now, id, server);
         }
@@ -145,11 +140,11 @@ impl Core {
 
     /// The time of a claim is over. Only if its server is failing the policy decides.
     pub(super) fn out_of_time(&mut self, now: Time, id: PermitId) {
-        let current = self.permits[id.slot].current();
+        let current = self.permits[id].current();
         let server = self.server_of(At(id, current.unwrap_or_default()));
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
-        let leases = &self.permits[id.slot].leases;
+        let leases = &self.permits[id].leases;
         let was_sent = current.is_none_or(|current| leases[current].was_sent);
         match health.is_failing() {
             true if !shares || health.is_clear(now, &self.settings) => self.decide(now, id, server),
@@ -160,7 +155,7 @@ impl Core {
 
     /// The policy decides a claim.
     fn decide(&mut self, now: Time, id: PermitId, server: usize) {
-        let permit = &self.permits[id.slot];
+        let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
         match self.settings.policy {
             WhenUnavailable::Refuse => self.refuse(now, id, Refusal::Unavailable(server)),
@@ -173,57 +168,52 @@ impl Core {
 
     /// Admits a claim without its server.
     fn admit(&mut self, now: Time, id: PermitId) {
-        let permit = &self.permits[id.slot];
-        let held = permit.levels.iter();
-        let held = held.map(|level| {
-            let limit = level.units.limit;
-            (0, self.held_of_share(permit, level), limit)
-        });
+        let permit = &self.permits[id];
+        let held = |level| self.held_of_share(permit, level);
+        let held = permit
+            .levels
+            .iter()
+            .map(|level| (0, held(level), level.units.limit));
         let held = held.collect();
-        self.permits[id.slot].budget = None;
-        let leases = self.permits[id.slot].leases.len();
-        for number in 0..leases {
-            self.degrade(now, At(id, number), (now + self.settings.absence(), false));
+        self.permits[id].budget = None;
+        for at in self.all_of(id) {
+            self.degrade(now, at, (now + self.settings.absence(), false));
         }
         self.count(id);
         self.tell_end(id);
-        self.events.push_back(Event::Granted(id, held));
+        self.events.push_back((id, Event::Granted(held)));
         self.file(id);
     }
 
     /// A lease goes on without its server, which it is acquired from again then.
     pub(super) fn degrade(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
-        let root = self.permits[at.0.slot].root();
-        if !self.permits[at.0.slot].leases[at.1].is_degraded() {
-            self.events.push_back(Event::Degraded(root));
+        let root = self.permits[at.0].root();
+        if !self.permits[at].is_degraded() {
+            self.events.push_back((root, Event::Degraded));
         }
         self.set_absent(now, at, (Some(FOREVER), is_gone));
-        if let Some(lease) = self.lease(at) {
-            lease.waits_in = None;
-        }
+        self.permits[at].waits_in = None;
         self.next_at(now, at, then);
     }
 
     /// Whether a permit may go on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
-        let permit = &self.permits[id.slot];
+        let permit = &self.permits[id];
         permit.is_decided() && !permit.is_strict && self.settings.policy != WhenUnavailable::Refuse
     }
 
     /// Whether no process can have taken the server of a lease for unavailable.
     pub(super) fn is_well(&self, now: Time, at: At) -> bool {
-        self.servers[self.server_of(at)]
-            .health
-            .is_well(now, &self.settings)
+        let server = &self.servers[self.server_of(at)];
+        server.health.is_well(now, &self.settings)
     }
 
     // Shares.
 
     /// How many units of a semaphore this process may have.
     fn share(&self, level: &Own) -> u32 {
-        self.settings
-            .policy
-            .share(level.units.limit, self.live.count())
+        let live = self.live.count();
+        self.settings.policy.share(level.units.limit, live)
     }
 
     fn is_within_share(&self, permit: &Permit) -> bool {
@@ -240,7 +230,7 @@ impl Core {
     /// Whether a claim that its servers have granted may be. While one is not well, others may have admitted claims
     /// in its stead, so it has to be within the share as well.
     pub(super) fn may_be_granted(&self, now: Time, id: PermitId) -> bool {
-        let permit = &self.permits[id.slot];
+        let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
         let shares = self.settings.policy.shares() && !permit.is_strict;
         !shares
@@ -261,7 +251,7 @@ impl Core {
 
     /// A permit counts in the shares from now on.
     pub(super) fn count(&mut self, id: PermitId) {
-        let permit = &mut self.permits[id.slot];
+        let permit = &mut self.permits[id];
         if !mem::replace(&mut permit.counts, true) {
             for level in &permit.levels {
                 self.keys[level.key].units += level.units.units();
@@ -270,7 +260,7 @@ impl Core {
     }
 
     pub(super) fn uncount(&mut self, id: PermitId) {
-        let permit = &mut self.permits[id.slot];
+        let permit = &mut self.permits[id];
         if mem::take(&mut permit.counts) {
             for level in &permit.levels {
                 self.keys[level.key].units -= level.units.units();

@@ -1,12 +1,17 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    id::{PermitId, RuntimeId},
+    id::{At, PermitId, RuntimeId},
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Acquired, Flow, Of, PermitId as UnitsOf, Tag};
-use std::{sync::Arc, time::Duration};
+use crate::redis::protocol::{Acquired, Flow, PermitId as UnitsOf};
+use slab::Slab;
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+    time::Duration,
+};
 
 /// One limit of a claim.
 #[derive(Debug, Clone)]
@@ -68,39 +73,26 @@ pub(in crate::redis) enum Refusal {
     Closed,
 }
 
-/// What callers are told.
+/// What callers are told of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
-    Queued(PermitId, usize),
+    Queued(usize),
     /// It is held: the token of each level, how many units are held there, and the limit in force.
-    Granted(PermitId, Vec<(u64, u32, u32)>),
+    Granted(Vec<(u64, u32, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
-    Held(PermitId, Time),
-    Refused(PermitId, Refusal),
+    Held(Time),
+    Refused(Refusal),
     /// It is held no more.
-    Lost(PermitId),
+    Lost,
     /// It goes on while its server is unavailable.
-    Degraded(PermitId),
+    Degraded,
     /// It was lost or degraded, and is held again, with these tokens.
-    Regained(PermitId, Vec<u64>),
+    Regained(Vec<u64>),
     /// An operator has ended it.
-    Revoked(PermitId),
+    Revoked,
     /// Its release was answered: whether all of it was held until then.
-    Released(PermitId, bool),
-}
-
-impl Event {
-    /// The permit that it is about.
-    pub(in crate::redis) fn id(&self) -> PermitId {
-        match *self {
-            Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
-            Self::Queued(id, _) | Self::Degraded(id) => id,
-            Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
-                id
-            }
-        }
-    }
+    Released(bool),
 }
 
 /// A level of a permit.
@@ -115,6 +107,18 @@ pub(super) struct Own {
     pub(super) wait: Option<Wait>,
     /// The token, and how many units are held, as last told.
     pub(super) grant: (u64, u32),
+}
+
+impl Own {
+    pub(super) fn new(key: usize, units: UnitsOf, wait: Option<Wait>) -> Self {
+        Self {
+            key,
+            limit: units.limit,
+            units,
+            wait: wait.map(Wait::bounded),
+            grant: (0, 0),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -256,32 +260,45 @@ impl Permit {
 
     /// Why a claim is refused that a server refuses.
     pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
-        let first = self.leases[lease].levels.start;
-        let limit = |level: usize| self.levels[level].units.limit;
-        match *acquired {
-            Acquired::Full { level, held } if self.levels[first + level].wait.is_some() => {
-                Refusal::TimedOut(first + level, held, limit(first + level))
-            }
-            Acquired::Full { level, held } => {
-                Refusal::Full(first + level, held, limit(first + level))
-            }
-            Acquired::QueueFull { level, .. } => {
-                Refusal::QueueFull(first + level, limit(first + level))
-            }
-            _ => Refusal::Revoked,
+        let (Acquired::Full { level, held } | Acquired::QueueFull { level, held }) = *acquired
+        else {
+            return Refusal::Revoked;
+        };
+        let level = self.leases[lease].levels.start + level;
+        let (limit, wait) = (self.levels[level].units.limit, self.levels[level].wait);
+        match acquired {
+            Acquired::QueueFull { .. } => Refusal::QueueFull(level, limit),
+            _ if wait.is_some() => Refusal::TimedOut(level, held, limit),
+            _ => Refusal::Full(level, held, limit),
         }
     }
 }
 
-/// A level of a permit. `since` is when it was claimed, ms of the server's clock.
-pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -> Own {
-    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(Tag { since, of });
-    Own {
-        key,
-        units,
-        limit: level.limit,
-        wait: level.wait.map(Wait::bounded),
-        grant: (0, 0),
+impl Index<PermitId> for Slab<Permit> {
+    type Output = Permit;
+
+    fn index(&self, id: PermitId) -> &Permit {
+        &self[id.slot]
+    }
+}
+
+impl IndexMut<PermitId> for Slab<Permit> {
+    fn index_mut(&mut self, id: PermitId) -> &mut Permit {
+        &mut self[id.slot]
+    }
+}
+
+impl Index<At> for Slab<Permit> {
+    type Output = Lease;
+
+    fn index(&self, At(id, lease): At) -> &Lease {
+        &self[id].leases[lease]
+    }
+}
+
+impl IndexMut<At> for Slab<Permit> {
+    fn index_mut(&mut self, At(id, lease): At) -> &mut Lease {
+        &mut self[id].leases[lease]
     }
 }
 

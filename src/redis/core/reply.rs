@@ -121,8 +121,10 @@ impl Core {
             return;
         };
         for At(id, _) in all {
+            let is_undecided = self.permit(*id).is_some_and(|permit| !permit.is_decided());
             match fault {
-                Fault::Mistake => self.failed_to(now, *id, flight.server),
+                _ if !is_undecided => {}
+                Fault::Mistake => self.refuse(now, *id, Refusal::Failed(flight.server)),
                 _ => self.cannot_decide(now, *id, flight.server),
             }
         }
@@ -190,13 +192,6 @@ impl Core {
         true
     }
 
-    /// A server refuses to serve a claim.
-    fn failed_to(&mut self, now: Time, id: PermitId, server: usize) {
-        if self.permit(id).is_some_and(|permit| !permit.is_decided()) {
-            self.refuse(now, id, Refusal::Failed(server));
-        }
-    }
-
     /// A call has no answer. What was sent may run yet.
     pub(super) fn unanswered(&mut self, now: Time, flight: &Flight, failure: Failure) {
         if failure != Failure::Abandoned {
@@ -234,10 +229,7 @@ impl Core {
     /// before one that was sent before.
     fn acquired(&mut self, now: Time, sent: Time, at: At, acquired: Acquired) {
         self.note_contention(at, &acquired);
-        let Some(permit) = self.permits.get(at.0.slot) else {
-            return;
-        };
-        let lease = &permit.leases[at.1];
+        let lease = &self.permits[at];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
@@ -256,9 +248,8 @@ impl Core {
                 };
                 self.lose(now, at, (now + pause, is_gone));
             }
-            (State::Held(held), Acquired::Granted(_)) => {
-                let (end, next) = self.lasts(sent, lease.length);
-                self.hold(now, at, (end.max(held.end), next));
+            (State::Held(_), Acquired::Granted(_)) => {
+                self.hold(now, at, self.lasts(sent, lease.length));
             }
             (State::Held(_), _) => self.next_at(now, at, now),
             (_, Acquired::Granted(grants)) => {
@@ -282,11 +273,8 @@ impl Core {
     }
 
     /// Notes whether anybody waits for a lease's semaphores.
-    fn note_contention(&mut self, At(id, lease): At, acquired: &Acquired) {
-        let Some(permit) = self.permits.get(id.slot).filter(|permit| permit.id == id) else {
-            return;
-        };
-        for level in permit.levels_of(lease) {
+    fn note_contention(&mut self, at: At, acquired: &Acquired) {
+        for level in self.permits[at.0].levels_of(at.1) {
             self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
         }
     }
@@ -297,7 +285,7 @@ impl Core {
         if length < self.settings.lease {
             return sent + self.settings.heartbeat();
         }
-        let tick = (self.settings.refresh_interval() / 16).as_micros().max(1);
+        let tick = self.settings.tick().as_micros().max(1);
         let next = (sent + self.settings.refresh_interval()).as_micros();
         Time::from_micros((next - next % tick) as u64)
     }
@@ -309,58 +297,46 @@ impl Core {
     }
 
     pub(super) fn hold(&mut self, now: Time, at: At, (end, next): (Time, Time)) {
-        if let Some(lease) = self.lease(at) {
-            lease.hold(end, next);
-        }
+        self.permits[at].hold(end, next);
         self.tell_end(at.0);
         self.send_if_due(now, at);
         self.file(at.0);
     }
 
     pub(super) fn tell_end(&mut self, id: PermitId) {
-        let Some(root) = self.permit(id).map(|permit| permit.root()) else {
-            return;
-        };
+        let root = self.permits[id].root();
         let end = self.held_until(root);
         let end = end.map(|end| end + self.settings.lateness());
-        self.events.extend(end.map(|end| Event::Held(root, end)));
+        self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
     fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
-        if let Some(permit) = self.permit(at.0) {
-            permit.take(at.1, grants);
-        }
+        self.permits[at.0].take(at.1, grants);
         self.hold(now, at, lasts);
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
+        let permit = &self.permits[at.0];
         if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
             return self.want(At(at.0, wider), now);
         }
         if permit.is_decided() {
-            return self.file(at.0);
+            return;
         }
         if !self.may_be_granted(now, at.0) {
             return self.begin_again(now, at);
         }
         self.count(at.0);
-        if let Some(permit) = self.permit(at.0) {
-            permit.budget = None;
-            let event = Event::Granted(at.0, permit.grants().collect());
-            self.tell_end(at.0);
-            self.events.push_back(event);
-            self.lasts_from(now, at.0);
-        }
-        self.file(at.0);
+        let permit = &mut self.permits[at.0];
+        permit.budget = None;
+        let event = (at.0, Event::Granted(permit.grants().collect()));
+        self.tell_end(at.0);
+        self.events.push_back(event);
+        self.lasts_from(now, at.0);
     }
 
     /// A claim is whole: its leases are refreshed that were to last only until then.
     fn lasts_from(&mut self, now: Time, id: PermitId) {
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for at in (0..leases).map(|number| At(id, number)) {
-            let full = self.settings.lease;
-            if self.lease(at).is_some_and(|lease| lease.length < full) {
+        for at in self.all_of(id) {
+            if self.permits[at].length < self.settings.lease {
                 self.next_at(now, at, now);
             }
         }
@@ -379,9 +355,7 @@ impl Core {
         let pause = self.settings.poll(recheck.is_some());
         let recheck = recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
+        let permit = &mut self.permits[at.0];
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
         let lease = &mut permit.leases[at.1];
@@ -398,15 +372,13 @@ impl Core {
         });
         self.uncount(at.0);
         if before != Some(level) {
-            self.events.push_back(Event::Queued(at.0, level));
+            self.events.push_back((at.0, Event::Queued(level)));
         }
         self.next_at(now, at, over.min(now + pause));
     }
 
     fn refused(&mut self, now: Time, sent: Time, at: At, refusal: &Acquired) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
+        let permit = &mut self.permits[at.0];
         let why = permit.refusal(at.1, refusal);
         if permit.leases[at.1].runs_until() <= sent {
             permit.leases[at.1].state = State::Idle;
@@ -415,7 +387,7 @@ impl Core {
     }
 
     pub(super) fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
-        self.events.push_back(Event::Refused(id, why));
+        self.events.push_back((id, Event::Refused(why)));
         self.let_go(now, id);
     }
 
@@ -429,9 +401,7 @@ impl Core {
         serial: u64,
         (token, held): (u64, u32),
     ) {
-        let Some(permit) = self.permits.get(id.slot) else {
-            return;
-        };
+        let permit = &self.permits[id];
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
             return;
         };
@@ -439,7 +409,7 @@ impl Core {
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
         let is_one = is_one && self.settings.replicas == 0;
         let at = At(id, number);
-        let lease = &mut self.permits[id.slot].leases[number];
+        let lease = &mut self.permits[At(id, number)];
         // An answer from before it may be on its way.
         lease.was_notified = lease.call.is_some();
         let State::Queued(queued) = &lease.state else {
@@ -459,9 +429,7 @@ impl Core {
 
     /// An operator has ended a permit or a claim.
     pub(super) fn revoked(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
+        let permit = &self.permits[id];
         if permit.is_released() {
             return;
         }
@@ -469,7 +437,7 @@ impl Core {
             return self.refuse(now, id, Refusal::Revoked);
         }
         let root = permit.root();
-        self.events.push_back(Event::Revoked(root));
+        self.events.push_back((root, Event::Revoked));
         self.let_go(now, root);
     }
 
@@ -491,12 +459,9 @@ impl Core {
             match held {
                 None => self.next_at(now, at, now),
                 Some((end, _)) if is_lost => self.not_found(now, at, end),
-                Some((end, length)) => {
-                    self.lease(at)
-                        .into_iter()
-                        .for_each(|lease| lease.refreshed(now));
-                    let (until, next) = self.lasts(flight.sent, length);
-                    self.hold(now, at, (until.max(end), next));
+                Some((_, length)) => {
+                    self.permits[at].refreshed(now);
+                    self.hold(now, at, self.lasts(flight.sent, length));
                 }
             }
         }
@@ -508,12 +473,9 @@ impl Core {
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest; a strict
     /// one at once, because another holder may have had it in between.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
         // The server may have other levels and units of it.
         let is_gone = false;
-        if permit.is_strict {
+        if self.permits[at.0].is_strict {
             return self.lose(now, at, (now, is_gone));
         }
         if self.is_kept(at) && !self.is_well(now, at) {
@@ -534,26 +496,19 @@ impl Core {
     }
 
     pub(super) fn refresh_soon(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
-        for number in 0..permit.leases.len() {
-            let at = At(id, number);
+        for at in self.all_of(id) {
             if self.lease(at).is_none() {
                 return;
             }
-            let server = self.server_of(at);
-            let lease = &self.permits[id.slot].leases[number];
-            let next = lease.next;
+            let (server, lease) = (self.server_of(at), &self.permits[at]);
             let lost_before = self.servers[server].lost_before;
+            let found_until = self.settings.held_until(lost_before, self.settings.lease);
             let is_due = match &lease.state {
-                State::Held(held) => {
-                    held.end < self.settings.held_until(lost_before, self.settings.lease)
-                }
+                State::Held(held) => held.end < found_until,
                 State::Queued(queued) => queued.polled < lost_before,
                 _ => lease.is_absent() && !self.is_open(server),
             };
-            if is_due && next > now {
+            if is_due && lease.next > now {
                 self.next_at(now, at, now);
             }
         }

@@ -3,7 +3,7 @@
 use super::{
     health::Health,
     id::{At, RuntimeId},
-    lane::Hurry,
+    lane::{FEW, MORE, MOST},
     time::Time,
 };
 use std::{
@@ -89,11 +89,12 @@ impl Server {
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
     }
 
-    pub(super) fn hurry(&self) -> Hurry {
+    /// How many calls of the thread may be in flight when another one leaves.
+    pub(super) fn most_calls(&self) -> usize {
         match (self.refreshes.is_empty(), self.releases_now) {
-            (false, _) => Hurry::Refreshes,
-            (true, true) => Hurry::Releases,
-            (true, false) => Hurry::Polls,
+            (false, _) => MOST,
+            (true, true) => MORE,
+            (true, false) => FEW,
         }
     }
 

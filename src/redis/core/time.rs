@@ -30,7 +30,7 @@ const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
 const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
 
 /// What a core is told at the start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::redis) struct Settings {
     /// How long a grant lasts without a refresh.
     pub(in crate::redis) lease: Duration,

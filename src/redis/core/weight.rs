@@ -9,11 +9,11 @@ use super::{
     call::Call,
     id::{At, PermitId, RuntimeId, THREAD},
     lease::Lease,
-    permit::{Level, Own, Permit, Refusal, own},
+    permit::{Own, Permit, Refusal},
     time::Time,
 };
-use crate::redis::protocol::{Of, PermitId as UnitsOf};
-use std::{mem, sync::Arc};
+use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
+use std::mem;
 
 impl Core {
     /// Claims more units for a level of a permit. They do not wait. The outcome is told of the growth, and all that
@@ -29,23 +29,15 @@ impl Core {
         let lease = permit.lease_of(level);
         let (slot, key) = (lease.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
-        let added = Level {
-            name: Arc::clone(&self.keys[key].name),
-            slot,
-            limit,
-            weight,
-            wait: None,
-            is_strict,
-            label: None,
-            flow: None,
-        };
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);
-        let own = vec![own(id, since, &added, key, Of::Added(root.serial))];
+        let of = Of::Added(root.serial);
+        let units = UnitsOf::new(id.serial, limit, weight).tagged(Tag { since, of });
+        let own = vec![Own::new(key, units, None)];
         let leases = vec![Lease::new(slot, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
-        self.permits[root.slot].growths.push(id);
+        self.permits[root].growths.push(id);
         self.claim(now, growth);
         Some((id, self.call_alone(now, At(id, 0))))
     }
@@ -63,7 +55,7 @@ impl Core {
         let was_in_place = self.is_in_place(root);
         let mut parts = Vec::new();
         for id in growths.into_iter().rev() {
-            let growth = &self.permits[id.slot];
+            let growth = &self.permits[id];
             let own = growth.levels[0].units.units();
             if growth.adds_to != Some((root, level)) || !growth.is_decided() || units == 0 {
                 continue;
@@ -78,7 +70,7 @@ impl Core {
             units = units.saturating_sub(own);
         }
         if units > 0 {
-            let own = self.permits[root.slot].levels[level].units.units();
+            let own = self.permits[root].levels[level].units.units();
             parts.push(self.split(now, (root, level), own - units));
         }
         self.tell_end(root);
@@ -91,7 +83,7 @@ impl Core {
 
     /// Keeps the first units of a level. Returns the others, which are released.
     fn split(&mut self, now: Time, (id, level): (PermitId, usize), keep: u32) -> PermitId {
-        let permit = &mut self.permits[id.slot];
+        let permit = &mut self.permits[id];
         let number = permit.number_of(level);
         let own = &mut permit.levels[level];
         let (kept, others) = own.units.split(keep);
@@ -110,7 +102,7 @@ impl Core {
 
     /// What a server may have of a lease is released, and the lease gets an id that was not used before.
     pub(super) fn renew(&mut self, now: Time, at: At) {
-        let permit = &mut self.permits[at.0.slot];
+        let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         // An id stands for all units that it was made with, whichever are left.
         let mut levels = permit.levels_of(at.1).iter();
@@ -127,7 +119,7 @@ impl Core {
         if is_known {
             self.part(now, at, levels, false);
         }
-        self.permits[at.0.slot].leases[at.1].forget();
+        self.permits[at].forget();
     }
 
     /// A permit of what a server may have of a lease, which is released: at once if no server knows it.
@@ -139,15 +131,11 @@ impl Core {
         tells: bool,
     ) -> PermitId {
         let part = self.next_id();
-        let levels = levels.into_iter().map(|(key, units)| Own {
-            key,
-            limit: units.limit,
-            units,
-            wait: None,
-            grant: (0, 0),
-        });
-        let levels: Vec<_> = levels.collect();
-        let lease = &self.permits[id.slot].leases[number];
+        let levels = levels.into_iter();
+        let levels: Vec<_> = levels
+            .map(|(key, units)| Own::new(key, units, None))
+            .collect();
+        let lease = &self.permits[At(id, number)];
         // What a server answers concerns what the call has named.
         if let Some(call) = lease.call {
             let parts = self.parts.entry(call).or_default();
@@ -168,32 +156,23 @@ impl Core {
 
     /// A permit is released to which this one has added units.
     pub(super) fn end_growth(&mut self, now: Time, (root, growth): (PermitId, PermitId)) {
-        if !self.permits[growth.slot].is_decided() {
+        if !self.permits[growth].is_decided() {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
             return self.refuse(now, growth, is_closed.unwrap_or(Refusal::Revoked));
         }
-        let root = &mut self.permits[root.slot];
+        let root = &mut self.permits[root];
         root.growths_left += 1;
         let tells_release = root.tells_release;
-        let growth = &mut self.permits[growth.slot];
-        (growth.ends_with_root, growth.tells_release) = (true, tells_release);
-        let growth = growth.id;
+        let added = &mut self.permits[growth];
+        (added.ends_with_root, added.tells_release) = (true, tells_release);
         self.let_go(now, growth);
     }
 
     /// Nothing is left of what was added to a permit that is released.
     pub(super) fn growth_over(&mut self, root: PermitId, was_held: bool) {
-        if let Some(permit) = self.permit(root) {
-            permit.growths_left -= 1;
-            permit.was_held &= was_held;
-            self.end_if_over(root);
-        }
-    }
-
-    /// What was added to a permit is released.
-    pub(super) fn forget_growth(&mut self, root: PermitId, growth: PermitId) {
-        if let Some(permit) = self.permit(root) {
-            permit.growths.retain(|other| *other != growth);
-        }
+        let permit = &mut self.permits[root];
+        permit.growths_left -= 1;
+        permit.was_held &= was_held;
+        self.end_if_over(root);
     }
 }

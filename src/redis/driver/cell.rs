@@ -40,7 +40,7 @@ struct Level {
 
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
 /// read without it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::redis) struct Cell {
     /// Until when its holder may rely on it, microseconds of this machine's clock.
     end: AtomicU64,
@@ -72,15 +72,8 @@ impl Cell {
             limit: AtomicU64::new(0),
         });
         Self {
-            end: AtomicU64::new(0),
             levels: levels.collect(),
-            queued: AtomicUsize::new(0),
-            is_gone: AtomicBool::new(false),
-            outcome: OnceLock::default(),
-            is_degraded: AtomicBool::new(false),
-            was_held: OnceLock::default(),
-            waker: AtomicWaker::new(),
-            loss: Loss::default(),
+            ..Self::default()
         }
     }
 

@@ -219,27 +219,25 @@ impl<T: Transport> Driver<T> {
         let (shared, cell) = (Arc::clone(&self.0.0), Arc::new(cell));
         let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
-            let connects = cell.slots().map(|slot| core.server_at(slot));
-            // In an outage the thread alone looks whether the server is back.
-            let connects = connects.filter(|server| !core.is_open(*server));
-            let connects = connects.filter(|server| rest.runtimes.connects(now, from, *server));
-            let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;
-            let Some((id, call)) = claim(core, now, from) else {
-                return (None, (from, connects), (None, None));
-            };
+            let (id, call) = claim(core, now, from)?;
+            let servers = cell.slots().map(|slot| core.server_at(slot));
+            // In an outage the thread alone looks whether the server is back.
+            let servers = servers.filter(|server| !core.is_open(*server));
+            let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
+            let connects: Vec<_> = connects.collect();
             rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, (from, call)));
-            let next = rest.next(core, now, from);
-            (Some(id), (from, connects), (own, Some(next)))
+            Some((id, from, connects, own, rest.next(core, now, from)))
         });
-        let (id, (from, connects), (own, next)) = begun.ok_or(Refused::Closed)?;
+        let begun = begun.ok_or(Refused::Closed)?;
+        let (id, from, connects, own, next) = begun.ok_or(Refused::By(Refusal::Revoked))?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
-        spawn_all(&shared, shared.loads(from, next));
+        spawn_all(&shared, shared.loads(from, Some(next)));
         let own = own.map(|load| Carrier::new(&shared, load));
-        let (driver, id) = (self, id.ok_or(Refused::By(Refusal::Revoked))?);
+        let driver = self;
         Ok((Held { driver, id, cell }, own))
     }
 }

@@ -343,14 +343,13 @@ impl<C: Connection> Rest<C> {
 
     /// Writes to cells what the core tells.
     fn tell(&mut self, core: &mut Core, outbox: &mut Outbox) {
-        while let Some(event) = core.poll_event() {
-            let id = event.id();
+        while let Some((id, event)) = core.poll_event() {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
             // No task waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
-            let is_loss = matches!(event, Event::Lost(_) | Event::Revoked(_));
+            let is_loss = matches!(event, Event::Lost | Event::Revoked);
             if self.write(&cell, event, &mut outbox.news) {
                 let cell = self.cells.remove(id);
                 outbox.dropped.extend(cell.map(|cell| cell as _));
@@ -367,23 +366,23 @@ impl<C: Connection> Rest<C> {
 
     /// Returns whether nothing more follows of the permit.
     fn write(&self, cell: &Cell, event: Event, news: &mut Vec<News>) -> bool {
-        let is_end = matches!(event, Event::Lost(_)) && self.is_shut;
+        let is_end = matches!(event, Event::Lost) && self.is_shut;
         let is_last = matches!(
             event,
-            Event::Revoked(_) | Event::Refused(..) | Event::Released(..)
+            Event::Revoked | Event::Refused(..) | Event::Released(..)
         );
         match event {
-            Event::Queued(_, level) => cell.queue(level),
-            Event::Held(_, end) => cell.hold(end),
-            Event::Granted(_, grants) => cell.grant(&grants),
-            Event::Degraded(_) => news.extend(cell.degrade()),
-            Event::Regained(_, tokens) => cell.regain(&tokens),
+            Event::Queued(level) => cell.queue(level),
+            Event::Held(end) => cell.hold(end),
+            Event::Granted(grants) => cell.grant(&grants),
+            Event::Degraded => news.extend(cell.degrade()),
+            Event::Regained(tokens) => cell.regain(&tokens),
             // Its holder knows why.
-            Event::Lost(_) if is_end => drop(cell.revoke()),
-            Event::Lost(_) => news.extend(cell.lose(LostBy::Lease)),
-            Event::Revoked(_) => news.extend(cell.revoke()),
-            Event::Refused(_, why) => cell.refuse(Refused::By(why)),
-            Event::Released(_, was_held) => cell.release(was_held),
+            Event::Lost if is_end => drop(cell.revoke()),
+            Event::Lost => news.extend(cell.lose(LostBy::Lease)),
+            Event::Revoked => news.extend(cell.revoke()),
+            Event::Refused(why) => cell.refuse(Refused::By(why)),
+            Event::Released(was_held) => cell.release(was_held),
         }
         is_last || is_end
     }

@@ -284,6 +284,16 @@ impl<'a> ReadId<'a> {
     }
 }
 
+impl ReadId<'_> {
+    /// The serial of the permit that its units were added to.
+    pub(in crate::redis) fn added_to(&self) -> Option<u64> {
+        match self.tag.as_ref()?.of {
+            Of::Added(serial) => Some(serial),
+            Of::Claim(..) => None,
+        }
+    }
+}
+
 impl Tag {
     /// Reads the parts of an id that it is.
     fn read(parts: &[&str]) -> Option<Self> {

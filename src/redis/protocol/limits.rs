@@ -1,7 +1,6 @@
 //! limits: what operators have set. See `limits.lua`; processes read it with `presence.lua`.
 
 use super::{
-    command::Verb,
     id::{Owner, decoded, encoded},
     name::{component, of_component},
     script::{Form, Script},
@@ -22,8 +21,6 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("limits.lua"));
     Script::new(source, &[""])
 });
-
-static PRESENCE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 
 /// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
 const MOST: usize = 5_000;
@@ -58,20 +55,6 @@ impl Owner {
         command.arg(&key).arg(of).arg(policy);
         (key, command)
     }
-
-    /// The key of the limits, and the question what they are.
-    pub(in crate::redis) fn limits(&self) -> (String, Cmd) {
-        let key = self.limits_key();
-        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &"limits", &""];
-        let command = PRESENCE.run(Form::Source, slice::from_ref(&key), &args);
-        (key, command)
-    }
-}
-
-/// Reads from the reply to the first whether it is set.
-pub(in crate::redis) fn is_set(reply: Value) -> Result<bool, Error> {
-    let (_, set): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
-    Ok(set == 1)
 }
 
 /// Reads the reply to the second: the limit of a key comes before that of its policy.
@@ -84,7 +67,7 @@ pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, Error> {
 /// A field, and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Reads the reply to the third. What is no limit of ours is left out.
+/// Reads the reply of all limits. What is no limit of ours is left out.
 pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
     let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
     let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);

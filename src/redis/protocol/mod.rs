@@ -17,9 +17,9 @@ pub(super) use answer::{Acquired, Answer, Fault, Message, Told};
 pub(super) use check::{CHECK, elsewhere, failures, own_question, questions};
 pub(super) use command::{Command, Group, Position, Sink, Verb, Wanted};
 pub(super) use id::{Flow, Of, Owner, PermitId, ReadId, Tag};
-pub(super) use limits::{is_set, limit_of, limits};
+pub(super) use limits::{limit_of, limits};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
-pub(super) use operate::{Listed, Next, alive, counting, is_revoked, now, revoke, usage};
+pub(super) use operate::{Listed, Next, alive, counting, is_done, now, revoke, usage};
 pub(super) use presence::{described, process};
 pub(super) use script::{Form, Script};
 

@@ -137,10 +137,10 @@ pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> 
     Some(REVOKE.run_for(name, &[&floor, &remembered, &1, &id]))
 }
 
-/// Reads from the reply to that whether there was such a permit.
-pub(in crate::redis) fn is_revoked(reply: Value) -> Result<bool, Error> {
-    let (_, revoked): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
-    Ok(revoked == 1)
+/// Reads from the reply to that, or to what sets a limit, whether it was done.
+pub(in crate::redis) fn is_done(reply: Value) -> Result<bool, Error> {
+    let (_, done): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    Ok(done == 1)
 }
 
 #[cfg(test)]

@@ -18,8 +18,17 @@ const LONGEST: usize = 128;
 impl Owner {
     /// The key in which a process says who it is, and the question who it is.
     pub(in crate::redis) fn who(&self, id: &str) -> (String, Cmd) {
-        let key = self.key(&format!("process:{id}"));
-        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &"process", &""];
+        self.read("process", self.key(&format!("process:{id}")))
+    }
+
+    /// The key of the limits, and the question what they are.
+    pub(in crate::redis) fn limits(&self) -> (String, Cmd) {
+        self.read("limits", self.limits_key())
+    }
+
+    /// A part of a presence, where nothing is said.
+    fn read(&self, part: &str, key: String) -> (String, Cmd) {
+        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &part, &""];
         let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &args);
         (key, command)
     }

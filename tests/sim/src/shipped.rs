@@ -341,12 +341,14 @@ impl subject::Subject for Shipped {
 
     fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
-            return Some(match self.core.poll_event()? {
-                Event::Granted(id, grants) => {
+            let (id, event) = self.core.poll_event()?;
+            let permit = subject::PermitId(id.serial);
+            return Some(match event {
+                Event::Granted(grants) => {
                     let grants = grants.into_iter().map(|(token, ..)| token);
-                    subject::Event::Granted(subject::PermitId(id.serial), tokens(grants))
+                    subject::Event::Granted(permit, tokens(grants))
                 }
-                Event::Refused(id, why) => {
+                Event::Refused(why) => {
                     let why = match why {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(..) => subject::Refusal::QueueFull,
@@ -358,19 +360,19 @@ impl subject::Subject for Shipped {
                             subject::Refusal::Unavailable
                         }
                     };
-                    subject::Event::Refused(subject::PermitId(id.serial), why)
+                    subject::Event::Refused(permit, why)
                 }
-                Event::Lost(id) => subject::Event::Lost(subject::PermitId(id.serial)),
-                Event::Regained(id, all) => {
+                Event::Lost => subject::Event::Lost(permit),
+                Event::Regained(all) => {
                     let tokens = tokens(all.into_iter());
-                    subject::Event::Regained(subject::PermitId(id.serial), tokens)
+                    subject::Event::Regained(permit, tokens)
                 }
-                Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
+                Event::Revoked => subject::Event::Revoked(permit),
                 // Of what a caller has given up it alone learns.
-                Event::Released(id, _) if self.waits.remove(&id) => continue,
-                Event::Released(id, _) => subject::Event::Released(subject::PermitId(id.serial)),
-                Event::Degraded(id) => subject::Event::Degraded(subject::PermitId(id.serial)),
-                Event::Queued(..) | Event::Held(..) => continue,
+                Event::Released(_) if self.waits.remove(&id) => continue,
+                Event::Released(_) => subject::Event::Released(permit),
+                Event::Degraded => subject::Event::Degraded(permit),
+                Event::Queued(_) | Event::Held(_) => continue,
             });
         }
     }
