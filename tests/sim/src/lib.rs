@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! search -> world -> schedule
-//!       \         -> process -> subject <- shipped -> the core
+//!       \         -> process -> shipped -> subject, the core
 //!                 -> server -> wire -> subject, the model
 //!                 -> judge: storage -> effect; callers -> record, weights; calls
 //! ```

@@ -1,11 +1,11 @@
-//! The simulation finds what everybody gets wrong in a naive core, and nothing in one without bugs.
+//! The simulation finds mistakes that are planted, and nothing in what ships.
 
 use model::{lua::Runner, scripts::Scripts};
 use std::time::Instant;
 use tower_semaphore_sim::{
     planted::{Bug, bugs},
     schedule::{Schedule, Workload},
-    search::{explain, first, shipped as shipped_core},
+    search::{explain, first},
     server::{compiled, shipped},
     world::run,
 };
@@ -42,16 +42,11 @@ fn number(name: &str) -> Option<u64> {
 fn one_schedule_of_the_shipped_core() {
     let seed = number("SEED").unwrap_or(1);
     let runner = shipped();
-    let outcome = run(
-        &runner,
-        &Schedule::of(workload(), seed),
-        &shipped_core,
-        true,
-    );
+    let outcome = run(&runner, &Schedule::of(workload(), seed), true);
     println!("{}", outcome.trace);
     let found = outcome
         .violation
-        .map(|violation| explain(&runner, workload(), (seed, violation), &shipped_core));
+        .map(|violation| explain(&runner, workload(), (seed, violation)));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
@@ -60,10 +55,10 @@ fn pass(workload: Workload, schedules: u64) {
     let schedules = number("SCHEDULES").unwrap_or(schedules);
     let from = number("FROM").unwrap_or(0);
     let (runner, begun) = (shipped(), Instant::now());
-    let found = first(&runner, (workload, from..from + schedules), &shipped_core);
+    let found = first(&runner, (workload, from..from + schedules));
     let time = begun.elapsed() / schedules as u32;
     println!("{schedules} schedules, {time:?} each");
-    let found = found.map(|found| explain(&runner, workload, found, &shipped_core));
+    let found = found.map(|found| explain(&runner, workload, found));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
@@ -114,7 +109,7 @@ fn each_schedule_that_has_failed_passes() {
     for (workload, seeds) in FAILED {
         for seed in seeds {
             let schedule = Schedule::of(workload, *seed);
-            let outcome = run(&runner, &schedule, &shipped_core, false);
+            let outcome = run(&runner, &schedule, false);
             let violation = outcome.violation.as_ref();
             assert!(violation.is_none(), "{workload:?} {seed}: {violation:?}");
         }
@@ -133,12 +128,12 @@ fn the_shipped_core_passes_with_limits() {
 
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
-    let (runner, make) = (shipped(), shipped_core);
+    let runner = shipped();
     for seed in 0..50 {
         let schedule = Schedule::of(Workload::Server, seed);
-        let trace = run(&runner, &schedule, &make, true).trace;
+        let trace = run(&runner, &schedule, true).trace;
         assert!(!trace.is_empty());
-        assert_eq!(trace, run(&shipped(), &schedule, &make, true).trace);
+        assert_eq!(trace, run(&shipped(), &schedule, true).trace);
     }
 }
 
@@ -150,7 +145,7 @@ fn each_bug_of_a_script_is_found() {
 fn assert_each_is_found(workload: Workload, bugs: Vec<Bug>) {
     let mut missed = Vec::new();
     for bug in bugs {
-        match first(&planted(&bug), (workload, 0..BOUND), &shipped_core) {
+        match first(&planted(&bug), (workload, 0..BOUND)) {
             Some((seed, violation)) => println!("{}: {}, {}", bug.name, seed + 1, violation.rule),
             None => missed.push(bug.name),
         }
@@ -174,9 +169,9 @@ fn each_bug_of_a_fair_queue_is_found() {
 #[test]
 fn a_failure_is_made_shorter_and_names_its_seed() {
     let runner = planted(&bugs("In the scripts")[3]);
-    let found = first(&runner, (Workload::Server, 0..BOUND), &shipped_core).expect("it is found");
+    let found = first(&runner, (Workload::Server, 0..BOUND)).expect("it is found");
     let (seed, rule) = (found.0, found.1.rule);
-    let found = explain(&runner, Workload::Server, found, &shipped_core);
+    let found = explain(&runner, Workload::Server, found);
     assert!(found.schedule.steps.len() < Schedule::of(Workload::Server, seed).steps.len() / 2);
     let text = found.to_string();
     println!("{text}");
