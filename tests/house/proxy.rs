@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// A server, a proxy in front of it, a client through the proxy and one that goes past it.
 struct Fixture {
-    server: RedisServer,
+    _server: RedisServer,
     proxy: Proxy,
     through: Raw,
     past: Raw,
@@ -30,7 +30,7 @@ async fn fixture() -> Fixture {
     let through = Raw::connect(proxy.port()).await;
     let past = Raw::connect(server.port()).await;
     Fixture {
-        server,
+        _server: server,
         proxy,
         through,
         past,
@@ -68,57 +68,10 @@ async fn a_proxy_forwards_and_logs_what_it_saw() {
 }
 
 #[tokio::test]
-async fn a_black_hole_swallows_without_closing() {
+async fn a_dropped_reply_was_executed_and_others_are_forwarded() {
     let mut fixture = fixture().await;
-    fixture.proxy.black_hole();
-    fixture.silence(&["SET", "k", "1"]).await;
-    assert!(!fixture.is_set("k").await);
-    let mut late = Raw::connect(fixture.proxy.port()).await;
-    assert!(timeout(SHORT, late.cmd(&["PING"])).await.is_err());
-    assert_eq!(fixture.proxy.connections(), 2);
-    assert_eq!(fixture.proxy.count(b"SET"), 1);
-}
-
-#[tokio::test]
-async fn a_black_hole_hides_that_the_server_has_died() {
-    let mut fixture = fixture().await;
-    fixture.proxy.black_hole();
-    fixture.server.kill();
-    fixture.silence(&["PING"]).await;
-    fixture.proxy.forward();
-    let end = timeout(LONG, fixture.through.next())
-        .await
-        .expect("in time");
-    assert_eq!(ended(end), ErrorKind::ConnectionReset);
-}
-
-#[tokio::test]
-async fn a_connection_with_a_gap_is_reset_when_the_black_hole_is_gone() {
-    let mut fixture = fixture().await;
-    let mut idle = Raw::connect(fixture.proxy.port()).await;
-    idle.cmd(&["PING"]).await;
-    fixture.proxy.black_hole();
-    fixture.silence(&["PING"]).await;
-    fixture.proxy.forward();
-    let end = timeout(LONG, fixture.through.next())
-        .await
-        .expect("in time");
-    assert_eq!(ended(end), ErrorKind::ConnectionReset);
-    assert_eq!(idle.cmd(&["PING"]).await.text(), "PONG");
-}
-
-#[tokio::test]
-async fn a_muted_server_still_executes() {
-    let mut fixture = fixture().await;
-    fixture.proxy.mute();
-    fixture.silence(&["SET", "k", "1"]).await;
-    assert!(fixture.is_set("k").await);
-}
-
-#[tokio::test]
-async fn a_dropped_reply_was_executed() {
-    let mut fixture = fixture().await;
-    fixture.proxy.drop_replies(1);
+    fixture.proxy.drop_replies_to(1, |args| args[0] == b"SET");
+    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
     let end = fixture.through.try_cmd(&["SET", "k", "1"]).await;
     assert_eq!(ended(end), ErrorKind::UnexpectedEof);
     assert!(fixture.is_set("k").await);
@@ -127,88 +80,38 @@ async fn a_dropped_reply_was_executed() {
 }
 
 #[tokio::test]
-async fn only_the_replies_that_match_are_dropped() {
-    let mut fixture = fixture().await;
-    let matches = |args: &[Vec<u8>]| args[0] == b"SET";
-    fixture.proxy.drop_replies_to(1, matches);
-    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
-    assert!(fixture.through.try_cmd(&["SET", "k", "1"]).await.is_err());
-    assert!(fixture.is_set("k").await);
-}
-
-#[tokio::test]
-async fn a_command_that_is_cut_off_does_not_reach_the_server_and_others_do() {
-    let mut fixture = fixture().await;
-    fixture.proxy.cut_before(|args| args[0] == b"SET");
-    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
-    for _ in 0..2 {
-        let mut other = Raw::connect(fixture.proxy.port()).await;
-        assert!(other.try_cmd(&["SET", "k", "1"]).await.is_err());
+async fn dropped_messages_leave_the_subscription_and_replies_alone() {
+    for protocol in ["2", "3"] {
+        let mut fixture = fixture().await;
+        fixture.through.cmd(&["HELLO", protocol]).await;
+        fixture.through.cmd(&["SUBSCRIBE", "c"]).await;
+        fixture.proxy.drop_messages(true);
+        assert_eq!(fixture.past.cmd(&["PUBLISH", "c", "lost"]).await.int(), 1);
+        assert!(timeout(SHORT, fixture.through.next()).await.is_err());
+        if protocol == "3" {
+            assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
+        }
+        fixture.proxy.drop_messages(false);
+        fixture.past.cmd(&["PUBLISH", "c", "heard"]).await;
+        let message = fixture.through.next().await.expect("a message");
+        assert_eq!(message.array()[2].text(), "heard");
     }
-    assert!(!fixture.is_set("k").await);
-    fixture.proxy.forward();
-    assert_eq!(fixture.through.cmd(&["SET", "k", "1"]).await.text(), "OK");
 }
 
 #[tokio::test]
-async fn dropped_messages_leave_the_subscription_alive() {
-    let mut fixture = fixture().await;
-    fixture.through.cmd(&["SUBSCRIBE", "c"]).await;
-    fixture.proxy.drop_messages(true);
-    assert_eq!(fixture.past.cmd(&["PUBLISH", "c", "lost"]).await.int(), 1);
-    assert!(timeout(SHORT, fixture.through.next()).await.is_err());
-    fixture.proxy.drop_messages(false);
-    fixture.past.cmd(&["PUBLISH", "c", "heard"]).await;
-    let message = fixture.through.next().await.expect("a message");
-    assert_eq!(message.array()[2].text(), "heard");
-}
-
-#[tokio::test]
-async fn a_resp3_message_is_dropped_and_no_reply_is_missed() {
-    let mut fixture = fixture().await;
-    fixture.through.cmd(&["HELLO", "3"]).await;
-    fixture.through.cmd(&["SUBSCRIBE", "c"]).await;
-    fixture.proxy.drop_messages(true);
-    fixture.past.cmd(&["PUBLISH", "c", "lost"]).await;
-    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
-    let matches = |args: &[Vec<u8>]| args[0] == b"GET";
-    fixture.proxy.drop_replies_to(1, matches);
-    assert!(fixture.through.try_cmd(&["GET", "k"]).await.is_err());
-}
-
-#[tokio::test]
-async fn each_direction_has_its_own_delay() {
+async fn each_direction_has_its_own_delay_which_is_latency_and_not_a_queue() {
     let mut fixture = fixture().await;
     for (to_server, to_client) in [(SHORT, Duration::ZERO), (Duration::ZERO, SHORT)] {
         fixture.proxy.delay(to_server, to_client);
         let start = Instant::now();
-        fixture.through.cmd(&["PING"]).await;
-        assert!(start.elapsed() >= SHORT);
+        for _ in 0..20 {
+            fixture.through.send(&["PING"]).await.expect("sent");
+        }
+        for _ in 0..20 {
+            fixture.through.next().await.expect("a reply");
+        }
+        assert!((SHORT..20 * SHORT).contains(&start.elapsed()));
     }
-}
-
-#[tokio::test]
-async fn a_delay_is_latency_and_not_a_queue() {
-    let mut fixture = fixture().await;
-    fixture.proxy.delay(SHORT, Duration::ZERO);
-    let start = Instant::now();
-    for _ in 0..20 {
-        fixture.through.send(&["PING"]).await.expect("sent");
-    }
-    for _ in 0..20 {
-        fixture.through.next().await.expect("a reply");
-    }
-    assert!(start.elapsed() >= SHORT);
-    assert!(start.elapsed() < 20 * SHORT);
-}
-
-#[tokio::test]
-async fn single_bytes_arrive_as_whole_frames() {
-    let mut fixture = fixture().await;
-    fixture.proxy.one_byte_writes(true);
-    fixture.through.cmd(&["SET", "key", "a value"]).await;
-    let value = fixture.through.cmd(&["GET", "key"]).await;
-    assert_eq!(value.text(), "a value");
 }
 
 #[tokio::test]
@@ -279,25 +182,12 @@ async fn a_silenced_connection_takes_commands_and_answers_nothing_while_others_a
 }
 
 #[tokio::test]
-async fn a_refusing_proxy_keeps_its_connections_and_accepts_again() {
-    let mut fixture = fixture().await;
-    fixture.through.cmd(&["PING"]).await;
-    let address = ("127.0.0.1", fixture.proxy.port());
-    fixture.proxy.refuse().await;
-    let refused = TcpStream::connect(address).expect_err("refused");
-    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
-    fixture.proxy.accept().await;
-    let mut again = Raw::connect(fixture.proxy.port()).await;
-    assert_eq!(again.cmd(&["PING"]).await.text(), "PONG");
-}
-
-#[tokio::test]
 async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_lets_nobody_back() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["PING"]).await;
     let address = ("127.0.0.1", fixture.proxy.port());
     fixture.proxy.refuse().await;
+    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
     fixture.proxy.mute();
     fixture.silence(&["SET", "k", "1"]).await;
     assert!(fixture.is_set("k").await);
@@ -312,23 +202,4 @@ async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_lets_nobody_back()
     fixture.proxy.accept().await;
     let mut again = Raw::connect(fixture.proxy.port()).await;
     assert_eq!(again.cmd(&["GET", "k"]).await.text(), "1");
-}
-
-#[tokio::test]
-async fn a_dead_server_ends_the_clients_connection_and_a_new_one_serves() {
-    let mut fixture = fixture().await;
-    fixture.through.cmd(&["PING"]).await;
-    fixture.server.restart();
-    assert!(fixture.through.next().await.is_err());
-    let mut again = Raw::connect(fixture.proxy.port()).await;
-    assert_eq!(again.cmd(&["PING"]).await.text(), "PONG");
-}
-
-#[tokio::test]
-async fn a_client_that_leaves_frees_its_connection() {
-    let mut fixture = fixture().await;
-    fixture.through.cmd(&["PING"]).await;
-    drop(fixture.through);
-    let proxy = fixture.proxy;
-    eventually("it ends", LONG, async || proxy.connections() == 0).await;
 }

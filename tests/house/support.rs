@@ -1,6 +1,5 @@
 //! The test support is tested too: a wrong oracle is worse than none.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,14 +9,8 @@ use testing::{
     resp::{Raw, Reply},
     wait::eventually,
 };
-use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(100);
-const LONG: Duration = Duration::from_secs(10);
-
-fn refuses(port: u16) -> bool {
-    TcpStream::connect(("127.0.0.1", port)).is_err()
-}
 
 fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).expect("a process id is an i32");
@@ -25,21 +18,17 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[test]
-fn a_server_is_gone_when_its_handle_is_dropped() {
-    let server = RedisServer::start();
-    let pid = server.pid();
-    assert!(is_alive(pid));
-    drop(server);
-    assert!(!is_alive(pid));
-}
-
-#[test]
-fn a_stopped_server_is_gone_when_its_handle_is_dropped() {
-    let server = RedisServer::start();
-    let pid = server.pid();
-    server.stop();
-    drop(server);
-    assert!(!is_alive(pid));
+fn a_server_is_gone_when_its_handle_is_dropped_even_if_it_was_stopped() {
+    for is_stopped in [false, true] {
+        let server = RedisServer::start();
+        let pid = server.pid();
+        assert!(is_alive(pid));
+        if is_stopped {
+            server.stop();
+        }
+        drop(server);
+        assert!(!is_alive(pid));
+    }
 }
 
 #[tokio::test]
@@ -50,34 +39,6 @@ async fn a_server_keeps_its_files_in_its_own_folder_and_takes_them_along() {
     assert!(Path::new(folder.text()).exists());
     drop(server);
     assert!(!Path::new(folder.text()).exists());
-}
-
-#[tokio::test]
-async fn a_server_takes_more_arguments() {
-    let server = RedisServer::with(&["--maxmemory", "5mb"]);
-    let mut raw = Raw::connect(server.port()).await;
-    let maxmemory = raw.cmd(&["CONFIG", "GET", "maxmemory"]).await;
-    assert_eq!(maxmemory.array()[1].int(), 5 * 1024 * 1024);
-}
-
-#[tokio::test]
-async fn a_stopped_server_answers_after_cont() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    server.stop();
-    let silence = timeout(SHORT, raw.cmd(&["PING"])).await;
-    assert!(silence.is_err(), "a stopped server answered {silence:?}");
-    server.cont();
-    assert_eq!(raw.next().await.expect("a reply").text(), "PONG");
-}
-
-#[test]
-fn a_killed_server_refuses_and_has_no_process() {
-    let mut server = RedisServer::start();
-    let pid = server.pid();
-    server.kill();
-    assert!(refuses(server.port()));
-    assert!(!is_alive(pid));
 }
 
 #[tokio::test]
@@ -143,17 +104,6 @@ async fn a_raw_client_sees_sorted_sets_keys_and_the_clock() {
     assert_eq!(raw.zmembers("missing").await, []);
     assert_eq!(raw.keys("z*").await, [b"z\xff"]);
     assert!(raw.server_time_ms().await >= before);
-}
-
-#[tokio::test]
-async fn eventually_returns_once_the_condition_holds() {
-    let mut calls = 0;
-    eventually("called three times", LONG, async || {
-        calls += 1;
-        calls == 3
-    })
-    .await;
-    assert_eq!(calls, 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,19 +163,6 @@ async fn a_primary_that_sentinels_name_has_one_market_and_so_has_its_successor()
 }
 
 #[tokio::test]
-async fn a_body_that_ends_by_itself_frees_its_permit_for_the_other_process() {
-    let server = RedisServer::start();
-    let [one, two] = markets(&server, "60000").await;
-    let (here, there) = (one.client("ann"), two.client("ann"));
-    let _held = streams(&there, 4).await;
-    let export = here.get("/market/export?rows=3&interval_ms=100").await;
-    assert_eq!(there.get(ENDLESS).await.status(), 429);
-    assert_eq!(export.text().await.lines().count(), 3);
-    let is_free = async || there.get("/market").await.status() == 200;
-    eventually("its permit is free", FELT, is_free).await;
-}
-
-#[tokio::test]
 async fn events_are_heard_again_when_redis_is_back() {
     let mut server = RedisServer::start();
     let [one, two] = markets(&server, "1000").await;

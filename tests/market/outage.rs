@@ -89,16 +89,6 @@ async fn a_redis_that_stops_closes_the_market_until_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_killed_closes_the_market_until_it_is_back_without_its_data() {
-    let mut server = RedisServer::start();
-    let (market, ann) = on(&server).await;
-    server.kill();
-    is_closed(&market).await;
-    server.restart();
-    is_open(&ann).await;
-}
-
-#[tokio::test]
 async fn a_restart_of_redis_under_load_is_not_reported_as_a_reached_limit() {
     let mut server = RedisServer::start();
     let (market, ann) = on(&server).await;

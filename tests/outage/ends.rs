@@ -1,44 +1,19 @@
 //! Claims that stand in a queue when the server goes, and shutdowns while it is away.
 
 use crate::server::{
-    BOUND, HELD, LEASE, PROCESSES, builder, claim, degraded, granted, is_back, is_refused, opens,
-    store,
+    BOUND, HELD, LEASE, PROCESSES, builder, claim, degraded, granted, is_refused, opens, store,
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tower_semaphore::{
     AcquireError, Semaphore,
     redis::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf},
 };
 
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
 /// Nothing here waits for so long.
 const WAIT: Duration = Duration::from_secs(60);
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waiters_are_admitted_when_the_breaker_opens_on_a_silent_server() {
-    let server = RedisServer::start();
-    let store = store(&server, Admit).await;
-    let _held = granted(&store, 1).await;
-    let waiters = (0..10).map(|_| tokio::spawn(store.acquire(claim(1).with_wait(WAIT))));
-    let waiters: Vec<_> = waiters.collect();
-    let mut raw = Raw::connect(server.port()).await;
-    eventually("all wait", BOUND, async || raw.zcard(QUEUE).await == 10).await;
-    server.stop();
-    let answers = timeout(WAIT / 4, join_all(waiters)).await;
-    for answer in answers.expect("they do not wait on") {
-        let permit = answer.expect("no panic").expect("it is admitted");
-        assert!(permit.is_degraded());
-    }
-    server.cont();
-    is_back(&store).await;
-    eventually("they have left the queue", BOUND, async || {
-        raw.zcard(QUEUE).await == 0
-    })
-    .await;
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() {
@@ -109,21 +84,4 @@ async fn leaves_nothing(policy: WhenUnavailable) {
         raw.zcard(PROCESSES).await == 0
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_just_after_an_outage_ends_claims_that_wait() {
-    let mut server = RedisServer::start();
-    let store = store(&server, ShareOf(0.5)).await;
-    server.kill();
-    let held = degraded(&store, 2).await;
-    opens(&store).await;
-    server.restart();
-    eventually("it is in the books", BOUND, async || !held.is_degraded()).await;
-    let waiting = tokio::spawn(store.acquire(claim(2).with_wait(Duration::from_secs(60))));
-    sleep(Duration::from_millis(100)).await;
-    drop(store.shutdown(Duration::from_secs(2)).await);
-    let answer = timeout(BOUND, waiting).await.expect("it is decided");
-    let answer = answer.expect("no panic");
-    assert!(matches!(answer, Err(AcquireError::Closed)), "{answer:?}");
 }

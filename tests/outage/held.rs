@@ -50,16 +50,6 @@ async fn a_held_permit_is_kept_and_finds_its_place_where_the_policy_admits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_held_permit_is_lost_at_the_end_of_its_lease_where_the_policy_refuses() {
-    let mut server = RedisServer::start();
-    let store = store(&server, WhenUnavailable::Refuse).await;
-    let permit = granted(&store, 5).await;
-    server.kill();
-    let told = timeout(TOLD, permit.lost()).await;
-    assert!(told.is_ok() && permit.is_lost() && !permit.is_degraded());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn strict_claims_and_locks_are_lost_and_refused_whatever_the_policy() {
     let mut server = RedisServer::start();
     let store = store(&server, WhenUnavailable::Admit).await;
@@ -159,26 +149,6 @@ async fn a_permit_is_degraded_until_each_of_its_units_has_its_place_or_is_given_
         assert!(permit.release().await);
         assert_eq!(taken.release().await, gives_up);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_degraded_permit_covers_all_its_levels() {
-    let mut server = RedisServer::start();
-    let store = store(&server, WhenUnavailable::Admit).await;
-    server.kill();
-    let fleet = Claim::new("all").with_policy("fleet").with_limit(8);
-    let permit = store.acquire_all([claim(4), fleet].into()).await;
-    let permit = permit.expect("the policy admits it");
-    assert!(permit.is_degraded());
-    let names: Vec<_> = permit
-        .levels()
-        .map(|level| level.policy().as_str())
-        .collect();
-    assert_eq!(names, ["concurrency", "fleet"]);
-    server.restart();
-    eventually("it is in the books", BOUND, async || !permit.is_degraded()).await;
-    until_in_the_books(&server, HELD, 1).await;
-    until_in_the_books(&server, "semaphore:{fleet:all}:held", 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,16 +30,6 @@ async fn shares(stores: &[RedisSemaphore], mut server: RedisServer, limit: u32) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_is_the_limit_divided_by_the_processes_that_are_alive() {
-    let server = RedisServer::start();
-    let mut stores = Vec::new();
-    for _ in 0..3 {
-        stores.push(store(&server, Share).await);
-    }
-    assert_eq!(shares(&stores, server, 10).await, [4; 3]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_has_just_started_counts_whatever_the_lease() {
     let server = RedisServer::start();
     let mut stores = Vec::new();

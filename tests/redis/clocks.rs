@@ -161,7 +161,7 @@ async fn a_dead_waiter_holds_the_queue_up_for_a_lease_at_most_after_the_clock_wa
     let holder = permit(&store).await;
     let mut raw = Raw::connect(server.port()).await;
     let mut process = Process::start(&server.url(), LEASE);
-    process.contend("w", "a", 1, Duration::ZERO);
+    process.contend(None, "w", "a", 1);
     eventually("it waits", BOUND, async || raw.zcard(QUEUE).await == 1).await;
     process.kill();
     let waiter = tokio::spawn(store.acquire(claim().with_wait(FREE)));
@@ -169,31 +169,6 @@ async fn a_dead_waiter_holds_the_queue_up_for_a_lease_at_most_after_the_clock_wa
     assert!(holder.release().await);
     let granted = waiter.await.expect("it did not panic");
     assert!(granted.is_ok(), "{granted:?}");
-}
-
-/// Keys live for a few leases.
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_an_expired_key_grow_after_the_clock_was_set_back_in_new_processes_too() {
-    for is_new in [false, true] {
-        let (clock, server, old) = fixture(Duration::from_millis(800)).await;
-        let mut raw = Raw::connect(server.port()).await;
-        let last = permit(&old).await;
-        let keys = raw.keys("*{concurrency:a}*").await;
-        assert!(last.release().await);
-        // Reading an expired key deletes it. Otherwise the step would bring it back.
-        let exists: Vec<_> = [b"EXISTS".to_vec()].into_iter().chain(keys).collect();
-        eventually("its keys have expired", BOUND, async || {
-            raw.cmd(&exists).await.int() == 0
-        })
-        .await;
-        clock.set(-HOUR);
-        let new = match is_new {
-            true => store(&server, LEASE).await,
-            false => old,
-        };
-        let token = permit(&new).await.token();
-        assert!(token > last.token(), "{token:?} after {:?}", last.token());
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,44 +79,6 @@ async fn a_newcomer_is_served_by_the_next_grant_but_one_beside_a_thousand_waiter
     eventually("tags end with the queue", BOUND, left).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_grants_are_shared_as_one_to_two_to_four_in_every_window() {
-    let (_server, mut raw, store) = start().await;
-    let held = held(&store).await;
-    let flows = [("one", 1), ("two", 2), ("four", 4)];
-    let mut granted = JoinSet::new();
-    for (flow, share) in flows {
-        for _ in 0..180 * share {
-            join(
-                &store,
-                &mut granted,
-                (flow, of(flow).with_share(share).with_max_waiting(2_000)),
-            )
-            .await;
-        }
-    }
-    queued(&mut raw, 1_260).await;
-    assert!(held.release().await);
-    let order = order(granted).await;
-    let backlog = &order[..1_000];
-    for (flow, share) in flows {
-        let count = |all: &[String]| all.iter().filter(|name| *name == flow).count() as f64;
-        let due = |grants: f64| grants * f64::from(share) / 7.0;
-        let all = count(backlog) / due(1_000.0);
-        assert!(
-            (0.95..=1.05).contains(&all),
-            "{flow} has {all} of its share"
-        );
-        for window in backlog.windows(100) {
-            let part = count(window) / due(100.0);
-            assert!(
-                (0.85..=1.15).contains(&part),
-                "{flow} has {part} of its share"
-            );
-        }
-    }
-}
-
 /// The order of the grants, and how many commands of clients name the queue: claims and releases, without the polls that
 /// follow a subscription.
 async fn contend(flows: Option<[&str; 5]>) -> (Vec<String>, usize) {
@@ -131,7 +93,7 @@ async fn contend(flows: Option<[&str; 5]>) -> (Vec<String>, usize) {
         // The crowds of the first flows come first.
         let flow = flows.map(|flows| flows[number / 10]);
         let name = format!("{}-{number}", flow.unwrap_or("none"));
-        process.contend_in(flow, &name, "a", 1);
+        process.contend(flow, &name, "a", 1);
         queued(&mut raw, number + 1).await;
     }
     assert!(held.release().await);

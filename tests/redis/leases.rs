@@ -37,24 +37,6 @@ async fn until_lost(permit: &Permit) {
         .expect("the holder learns of the loss");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_permit_lasts_for_three_leases_and_more_while_it_is_held() {
-    let server = RedisServer::start();
-    let (ours, other) = (store(&server).await, store(&server).await);
-    let permit = permit(&ours, 1).await;
-    let start = Instant::now();
-    while start.elapsed() < LEASE * 4 {
-        assert!(
-            other.acquire(claim(1)).await.is_err(),
-            "after {:?}",
-            start.elapsed()
-        );
-        tokio::time::sleep(LEASE / 20).await;
-    }
-    assert!(!permit.is_lost());
-    assert!(permit.release().await);
-}
-
 /// Messages only save time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_refreshed_while_the_server_permits_no_subscription() {

@@ -169,7 +169,7 @@ async fn a_killed_head_holds_the_queue_up_for_a_quarter_of_a_lease_at_most() {
     let store = store(server.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut process = fleet::Process::start(&server.url(), LEASE);
-    process.contend("head", "a", 1, Duration::ZERO);
+    process.contend(None, "head", "a", 1);
     queued(&mut raw, 1).await;
     let mut waiters = enqueue(&store, &mut raw, 1).await;
     process.kill();

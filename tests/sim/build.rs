@@ -2,18 +2,19 @@
 
 use std::{env, fs, path::Path};
 
-include!("planted.rs");
+#[path = "src/planted.rs"]
+pub mod planted;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PLANTED");
-    println!("cargo::rerun-if-changed=planted.rs");
+    println!("cargo::rerun-if-changed=planted.md");
     println!("cargo::rerun-if-changed=../../src/redis/core");
     let out = env::var("OUT_DIR").expect("cargo sets it");
     let out = Path::new(&out);
     let sim = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let redis = format!("{sim}/../../src/redis");
     let core = match env::var("PLANTED") {
-        Ok(name) => planted(&name, Path::new(&redis), out),
+        Ok(name) => copied(&name, Path::new(&redis), out),
         Err(_) => format!("{redis}/core/mod.rs"),
     };
     let modules = format!(
@@ -39,17 +40,18 @@ fn main() {
 }
 
 /// Copies the core with a bug. Returns its first file.
-fn planted(name: &str, redis: &Path, out: &Path) -> String {
-    let bug = PLANTED.iter().find(|(other, ..)| *other == name);
-    let (_, file, old, new) = bug.expect("PLANTED names a bug");
+fn copied(name: &str, redis: &Path, out: &Path) -> String {
+    let mut bugs = planted::bugs("In the core").into_iter();
+    let bug = bugs.find(|bug| bug.name == name);
+    let planted::Bug { file, old, new, .. } = bug.expect("PLANTED names a bug");
     let copy = out.join("core");
     fs::create_dir_all(&copy).expect("the folder is ours");
     for entry in fs::read_dir(redis.join("core")).expect("it is there") {
         let path = entry.expect("it can be read").path();
         let mut text = fs::read_to_string(&path).expect("it is text");
-        if path.file_stem().is_some_and(|stem| stem == *file) {
-            assert_eq!(text.matches(old).count(), 1, "{file} has {old:?} once");
-            text = text.replace(old, new);
+        if path.file_stem().is_some_and(|stem| stem == file) {
+            assert_eq!(text.matches(&old).count(), 1, "{file} has {old:?} once");
+            text = text.replace(&old, &new);
         }
         let name = path.file_name().expect("a file has one");
         fs::write(copy.join(name), text).expect("the folder is ours");

@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# Passes if the simulation fails. With a bug it prints a line of the table.
+# Passes if the simulation fails. With a bug it prints after how many schedules it is found.
 found() {
     local log seed rule test=the_shipped_core_passes
     [[ $1 == 'on a cluster:'* ]] && test+=_on_a_cluster
@@ -16,13 +16,13 @@ found() {
     seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
     rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)
     [ -n "$seed" ] || rule=$(grep -om1 'panicked\|^error.*' <<<"$log")
-    printf '| %s | %s | %s |\n' "$1" "${seed:+$((seed + 1))}" "$rule"
+    printf '%s: %s schedules, %s\n' "$1" "${seed:+$((seed + 1))}" "$rule"
     [ -n "$seed" ]
 }
 
 missed=0
 while IFS= read -r bug; do
     found "$bug" || missed=$((missed + 1))
-done < <(sed -n '/^    ($/{n;s/^ *"\(.*\)",$/\1/p}' tests/sim/planted.rs | grep "${1:-}")
+done < <(sed -n '/^## In the scripts/q;s/^### //p' tests/sim/planted.md | grep "${1:-}")
 printf '%d were not found\n' "$missed"
 [ "$missed" = 0 ]

@@ -51,27 +51,6 @@ impl Usage {
     }
 }
 
-#[test]
-fn threads_never_hold_more_than_the_limit() {
-    let (store, usage, granted) = (MemorySemaphore::new(), Usage::default(), AtomicU32::new(0));
-    let work = |seed| {
-        for round in 0..20_000 {
-            let weight = 1 + (mix(seed + THREADS * round) % 3) as u32;
-            let claim = Claim::new("a").with_limit(5).with_weight(weight);
-            if let Some(permit) = try_acquire(&store, claim) {
-                usage.hold(permit, weight, 5);
-                granted.fetch_add(1, SeqCst);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let work = &work;
-        (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
-    });
-    assert!(granted.into_inner() > 1_000);
-    assert_eq!(store.busy_keys(), 0);
-}
-
 /// A key as its users see it.
 #[derive(Default)]
 struct Observed {
@@ -117,25 +96,6 @@ fn evicted_keys_keep_their_limit_and_their_tokens_grow() {
         (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
     });
     assert_eq!(store.busy_keys(), others.len());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_during_an_enqueue_grants_the_waiter() {
-    let store = MemorySemaphore::new();
-    let claim = Claim::new("a").with_limit(1);
-    for round in 0..5_000 {
-        let held = try_acquire(&store, claim.clone()).expect("it is free");
-        let waits = claim.clone().with_wait(BOUND);
-        let other = store.clone();
-        let waiter = tokio::spawn(async move { other.acquire(waits).await });
-        // The release comes before, during or after the enqueue.
-        for _ in 0..round % 4 {
-            tokio::task::yield_now().await;
-        }
-        drop(held);
-        let answer = waiter.await.expect("the task did not panic");
-        drop(answer.expect("the waiter is granted"));
-    }
 }
 
 /// Half of the tasks wait and the others do not, so that the queue fills and empties all the time.

@@ -304,6 +304,3 @@ impl Sink for Run<'_> {
         self.cmd.write_arg_fmt(item);
     }
 }
-
-#[cfg(test)]
-mod tests;

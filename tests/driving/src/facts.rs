@@ -1,5 +1,5 @@
 use super::{
-    core::{Change, Core, Failure, Level, Refusal, Settings, THREAD, Time, Wait},
+    core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
@@ -91,22 +91,6 @@ fn assert_over(fake: &Fake) {
 }
 
 #[test]
-fn a_permit_is_granted_held_and_released() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        let held = acquire(&driver, limited("a", 1)).await;
-        assert!(!held.is_lost() && held.token(0) == 1 && held.held(0) == (1, 1));
-        let refused = claim_levels(&driver, vec![limited("a", 1)]).await.err();
-        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1, 1))));
-        assert!(held.release().await);
-        drop(acquire(&driver, limited("a", 1)).await);
-        until("the drop releases", || fake.0.holds("a") == (0, 0));
-    });
-    drop(driver);
-    assert_over(&fake);
-}
-
-#[test]
 fn a_release_is_sent_within_milliseconds_without_a_runtime() {
     let (fake, driver, _) = started(LEASE);
     let runtime = runtime();
@@ -132,26 +116,6 @@ fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
     });
     drop(claim);
     fake.0.is_silent.store(false, SeqCst);
-}
-
-#[test]
-fn a_dropped_acquire_is_taken_back() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        drop(acquire(&driver, limited("a", 1)).await);
-        drop_in_flight(&fake, &driver);
-        until("it is released", || fake.0.holds("b") == (0, 0));
-        // While it waits.
-        let held = acquire(&driver, limited("b", 1)).await;
-        let mut claim = Box::pin(claim_levels(&driver, vec![waiting("b", 1)]));
-        until("it waits", || {
-            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            fake.0.holds("b") == (1, 1)
-        });
-        drop(claim);
-        until("it has left", || fake.0.holds("b") == (1, 0));
-        assert!(!held.is_lost());
-    });
 }
 
 /// What it sent may run until its deadline. A call that counts as under way until then begins another one.

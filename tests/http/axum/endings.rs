@@ -58,17 +58,6 @@ async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_stream_frees_the_permit() {
-    for http in BOTH {
-        let mut server = Server::start().await;
-        let response = Client::new(http, &server).get("/stream").await;
-        drop(server.feed().await);
-        read(response).await;
-        assert_eq!(server.page(), FREED, "{http:?}");
-    }
-}
-
-#[tokio::test]
 async fn an_error_or_a_panic_reaches_the_client_and_frees_the_permit() {
     for http in BOTH {
         for path in ["/fail", "/panic", "/panic-in-body"] {

@@ -79,19 +79,6 @@ impl Busy {
     }
 }
 
-#[tokio::test]
-async fn the_sixth_request_is_served_when_one_of_five_bodies_has_ended() {
-    for http in BOTH {
-        let mut busy = Busy::start(http, memory()).await;
-        let sixth = busy.wait(1).await;
-        assert!(!sixth.is_finished());
-        busy.end_one().await;
-        let sixth = sixth.await.expect("no panic");
-        assert_eq!(sixth.status(), StatusCode::OK);
-        assert_eq!(read(sixth).await.0, "all of it");
-    }
-}
-
 /// It leaves, and is not passed over when it is dead.
 async fn leaves_the_queue(http: Http, store: Store) {
     let mut busy = Busy::start(http, store).await;

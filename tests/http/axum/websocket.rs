@@ -91,19 +91,13 @@ async fn a_socket_beyond_the_limit_is_refused_at_its_handshake() {
 }
 
 #[tokio::test]
-async fn a_handler_that_ends_frees_the_permit() {
-    let (ledger, server) = server().await;
-    let mut socket = open(&ledger, &server).await;
-    say(&mut socket, "end").await;
-    assert_freed(&ledger, &server).await;
-}
-
-#[tokio::test]
-async fn a_handler_that_panics_frees_the_permit() {
-    let (ledger, server) = server().await;
-    let mut socket = open(&ledger, &server).await;
-    say(&mut socket, "panic").await;
-    assert_freed(&ledger, &server).await;
+async fn a_handler_that_ends_or_panics_frees_the_permit() {
+    for word in ["end", "panic"] {
+        let (ledger, server) = server().await;
+        let mut socket = open(&ledger, &server).await;
+        say(&mut socket, word).await;
+        assert_freed(&ledger, &server).await;
+    }
 }
 
 #[tokio::test]

@@ -34,25 +34,6 @@ async fn it_is_ready_again_when_the_body_has_ended_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_dropped_makes_another_service_ready() {
-    let layer = one(MemorySemaphore::new());
-    let (mut first, mut second) = (limited(&layer), limited(&layer));
-    let answer = call(&mut first).await;
-    assert!(!is_ready(&mut second));
-    drop(answer);
-    assert!(second.is_woken() && is_ready(&mut second));
-}
-
-#[tokio::test]
-async fn every_call_needs_a_permit_of_its_own() {
-    let mut service = limited(&one(MemorySemaphore::new()));
-    let first = call(&mut service).await;
-    assert!(!is_ready(&mut service));
-    drop(first);
-    call(&mut service).await;
-}
-
-#[tokio::test]
 #[should_panic(expected = "called before it was ready")]
 async fn a_call_that_nobody_was_ready_for_panics() {
     let mut service = limited(&one(MemorySemaphore::new()));

@@ -1,6 +1,7 @@
 //! Ready to refuse: when there will be no permit, readiness is for one refusal.
 
-use super::inner::{Answer, call, is_ready, limited, one, read};
+use super::inner::{call, is_ready, limited, one, read};
+use crate::layer::rig::error;
 use serde_json::Value;
 use std::time::Duration;
 use testing::stubs::{Broken, Uncalled};
@@ -8,11 +9,6 @@ use tokio::time::advance;
 use tower_semaphore::{AcquireError, GlobalConcurrencyLimitLayer, MemorySemaphore};
 
 const WAIT: Duration = Duration::from_secs(5);
-
-fn error(answer: &Answer) -> &AcquireError {
-    let error = answer.extensions().get();
-    error.expect("a refusal has a reason")
-}
 
 #[tokio::test]
 async fn a_store_that_fails_is_refused_with_503() {

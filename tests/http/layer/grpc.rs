@@ -1,6 +1,6 @@
 //! What gRPC clients are told.
 
-use super::rig::{Answer, Stalled, ok, send, values};
+use super::rig::{Answer, Stalled, answer, ok, refused, send, values};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -12,7 +12,7 @@ use testing::{
     stubs::{Broken, Fickle},
 };
 use tower::{Layer, Service, service_fn};
-use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, Semaphore};
+use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
@@ -26,18 +26,6 @@ fn of_kind(kind: &'static str) -> Request<()> {
 
 fn grpc() -> Request<()> {
     of_kind("application/grpc+proto")
-}
-
-/// The answer to a request when `semaphore` has no room for it.
-async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
-    send(&limit(1, semaphore).layer(ok()), request).await
-}
-
-/// The answer to a second request of alice's.
-async fn refused(request: Request<()>) -> Answer {
-    let service = limit(1, MemorySemaphore::new()).layer(ok());
-    let _first = send(&service, request.clone()).await;
-    send(&service, request).await
 }
 
 fn assert_grpc(answer: &Answer, status: &str, message: &str) {

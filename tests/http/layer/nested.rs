@@ -1,15 +1,11 @@
 //! Limits within limits: the permit in a request's extensions stands for all of them.
 
-use super::rig::{is_refused, send};
+use super::rig::{Held, is_refused, send, take};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
-use std::{
-    convert::Infallible,
-    future::ready,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, future::ready, sync::Arc};
 use testing::{
     http_requests::{limit, request},
     stubs::Fickle,
@@ -17,14 +13,10 @@ use testing::{
 use tokio::time::{Duration, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore,
-    key,
+    Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,
 };
 
 const BOUND: Duration = Duration::from_secs(20);
-
-/// Where a handler puts its permit.
-type Held = Arc<Mutex<Option<Permit>>>;
 
 /// Upgrades every request, so that the body ends at once, and keeps the permit.
 fn upgrading(
@@ -44,11 +36,6 @@ fn upgrading(
 /// A limit of all accounts together.
 fn all(semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Fixed> {
     ConcurrencyLimitLayer::new(9, key::fixed("all"), semaphore).with_policy("all")
-}
-
-fn take(held: &Held) -> Permit {
-    let permit = held.lock().expect("no panic").take();
-    permit.expect("a permit in the request")
 }
 
 #[tokio::test]

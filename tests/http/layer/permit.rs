@@ -1,18 +1,12 @@
 //! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
 //! as the handler wants.
 
-use super::rig::{Stalled, is_refused, ok, send, stalled};
+use super::rig::{Held, Stalled, is_refused, ok, send, stalled, take};
 use futures_util::{FutureExt, stream};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, StreamBody};
-use std::{
-    convert::Infallible,
-    future::ready,
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{convert::Infallible, future::ready, pin::pin, sync::Arc, time::Duration};
 use testing::{
     http_requests::{limit, request},
     stubs::Fickle,
@@ -25,9 +19,6 @@ use tower_semaphore::{
 };
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
-
-/// Where a handler puts its permit.
-type Held = Arc<Mutex<Option<Permit>>>;
 
 fn keeping(
     held: &Held,
@@ -80,7 +71,7 @@ async fn a_handler_may_release_the_permit_before_its_body_ends() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
-    let permit = held.lock().unwrap().take().unwrap();
+    let permit = take(&held);
     assert!(permit.release().await);
     let second = send(&service, request("alice")).await;
     drop(first);
@@ -105,7 +96,7 @@ async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
     let layer = limit(1, MemorySemaphore::new()).with_max_hold(MAX_HOLD);
     let service = layer.layer(keeping(&held));
     let mut first = send(&service, request("alice")).await;
-    let permit = held.lock().unwrap().take().unwrap();
+    let permit = take(&held);
     advance(MAX_HOLD - Duration::from_millis(1)).await;
     assert!(is_refused(&send(&service, request("alice")).await));
     timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
@@ -120,7 +111,7 @@ async fn a_permit_that_ended_in_time_is_released_once() {
     let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
     let service = layer.layer(keeping(&held));
     let first = send(&service, request("alice")).await;
-    let permit = held.lock().unwrap().take().unwrap();
+    let permit = take(&held);
     timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
     let second = send(&service, request("alice")).await;
     drop((first, permit));
@@ -153,18 +144,6 @@ async fn a_body_that_ends_in_time_is_not_aborted() {
     assert_eq!(data, "ok");
     advance(2 * MAX_HOLD).await;
     assert!(body.frame().await.is_none());
-}
-
-#[tokio::test]
-async fn a_permit_that_the_store_lost_aborts_the_body_too() {
-    let store = Fickle::default();
-    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
-    let mut body = send(&layer.layer(stalled()), request("alice"))
-        .await
-        .into_body();
-    let (frame, ()) = tokio::join!(body.frame(), async { store.lose() });
-    assert!(frame.unwrap().unwrap_err().is::<PermitLost>());
-    assert!(!store.is_out());
 }
 
 #[tokio::test]

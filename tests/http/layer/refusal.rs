@@ -1,6 +1,6 @@
 //! What the response to a refused request says.
 
-use super::rig::{Answer, is_refused, ok, problem, send, values};
+use super::rig::{answer, is_refused, ok, problem, refused, send, values};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
@@ -16,20 +16,6 @@ use testing::{
 };
 use tower::Layer;
 use tower_semaphore::{AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore};
-
-/// The answer to a request when `semaphore` has no room for it.
-async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
-    send(&limit(1, semaphore).layer(ok()), request).await
-}
-
-/// The answer to a second request of alice's.
-async fn refused(mut request: Request<()>) -> Answer {
-    let service = limit(1, MemorySemaphore::new()).layer(ok());
-    let alice = HeaderValue::from_static("alice");
-    request.headers_mut().insert("x-account-id", alice);
-    let _first = send(&service, request.clone()).await;
-    send(&service, request).await
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_the_quota_problem_of_the_draft() {

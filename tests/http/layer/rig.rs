@@ -9,9 +9,11 @@ use serde_json::Value;
 use std::{
     convert::Infallible,
     future::{Ready, ready},
+    sync::{Arc, Mutex},
 };
-use tower::{Service, ServiceExt, service_fn};
-use tower_semaphore::ResponseBody;
+use testing::http_requests::limit;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_semaphore::{AcquireError, MemorySemaphore, Permit, ResponseBody, Semaphore};
 
 /// A response of a service under the layer. Holding it is holding the permit.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
@@ -41,6 +43,32 @@ where
 {
     let Ok(answer) = service.clone().oneshot(request).await;
     answer
+}
+
+/// The answer to a request when `semaphore` has no room for it.
+pub(crate) async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
+    send(&limit(1, semaphore).layer(ok()), request).await
+}
+
+/// The answer to a second request of an account.
+pub(crate) async fn refused(request: Request<()>) -> Answer {
+    let service = limit(1, MemorySemaphore::new()).layer(ok());
+    let _first = send(&service, request.clone()).await;
+    send(&service, request).await
+}
+
+/// Why a request was refused.
+pub(crate) fn error(answer: &Answer) -> &AcquireError {
+    let error = answer.extensions().get();
+    error.expect("a refusal has a reason")
+}
+
+/// Where a handler puts its permit.
+pub(crate) type Held = Arc<Mutex<Option<Permit>>>;
+
+pub(crate) fn take(held: &Held) -> Permit {
+    let permit = held.lock().expect("no panic").take();
+    permit.expect("a permit in the request")
 }
 
 /// The statuses of `requests` that are all in flight at once.

@@ -3,7 +3,7 @@
 use super::rig::{ok, send, stalled, values};
 use bytes::Bytes;
 use futures_util::{
-    future::BoxFuture,
+    FutureExt,
     stream::{Pending, pending},
 };
 use http::{Request, Response, StatusCode};
@@ -379,8 +379,9 @@ async fn an_answer_made_after_a_refusal_inside_still_holds_the_outer_permit() {
 async fn a_service_of_one_key_takes_no_permit_of_another_request() {
     let memory = MemorySemaphore::new();
     let global = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
-    let bob = send_boxed(global.with_wait(Duration::ZERO).layer(stalled()));
-    let driven = Arc::new(Mutex::new(Some(bob)));
+    let bob = global.with_wait(Duration::ZERO).layer(stalled());
+    let bob = async move { send(&bob, request("bob")).await };
+    let driven = Arc::new(Mutex::new(Some(bob.boxed())));
     let driving = service_fn(move |_: Request<()>| {
         let driven = Arc::clone(&driven);
         async move {
@@ -401,18 +402,6 @@ async fn a_service_of_one_key_takes_no_permit_of_another_request() {
     // Bob's request is polled within that of ann, which holds the only unit.
     let answer = send(&outer.layer(driving), request("ann")).await;
     assert_ne!(answer.status(), 200, "two requests have one unit");
-}
-
-fn send_boxed<S, T>(service: S) -> BoxFuture<'static, T>
-where
-    S: Service<Request<()>, Response = T, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    T: 'static,
-{
-    Box::pin(async move { send(&service, request("bob")).await })
 }
 
 #[tokio::test]

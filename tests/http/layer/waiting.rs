@@ -1,6 +1,6 @@
 //! Requests that wait for their permit.
 
-use super::rig::{Answer, is_refused, ok, problem, send, values};
+use super::rig::{Answer, error, is_refused, ok, problem, send, values};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
@@ -27,11 +27,6 @@ where
     let mut waiting = Box::pin(service.call(request(account)));
     assert!((&mut waiting).now_or_never().is_none(), "it does not wait");
     waiting
-}
-
-fn error(answer: &Answer) -> &AcquireError {
-    let error = answer.extensions().get();
-    error.expect("a refusal has a reason")
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! Counts of many keys, and the processes that are alive.
 
-use super::{Store, claim, facts, granted, queued, shown, usage, waiting};
+use super::{Store, claim, facts_of_operators, granted, queued, shown, usage, waiting};
 use tower_semaphore::{
     Policy,
     semaphore::{KeyCounts, StoredKey},
 };
 
-facts! {
+facts_of_operators! {
     counts_are_those_of_each_usage
     keys_that_nobody_uses_count_nothing
     this_process_is_alive

@@ -1,11 +1,12 @@
 //! Ids that are no ids.
 
 use super::{
-    Store, claim, every_store, facts, first, granted, ids, queued, revoke, usage, waiting,
+    Store, claim, facts_of_operators, first, granted, ids, queued, revoke, usage, waiting,
 };
+use testing::stores::listed;
 use tower_semaphore::Policy;
 
-facts! {
+facts_of_operators! {
     a_forged_id_changes_nothing
     the_id_of_another_key_or_policy_changes_nothing
 }
@@ -53,7 +54,7 @@ async fn a_forged_id_changes_nothing(store: Store) {
 /// As that of a process that was restarted, or of another one behind the same address.
 #[tokio::test]
 async fn the_id_of_another_store_in_memory_changes_nothing() {
-    let [one, other] = [every_store::memory(), every_store::memory()];
+    let [one, other] = [listed(), listed()];
     for _ in 0..100 {
         let permits = [
             granted(&one, &claim("a", 1)).await,

@@ -1,8 +1,8 @@
 //! What is shown and revoked under load, beside what the holders themselves know.
 
 use super::{
-    Store, Usage, claim, distinct, every_store::memory, facts, granted, ids, is_told, keys, revoke,
-    shown, usage, waiting,
+    Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_told, keys, revoke, shown,
+    usage, waiting,
 };
 use std::{
     collections::HashMap,
@@ -12,14 +12,14 @@ use std::{
     },
     time::Duration,
 };
-use testing::rng::Rng;
+use testing::{rng::Rng, stores::listed};
 use tokio::{
     task::{JoinSet, yield_now},
     time::sleep,
 };
 use tower_semaphore::{AcquireError, Permit, Policy, Semaphore};
 
-facts! {
+facts_of_operators! {
     usage_under_load_is_what_holders_wrote_down
     permits_that_are_revoked_under_load_are_lost_and_no_others_are
 }
@@ -132,7 +132,7 @@ async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: S
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
     const LIMIT: u32 = 2;
-    let store = memory();
+    let store = listed();
     let wait = |_, over: Over| {
         let store = Arc::clone(&store);
         async move {
@@ -178,7 +178,7 @@ async fn units_that_go_from_one_permit_to_another_are_shown_once() {
     const BETWEEN: u32 = 200;
     const HEAVY: u32 = 100;
     const LIMIT: u32 = BETWEEN + HEAVY + 1;
-    let store = memory();
+    let store = listed();
     let first = granted(&store, &claim("a", LIMIT).with_weight(HEAVY)).await;
     let mut between = Vec::new();
     for _ in 0..BETWEEN {

@@ -1,7 +1,6 @@
 //! Who holds what, and how a permit is taken back: the same facts for every store.
 
 mod counted;
-pub(crate) mod every_store;
 mod forged;
 #[cfg(feature = "redis")]
 mod in_redis;
@@ -9,9 +8,9 @@ mod load;
 mod revoked;
 mod shown;
 
-use every_store::{Store, facts};
 use futures_util::StreamExt;
 use std::{collections::HashSet, time::Duration};
+use testing::stores::{Store, facts_of_operators};
 use testing::wait::eventually;
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{

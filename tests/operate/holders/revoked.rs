@@ -1,8 +1,8 @@
 //! What becomes of a permit that is revoked, and of a claim that waits or is between the queue and its permit.
 
 use super::{
-    BOUND, Store, answer, assert_revoked, claim, facts, first, granted, ids, is_told, queued,
-    revoke, shown, usage, waiting,
+    BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids, is_told,
+    queued, revoke, shown, usage, waiting,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use testing::wait::eventually;
 use tokio::time::timeout;
 use tower_semaphore::{Acquire, AcquireError, Key, Lock, Policy, Semaphore};
 
-facts! {
+facts_of_operators! {
     a_revoked_permit_is_lost_and_its_units_are_free
     a_revoked_permit_goes_to_the_next_in_the_queue
     a_permit_is_revoked_once

@@ -1,7 +1,8 @@
 //! What is shown of permits, of claims that wait, and of keys.
 
 use super::{
-    Store, Usage, answer, claim, distinct, facts, granted, ids, keys, queued, shown, usage, waiting,
+    Store, Usage, answer, claim, distinct, facts_of_operators, granted, ids, keys, queued, shown,
+    usage, waiting,
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use std::{
@@ -14,7 +15,7 @@ use tower_semaphore::{
     semaphore::{MAX_LABEL, StoredKey},
 };
 
-facts! {
+facts_of_operators! {
     nothing_is_shown_of_a_key_that_nobody_uses
     a_permit_is_shown_with_all_that_is_known_of_it
     the_limit_is_that_of_the_last_claim

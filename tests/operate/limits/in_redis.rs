@@ -1,8 +1,7 @@
 //! What only a store in Redis has to bear: other processes, servers that are away or lose data, and processes that come
 //! later.
 
-use super::{BOUND, in_force, is_full, waits};
-use crate::holders::every_store::Store;
+use super::{BOUND, in_force, is_full};
 use std::{
     sync::{
         Arc,
@@ -10,6 +9,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use testing::stores::Store;
 use testing::{
     fleet::Process,
     in_flight::InFlight,
@@ -168,30 +168,6 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     load.changes(&operator, (3, Some(20))).await;
     load.changes(&operator, (20, None)).await;
     load.end().await;
-}
-
-/// Without that each would poll five seconds after it did last.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_another_process_is_let_in_as_soon_as_that_knows() {
-    let server = RedisServer::start();
-    let long = RedisSemaphore::builder().lease(Duration::from_secs(600));
-    let mut stores: Vec<Store> = Vec::new();
-    for _ in 0..3 {
-        let store = long.clone().connect(server.url()).await;
-        stores.push(Arc::new(store.expect("it connects")));
-    }
-    let _held = stores[0].acquire(Claim::new("a").with_limit(1)).await;
-    let mut waiters = Vec::new();
-    for (before, store) in stores.iter().enumerate() {
-        waiters.push(waits(store, Claim::new("a").with_limit(1), before).await);
-    }
-    set(&stores[0], Some(4)).await;
-    for (store, waiter) in stores.iter().zip(waiters) {
-        in_force(store, "a", Some(4)).await;
-        let known = Instant::now();
-        drop(super::answer(waiter).await.expect("there is room"));
-        assert!(known.elapsed() < Duration::from_secs(2));
-    }
 }
 
 /// One that is set while the answer for another is on its way is not left to the next refresh.

@@ -3,9 +3,9 @@
 #[cfg(feature = "redis")]
 mod in_redis;
 
-use crate::holders::every_store::{Store, facts};
 use futures_util::StreamExt;
 use std::time::{Duration, SystemTime};
+use testing::stores::{Store, facts_of_operators};
 use testing::wait::eventually;
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -16,7 +16,7 @@ use tower_semaphore::{
     semaphore::{ClaimError, Level, LimitInfo, StoredKey},
 };
 
-facts! {
+facts_of_operators! {
     the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_claims
     a_lower_limit_ends_no_permit_and_grants_nothing_until_there_is_room
     a_higher_limit_lets_in_who_waits_in_the_order_of_the_queue

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
-use std::{convert::Infallible, panic::AssertUnwindSafe, time::Duration};
+use std::{convert::Infallible, time::Duration};
 use testing::stubs::{Failing, Fickle};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
 use tower_semaphore::{
@@ -269,33 +269,6 @@ async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 0.0), (1.0, 0.0)));
     drop(permit);
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
-}
-
-#[tokio::test]
-async fn a_body_holds_its_permit_to_the_last_frame() {
-    install();
-    let service = limited(fixed(MemorySemaphore::new(), "body"));
-    let Ok(answer) = service.oneshot(Request::new(())).await;
-    assert_eq!(gauges("body"), (1.0, 0.0));
-    let mut body = answer.into_body();
-    body.frame().await.expect("a frame").expect("no error");
-    assert_eq!(gauges("body"), (0.0, 0.0));
-    drop(body);
-}
-
-#[tokio::test]
-async fn a_handler_that_panics_holds_nothing() {
-    install();
-    let inner = service_fn(
-        async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
-            assert_eq!(gauges("panic"), (1.0, 0.0));
-            panic!("a handler's own")
-        },
-    );
-    let service = fixed(MemorySemaphore::new(), "panic").layer(inner);
-    let call = AssertUnwindSafe(service.oneshot(Request::new(()))).catch_unwind();
-    assert!(call.await.is_err());
-    assert_eq!(gauges("panic"), (0.0, 0.0));
 }
 
 /// Its store cannot say that it holds nothing any more.

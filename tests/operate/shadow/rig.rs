@@ -11,7 +11,6 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use testing::stores::Store;
 use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
@@ -19,7 +18,7 @@ use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 /// Notes each refusal, in the order of the answers. Answers at once what its store answers at once.
 #[derive(Clone)]
 pub(crate) struct Noted {
-    store: Store,
+    store: Arc<dyn Semaphore>,
     refusals: Arc<Mutex<Vec<AcquireError>>>,
 }
 

@@ -34,23 +34,6 @@ async fn store(server: &SecureServer) -> RedisSemaphore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
-    let mut server = SecureServer::start().await;
-    let builder = rooted(&server).lease(Duration::from_secs(2));
-    let store = connected(async || builder.clone().connect(server.url()).await).await;
-    let permit = store.acquire(claim()).await.expect("there is room");
-    server.raw.reset_stats().await;
-    eventually("it is refreshed", BOUND, async || {
-        let stats = server.raw.commandstats().await;
-        stats.get("evalsha").is_some_and(|calls| *calls >= 2)
-    })
-    .await;
-    let clients = others(&mut server.raw).await;
-    assert_all(&clients, &[("laddr", &server.address)]);
-    assert!(permit.release().await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_store_reconnects_over_tls() {
     let mut server = SecureServer::start().await;
     let store = store(&server).await;

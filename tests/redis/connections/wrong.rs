@@ -281,12 +281,6 @@ async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
         is_refused,
         &["DENIED", "protected mode"],
     );
-    let url = declines("-ERR max number of clients reached\r\n").await;
-    explained(
-        patient().connect(url).await,
-        is_unavailable,
-        &["max number of clients"],
-    );
     // An answer that is cut is a server that is gone.
     let url = declines("$100\r\nredis").await;
     explained(patient().connect(url).await, is_unavailable, &[]);
@@ -375,11 +369,6 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
         assert!(!said.contains('\n'), "{said}");
         explained(outcome, is_setting("url"), &["no Redis"]);
     }
-    let outcome = patient()
-        .connect(says("-DENIED protected mode\r\n").await)
-        .await;
-    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused { .. });
-    explained(outcome, is_refused, &["protected mode"]);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! search -> world -> schedule
-//!       \         -> process -> subject <- shipped -> the core
+//!       \         -> process -> shipped -> subject, the core
 //!                 -> server -> wire -> subject, the model
 //!                 -> judge: storage -> effect; callers -> record, weights; calls
 //! ```
@@ -48,8 +48,8 @@
 //! moment before its holder is told. A flow may have lost a turn, and be passed meanwhile, if a call had more
 //! waiters to look at behind claims that have left than it may.
 //!
-//! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.rs`; `tests/sim/planted.sh` plants each and prints
-//! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` has the table.
+//! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.sh` plants each and prints
+//! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` lists them.
 //!
 //! ```text
 //! cargo test -p tower-semaphore-sim
@@ -79,6 +79,7 @@ mod redis {
 }
 
 pub mod judge;
+pub mod planted;
 pub mod process;
 pub mod schedule;
 pub mod search;

@@ -1,7 +1,8 @@
 //! A process: its core, a clock of its own, and its connections, each with an order of its own.
 
-use crate::subject::{
-    CallId, Claim, Failure, Message, PermitId, Runtime, Said, Servers, Settings, Subject, Time,
+use crate::{
+    redis::shipped::Shipped,
+    subject::{CallId, Claim, Failure, Message, PermitId, Runtime, Said, Servers, Settings, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -43,7 +44,7 @@ pub struct Process {
     /// What its core was told.
     pub settings: Settings,
     /// `None`: it was killed.
-    pub core: Option<Box<dyn Subject>>,
+    pub(crate) core: Option<Shipped>,
     /// By [runtime and server](Settings::link).
     pub links: Vec<Link>,
     /// Until when it stands still.
@@ -62,7 +63,8 @@ pub struct Process {
 
 impl Process {
     /// A process without connections.
-    pub fn new(settings: Settings, core: Box<dyn Subject>, boot: Duration, drift: i64) -> Self {
+    pub fn new(settings: Settings, boot: Duration, drift: i64) -> Self {
+        let core = Shipped::new(settings.clone());
         let links = settings.servers * settings.runtimes;
         let links = (0..links).map(|_| Link::default()).collect();
         Self {

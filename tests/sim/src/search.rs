@@ -3,8 +3,7 @@
 use crate::{
     judge::Violation,
     schedule::{Schedule, Workload},
-    subject::{Settings, Subject},
-    world::{Make, run},
+    world::run,
 };
 use model::lua::Runner;
 use std::{fmt, ops::Range};
@@ -47,32 +46,21 @@ impl fmt::Display for Found {
     }
 }
 
-/// The core that ships.
-pub fn shipped(settings: Settings) -> Box<dyn Subject> {
-    crate::redis::shipped::shipped(settings)
-}
-
 /// The first of these seeds whose schedule fails.
 pub fn first(
     runner: &Runner,
     (workload, seeds): (Workload, Range<u64>),
-    make: Make<'_>,
 ) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {
-        let outcome = run(runner, &Schedule::of(workload, seed), make, false);
+        let outcome = run(runner, &Schedule::of(workload, seed), false);
         Some((seed, outcome.violation?))
     })
 }
 
 /// Makes the schedule of a seed that fails shorter, and runs it once more with a trace.
-pub fn explain(
-    runner: &Runner,
-    workload: Workload,
-    (seed, violation): (u64, Violation),
-    make: Make<'_>,
-) -> Found {
-    let schedule = shorter(runner, Schedule::of(workload, seed), violation.rule, make);
-    let trace = run(runner, &schedule, make, true).trace;
+pub fn explain(runner: &Runner, workload: Workload, (seed, violation): (u64, Violation)) -> Found {
+    let schedule = shorter(runner, Schedule::of(workload, seed), violation.rule);
+    let trace = run(runner, &schedule, true).trace;
     Found {
         seed,
         violation,
@@ -82,14 +70,14 @@ pub fn explain(
 }
 
 /// Leaves out steps, many at a time and then single ones, as long as the same rule is violated.
-fn shorter(runner: &Runner, mut schedule: Schedule, rule: &str, make: Make<'_>) -> Schedule {
+fn shorter(runner: &Runner, mut schedule: Schedule, rule: &str) -> Schedule {
     let mut size = schedule.steps.len().div_ceil(2);
     while size > 0 {
         let mut at = 0;
         while at < schedule.steps.len() {
             let mut less = schedule.clone();
             less.steps.drain(at..(at + size).min(schedule.steps.len()));
-            let outcome = run(runner, &less, make, false);
+            let outcome = run(runner, &less, false);
             match outcome
                 .violation
                 .is_some_and(|violation| violation.rule == rule)

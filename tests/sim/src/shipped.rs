@@ -22,44 +22,9 @@ fn runtime(number: subject::Runtime) -> RuntimeId {
     RuntimeId(number as u32)
 }
 
-/// A core for a process.
-pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> {
-    let mut core = Core::new(Settings {
-        lease: settings.lease,
-        timeout: settings.timeout,
-        slots_of_store: settings.slots_of_store(),
-        slot_of_process: None,
-        claims: true,
-        replicas: settings.replicas,
-        is_own: true,
-        policy: match (settings.shares, settings.counts) {
-            (true, true) => WhenUnavailable::Share,
-            (true, false) => WhenUnavailable::ShareOf(0.5),
-            (false, _) => WhenUnavailable::Refuse,
-        },
-    });
-    core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));
-    let owner = Owner {
-        process: settings.process.as_str().into(),
-        lease_ms: settings.lease.as_millis() as u64,
-        prefix: wire::PREFIX.to_owned(),
-        about: String::new(),
-        parts: Vec::new(),
-    };
-    Box::new(Shipped {
-        settings,
-        owner,
-        core,
-        calls: VecDeque::new(),
-        commands: BTreeMap::new(),
-        entered: 0,
-        ids: BTreeMap::new(),
-        waits: BTreeSet::new(),
-    })
-}
-
+/// The core of a process.
 #[derive(Debug)]
-struct Shipped {
+pub(crate) struct Shipped {
     settings: subject::Settings,
     owner: Owner,
     core: Core,
@@ -191,8 +156,44 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
-impl subject::Subject for Shipped {
-    fn acquire(
+impl Shipped {
+    pub(crate) fn new(settings: subject::Settings) -> Self {
+        let mut core = Core::new(Settings {
+            lease: settings.lease,
+            timeout: settings.timeout,
+            slots_of_store: settings.slots_of_store(),
+            slot_of_process: None,
+            claims: true,
+            replicas: settings.replicas,
+            is_own: true,
+            policy: match (settings.shares, settings.counts) {
+                (true, true) => WhenUnavailable::Share,
+                (true, false) => WhenUnavailable::ShareOf(0.5),
+                (false, _) => WhenUnavailable::Refuse,
+            },
+        });
+        core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));
+        let owner = Owner {
+            process: settings.process.as_str().into(),
+            lease_ms: settings.lease.as_millis() as u64,
+            prefix: wire::PREFIX.to_owned(),
+            about: String::new(),
+            parts: Vec::new(),
+        };
+        Self {
+            settings,
+            owner,
+            core,
+            calls: VecDeque::new(),
+            commands: BTreeMap::new(),
+            entered: 0,
+            ids: BTreeMap::new(),
+            waits: BTreeSet::new(),
+        }
+    }
+
+    /// Claims, from a task of a runtime.
+    pub(crate) fn acquire(
         &mut self,
         now: Time,
         from: subject::Runtime,
@@ -221,7 +222,8 @@ impl subject::Subject for Shipped {
         subject::PermitId(id.serial)
     }
 
-    fn release(&mut self, now: Time, permit: subject::PermitId) {
+    /// Gives up a permit or a claim, at any time.
+    pub(crate) fn release(&mut self, now: Time, permit: subject::PermitId) {
         let Some((id, from)) = self.ids.remove(&permit.0) else {
             return;
         };
@@ -236,7 +238,8 @@ impl subject::Subject for Shipped {
         }
     }
 
-    fn grow(
+    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is told of the growth.
+    pub(crate) fn grow(
         &mut self,
         now: Time,
         from: subject::Runtime,
@@ -252,7 +255,8 @@ impl subject::Subject for Shipped {
         Some(subject::PermitId(id.serial))
     }
 
-    fn shrink(
+    /// Gives up units of a level of a permit. Each part that is released is told.
+    pub(crate) fn shrink(
         &mut self,
         now: Time,
         permit: subject::PermitId,
@@ -264,11 +268,13 @@ impl subject::Subject for Shipped {
         parts.map(|part| subject::PermitId(part.serial)).collect()
     }
 
-    fn shutdown(&mut self) {
+    /// Claims no more, and gives up everything.
+    pub(crate) fn shutdown(&mut self) {
         self.core.shutdown();
     }
 
-    fn handle_reply(
+    /// Takes the answers to a call, one for each command.
+    pub(crate) fn handle_reply(
         &mut self,
         now: Time,
         call: subject::CallId,
@@ -294,17 +300,20 @@ impl subject::Subject for Shipped {
         self.core.handle_reply(now, call, reply);
     }
 
-    fn handle_message(&mut self, now: Time, message: subject::Message) {
+    /// Takes a message.
+    pub(crate) fn handle_message(&mut self, now: Time, message: subject::Message) {
         let message = Message::Granted(message.serial, message.token, 0);
         self.entered = 0;
         self.core.handle_message(now, message);
     }
 
-    fn handle_revocation(&mut self, now: Time, serial: u64) {
+    /// Takes the message that an operator has revoked the permit of this serial.
+    pub(crate) fn handle_revocation(&mut self, now: Time, serial: u64) {
         self.core.handle_message(now, Message::Revoked(serial));
     }
 
-    fn handle_servers(&mut self, now: Time, change: subject::Servers) {
+    /// Learns of connections.
+    pub(crate) fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
             subject::Servers::Slots(slots) => Change::Slots(slots),
             subject::Servers::Connected(from, server) => {
@@ -316,16 +325,19 @@ impl subject::Subject for Shipped {
         self.core.handle_servers(now, change);
     }
 
-    fn poll_timeout(&self) -> Option<Time> {
+    /// When it has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.core.poll_timeout()
     }
 
-    fn handle_timeout(&mut self, now: Time) {
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.entered = 0;
         self.core.handle_timeout(now);
     }
 
-    fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
+    /// What to send now.
+    pub(crate) fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
         let call = self.calls.pop_front();
         let mut runtimes = [self.entered, 0].into_iter();
         let core = &mut self.core;
@@ -335,11 +347,13 @@ impl subject::Subject for Shipped {
         Some(self.call(from, call))
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether it remembers nothing of any claim.
+    pub(crate) fn is_idle(&self) -> bool {
         self.core.is_idle()
     }
 
-    fn poll_event(&mut self) -> Option<subject::Event> {
+    /// What to tell callers.
+    pub(crate) fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
             let (id, event) = self.core.poll_event()?;
             let permit = subject::PermitId(id.serial);

@@ -1,6 +1,4 @@
-//! What is simulated: a core, which decides and does nothing, and what goes in and out of it.
-//!
-//! The trait has the shape of the core of one process. Time comes in as an argument, and is that of the
+//! What goes in and out of a core, which decides and does nothing. Time comes in as an argument, and is that of the
 //! process's own clock.
 
 use crate::{slots::Slots, wire::Script};
@@ -555,36 +553,4 @@ pub enum Refusal {
     Unavailable,
     /// The server has answered with an error of a key.
     Failed,
-}
-
-/// A core.
-pub trait Subject: fmt::Debug {
-    /// Claims, from a task of a runtime.
-    fn acquire(&mut self, now: Time, from: Runtime, claim: Claim) -> PermitId;
-    /// Gives up a permit or a claim, at any time.
-    fn release(&mut self, now: Time, permit: PermitId);
-    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is told of the growth.
-    fn grow(&mut self, now: Time, from: Runtime, permit: PermitId, to: Resize) -> Option<PermitId>;
-    /// Gives up units of a level of a permit. Each part that is released is told.
-    fn shrink(&mut self, now: Time, permit: PermitId, by: Resize) -> Vec<PermitId>;
-    /// Claims no more, and gives up everything.
-    fn shutdown(&mut self);
-    /// Takes the answers to a call, one for each command.
-    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
-    /// Takes a message.
-    fn handle_message(&mut self, now: Time, message: Message);
-    /// Takes the message that an operator has revoked the permit of this serial.
-    fn handle_revocation(&mut self, now: Time, serial: u64);
-    /// Learns of connections.
-    fn handle_servers(&mut self, now: Time, change: Servers);
-    /// When it has something to do.
-    fn poll_timeout(&self) -> Option<Time>;
-    /// Does what is due.
-    fn handle_timeout(&mut self, now: Time);
-    /// What to send now.
-    fn poll_call(&mut self, now: Time) -> Option<Call>;
-    /// Whether it remembers nothing of any claim.
-    fn is_idle(&self) -> bool;
-    /// What to tell callers.
-    fn poll_event(&mut self) -> Option<Event>;
 }

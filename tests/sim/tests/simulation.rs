@@ -1,10 +1,11 @@
-//! The simulation finds what everybody gets wrong in a naive core, and nothing in one without bugs.
+//! The simulation finds mistakes that are planted, and nothing in what ships.
 
-use model::scripts::Scripts;
+use model::{lua::Runner, scripts::Scripts};
 use std::time::Instant;
 use tower_semaphore_sim::{
+    planted::{Bug, bugs},
     schedule::{Schedule, Workload},
-    search::{explain, first, shipped as shipped_core},
+    search::{explain, first},
     server::{compiled, shipped},
     world::run,
 };
@@ -41,16 +42,11 @@ fn number(name: &str) -> Option<u64> {
 fn one_schedule_of_the_shipped_core() {
     let seed = number("SEED").unwrap_or(1);
     let runner = shipped();
-    let outcome = run(
-        &runner,
-        &Schedule::of(workload(), seed),
-        &shipped_core,
-        true,
-    );
+    let outcome = run(&runner, &Schedule::of(workload(), seed), true);
     println!("{}", outcome.trace);
     let found = outcome
         .violation
-        .map(|violation| explain(&runner, workload(), (seed, violation), &shipped_core));
+        .map(|violation| explain(&runner, workload(), (seed, violation)));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
@@ -59,10 +55,10 @@ fn pass(workload: Workload, schedules: u64) {
     let schedules = number("SCHEDULES").unwrap_or(schedules);
     let from = number("FROM").unwrap_or(0);
     let (runner, begun) = (shipped(), Instant::now());
-    let found = first(&runner, (workload, from..from + schedules), &shipped_core);
+    let found = first(&runner, (workload, from..from + schedules));
     let time = begun.elapsed() / schedules as u32;
     println!("{schedules} schedules, {time:?} each");
-    let found = found.map(|found| explain(&runner, workload, found, &shipped_core));
+    let found = found.map(|found| explain(&runner, workload, found));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
@@ -116,7 +112,7 @@ fn each_schedule_that_has_failed_passes() {
     for (workload, seeds) in FAILED {
         for seed in seeds {
             let schedule = Schedule::of(workload, *seed);
-            let outcome = run(&runner, &schedule, &shipped_core, false);
+            let outcome = run(&runner, &schedule, false);
             let violation = outcome.violation.as_ref();
             assert!(violation.is_none(), "{workload:?} {seed}: {violation:?}");
         }
@@ -135,114 +131,26 @@ fn the_shipped_core_passes_with_limits() {
 
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
-    let (runner, make) = (shipped(), shipped_core);
+    let runner = shipped();
     for seed in 0..50 {
         let schedule = Schedule::of(Workload::Server, seed);
-        let trace = run(&runner, &schedule, &make, true).trace;
+        let trace = run(&runner, &schedule, true).trace;
         assert!(!trace.is_empty());
-        assert_eq!(trace, run(&shipped(), &schedule, &make, true).trace);
+        assert_eq!(trace, run(&shipped(), &schedule, true).trace);
     }
 }
 
-/// A file of the scripts, a place in it, and what is planted there.
-const PATCHES: [(&str, &str, &str); 19] = [
-    (
-        "release",
-        "pcall(free, key, at + 1, last)",
-        "true, free(key, at + 1, last)",
-    ),
-    (
-        "acquire",
-        "string.match(limit, '^%-?%d+')) - used[number]",
-        "string.match(limit, '^%-?%d+')) - used[number] + 1",
-    ),
-    ("acquire", "if now > ARGV[2] + 0 then", "if false then"),
-    ("acquire", "is_contended[number] and 0 or", ""),
-    (
-        "acquire",
-        "ARGV[5] + 0, text(now + ARGV[4]),",
-        "ARGV[5] + 0, text(now + ARGV[4] * 2),",
-    ),
-    (
-        "queue",
-        "local is_next = not head or head == id and not waits",
-        "local is_next = true",
-    ),
-    (
-        "queue",
-        "arrival = math.max(micros, last + 1)",
-        "arrival = math.min(micros, last - 1)",
-    ),
-    ("queue", "if is_contended[number] then", "if false then"),
-    (
-        "grant",
-        "local is_alive = alive_until > now",
-        "local is_alive = true",
-    ),
-    (
-        "grant",
-        "if is_alive and semaphore.used + weight > tonumber(limit) then",
-        "if is_alive and semaphore.used > tonumber(limit) then",
-    ),
-    (
-        "grant",
-        "local new_token = call('INCR', token)",
-        "local new_token = tonumber(call('GET', token) or 1)",
-    ),
-    (
-        "refresh",
-        "call('ZADD', held, 'XX', option, 'CH',",
-        "call('ZADD', held, 'CH',",
-    ),
-    (
-        "queue",
-        "local of_root = root and string",
-        "local of_root = false and string",
-    ),
-    (
-        "release",
-        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)",
-        "local _ = used",
-    ),
-    (
-        "release",
-        "leave(queue, alive, ARGV[arg])",
-        "local _ = leave",
-    ),
-    (
-        "revoke",
-        "call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))",
-        "local _ = revocation_of",
-    ),
-    (
-        "revoke",
-        "call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))",
-        "local _ = held",
-    ),
-    (
-        "revoke",
-        "for first = 1, #units, 1000 do",
-        "for first = 2, #units, 1000 do",
-    ),
-    (
-        "revoke",
-        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)",
-        "local _ = used",
-    ),
-];
-
 #[test]
 fn each_bug_of_a_script_is_found() {
-    assert_each_is_found(Workload::Server, &PATCHES);
+    assert_each_is_found(Workload::Server, bugs("In the scripts"));
 }
 
-fn assert_each_is_found(workload: Workload, patches: &[(&str, &str, &str)]) {
+fn assert_each_is_found(workload: Workload, bugs: Vec<Bug>) {
     let mut missed = Vec::new();
-    for (file, old, new) in patches {
-        let runner = compiled(&Scripts::shipped().patched(file, old, new));
-        match first(&runner, (workload, 0..BOUND), &shipped_core) {
-            Some((seed, violation)) => println!("{file}, {new}: {}, {}", seed + 1, violation.rule),
-            None => missed.push((file, new)),
+    for bug in bugs {
+        match first(&planted(&bug), (workload, 0..BOUND)) {
+            Some((seed, violation)) => println!("{}: {}, {}", bug.name, seed + 1, violation.rule),
+            None => missed.push(bug.name),
         }
     }
     assert!(
@@ -251,70 +159,22 @@ fn assert_each_is_found(workload: Workload, patches: &[(&str, &str, &str)]) {
     );
 }
 
-/// The same, of fair queues.
-const UNFAIR: [(&str, &str, &str); 12] = [
-    (
-        "queue",
-        "free_tag(queue, math.max(time + 1, finish))",
-        "free_tag(queue, time + 1)",
-    ),
-    (
-        "queue",
-        "free_tag(queue, math.max(time + 1, finish))",
-        "free_tag(queue, math.max(time + 1, finish, (tail[2] or 0) + 1))",
-    ),
-    (
-        "queue",
-        "free_tag(queue, math.max(time + 1, finish))",
-        "free_tag(queue, finish > 0 and finish or time + 1)",
-    ),
-    (
-        "queue",
-        "free_tag(queue, math.max(time + 1, finish))",
-        "math.max(time, finish)",
-    ),
-    (
-        "queue",
-        "if known then return known + head_start end",
-        "if known then call('ZREM', queue, id) end",
-    ),
-    (
-        "queue",
-        "others and -mark or math.max(micros - 1, last)",
-        "0",
-    ),
-    ("grant", "/ (share or 1)", "* (share or 1)"),
-    ("grant", "UNIT * (weight_of(id) or 0)", "UNIT"),
-    (
-        "grant",
-        "math.min(later[at + 1], free_tag(queue, slot))",
-        "later[at + 1] + 0",
-    ),
-    (
-        "grant",
-        "if is_last or #later < 2 * most then",
-        "if is_last then",
-    ),
-    (
-        "grant",
-        "math.max(start, -(call('ZSCORE', alive, 'arrival') or 0))",
-        "start + 0",
-    ),
-    ("grant", "slot = tag + its_cost", "slot = tag + 1"),
-];
+/// The scripts with a bug.
+fn planted(bug: &Bug) -> Runner {
+    compiled(&Scripts::shipped().patched(bug.file, &bug.old, &bug.new))
+}
 
 #[test]
 fn each_bug_of_a_fair_queue_is_found() {
-    assert_each_is_found(Workload::Fair, &UNFAIR);
+    assert_each_is_found(Workload::Fair, bugs("In the scripts, of fair queues"));
 }
 
 #[test]
 fn a_failure_is_made_shorter_and_names_its_seed() {
-    let (file, old, new) = PATCHES[3];
-    let runner = compiled(&Scripts::shipped().patched(file, old, new));
-    let found = first(&runner, (Workload::Server, 0..BOUND), &shipped_core).expect("it is found");
+    let runner = planted(&bugs("In the scripts")[3]);
+    let found = first(&runner, (Workload::Server, 0..BOUND)).expect("it is found");
     let (seed, rule) = (found.0, found.1.rule);
-    let found = explain(&runner, Workload::Server, found, &shipped_core);
+    let found = explain(&runner, Workload::Server, found);
     assert!(found.schedule.steps.len() < Schedule::of(Workload::Server, seed).steps.len() / 2);
     let text = found.to_string();
     println!("{text}");

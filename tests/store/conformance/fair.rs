@@ -9,7 +9,6 @@ use testing::stores::facts;
 use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 facts! {
-    a_newcomer_is_served_by_the_next_grant_but_one_whatever_another_flow_has_queued
     beside_several_flows_a_newcomer_is_served_after_one_claim_of_each
     a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out
     flows_are_served_in_the_ratio_of_their_shares
@@ -18,7 +17,6 @@ facts! {
     a_flow_that_was_idle_has_saved_nothing_up
     a_claim_that_leaves_last_gives_its_turn_back
     a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow
-    a_flow_whose_claims_give_up_is_served_in_its_turn
     a_flow_whose_claims_have_given_up_owes_nothing
     claims_without_a_flow_are_one_flow_once_another_has_come
     claims_that_wait_before_the_first_flow_stay_before_it
@@ -102,16 +100,6 @@ impl Crowd {
         waiter.abort();
         assert!(waiter.await.is_err(), "it was aborted");
     }
-}
-
-async fn a_newcomer_is_served_by_the_next_grant_but_one_whatever_another_flow_has_queued(
-    store: Store,
-) {
-    let mut crowd = Crowd::new(store).await;
-    crowd.join_all("ann", 30).await;
-    crowd.join("bob", of("bob")).await;
-    let order = crowd.order().await;
-    assert_eq!(order[..3], ["ann", "bob", "ann"]);
 }
 
 async fn beside_several_flows_a_newcomer_is_served_after_one_claim_of_each(store: Store) {
@@ -231,19 +219,6 @@ async fn a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow(store: S
     crowd.settle().await;
     let order = crowd.order().await;
     assert_eq!(order, ["bob", "second", "bob", "third", "bob"]);
-}
-
-async fn a_flow_whose_claims_give_up_is_served_in_its_turn(store: Store) {
-    let mut crowd = Crowd::new(store).await;
-    crowd.join_all("bob", 5).await;
-    crowd.join_all("ann", 2).await;
-    for _ in 0..10 {
-        crowd.join("ann", of("ann")).await;
-        crowd.leave(5).await;
-    }
-    crowd.settle().await;
-    let order = crowd.order().await;
-    assert_eq!(order[..4], ["bob", "ann", "bob", "ann"], "{order:?}");
 }
 
 async fn a_flow_whose_claims_have_given_up_owes_nothing(store: Store) {

@@ -10,7 +10,6 @@ use testing::{levels::claims, stores::facts};
 use tower_semaphore::{AcquireError, Claim, Semaphore};
 
 facts! {
-    a_head_start_passes_those_who_have_none
     a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody
     equal_head_starts_are_first_come_first_served
     a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit
@@ -26,17 +25,6 @@ fn batch() -> Claim {
 
 fn interactive() -> Claim {
     batch().with_head_start(HEAD_START)
-}
-
-async fn a_head_start_passes_those_who_have_none(store: Store) {
-    let held = store.acquire(batch()).await.expect("there is room");
-    let first = waiter(&store, batch(), 1).await;
-    let second = waiter(&store, batch(), 2).await;
-    let interactive = waiter(&store, interactive(), 3).await;
-    drop(held);
-    for waiter in [interactive, first, second] {
-        assert!(granted(waiter).await.release().await);
-    }
 }
 
 async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(store: Store) {

@@ -39,23 +39,20 @@ pub(crate) async fn granted(waiter: Waiter) -> Permit {
         .expect("the waiter is granted")
 }
 
-pub(crate) async fn a_waiter_is_granted_when_there_is_room(store: Store) {
-    let held = store.acquire(claim("a", 1)).await.expect("there is room");
-    let waiter = waiter(&store, claim("a", 1), 1).await;
-    assert!(!waiter.is_finished());
-    drop(held);
-    drop(granted(waiter).await);
-}
-
-pub(crate) async fn waiters_are_granted_in_the_order_of_arrival(store: Store) {
+pub(crate) async fn waiters_are_granted_in_the_order_of_arrival_and_their_tokens_grow(
+    store: Store,
+) {
     let held = store.acquire(claim("a", 1)).await.expect("there is room");
     let mut waiters = Vec::new();
     for count in 1..=20 {
         waiters.push(waiter(&store, claim("a", 1), count).await);
     }
+    let mut last = held.token();
     drop(held);
     for (left, waiter) in (0..20).rev().zip(waiters) {
         let permit = granted(waiter).await;
+        assert!(permit.token() > last);
+        last = permit.token();
         until_waiting(&store, left).await;
         drop(permit);
     }
@@ -168,21 +165,6 @@ pub(crate) async fn a_claim_that_finds_as_many_waiting_as_it_allows_is_refused(s
         .expect_err("one claim waits already");
     assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
     let _other = waiter(&store, claim("a", 1).with_max_waiting(9), 2).await;
-}
-
-pub(crate) async fn tokens_grow_along_the_queue(store: Store) {
-    let held = store.acquire(claim("a", 1)).await.expect("there is room");
-    let mut waiters = Vec::new();
-    for count in 1..=5 {
-        waiters.push(waiter(&store, claim("a", 1), count).await);
-    }
-    let mut last = held.token();
-    drop(held);
-    for waiter in waiters {
-        let permit = granted(waiter).await;
-        assert!(permit.token() > last);
-        last = permit.token();
-    }
 }
 
 #[tokio::test]

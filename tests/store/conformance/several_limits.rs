@@ -8,7 +8,6 @@ facts_of_several! {
     a_claim_refused_by_any_limit_names_it_and_takes_nothing_of_the_others
     a_refused_claim_leaves_the_queue_of_a_wider_limit_alone
     a_permit_of_several_limits_is_released_as_one
-    a_permit_of_several_limits_ends_as_one
     a_clone_ends_after_the_time_of_a_permit_that_is_gone
     tokens_name_each_limit_and_grow_with_each
     every_limit_counts_the_weight_of_its_own_claim

@@ -1,17 +1,32 @@
 //! One script decides for all levels: what it writes, as the server shows it.
 
-use super::{
-    BOUND,
-    server::{members, store},
-};
+use super::BOUND;
+use std::time::Duration;
 use testing::{
-    levels::claims,
+    levels::{POLICIES, claims},
     monitor::{Monitor, is_read},
     redis::RedisServer,
     resp::Raw,
     wait::eventually,
 };
-use tower_semaphore::{AcquireError, Claim, Semaphore};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+
+/// A store under which a busy machine is no failure.
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    builder.connect(server.url()).await.expect("it connects")
+}
+
+/// How many members the sets of each limit have.
+async fn members(raw: &mut Raw, set: &str) -> [usize; 3] {
+    let mut members = [0; 3];
+    for (count, policy) in members.iter_mut().zip(POLICIES) {
+        for key in raw.keys(format!("semaphore:{{{policy}:*}}:{set}")).await {
+            *count += raw.zcard(key).await;
+        }
+    }
+    members
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_limits_take_one_call() {

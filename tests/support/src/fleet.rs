@@ -23,8 +23,6 @@ pub const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
-/// Set if the child's store is on a supplied connection.
-const HANDED_IN: &str = "FLEET_HANDED_IN";
 /// How often a child claims again at most, when the store fails.
 const AGAIN: usize = 5;
 /// Precedes every answer, among what the test harness prints.
@@ -41,11 +39,6 @@ impl Process {
     /// Starts one whose store is at `url`, with this lease.
     pub fn start(url: &str, lease: Duration) -> Self {
         Self::with(url, lease, &[])
-    }
-
-    /// Starts one whose store is on a supplied connection, so that it goes level by level.
-    pub fn supplied(url: &str, lease: Duration) -> Self {
-        Self::with(url, lease, &[(HANDED_IN, String::new())])
     }
 
     /// Starts one with more in its environment.
@@ -98,38 +91,16 @@ impl Process {
         }
     }
 
-    /// Acquires under several limits, each `POLICY KEY LIMIT`, from the narrowest to the widest, and
-    /// stores the permit under `name`. Returns whether it was granted.
-    pub fn acquire_all(&mut self, name: &str, limits: &[&str]) -> bool {
-        match self
-            .call(&format!("all {name} {}", limits.join(" ")))
-            .as_str()
-        {
-            "full" => false,
-            "granted" => true,
-            other => panic!("{other}"),
-        }
-    }
-
     /// Releases a permit. Returns whether it was still held.
     pub fn release(&mut self, name: &str) -> bool {
         self.call(&format!("release {name}")) == "true"
     }
 
-    /// Starts a claim that waits, holds its permit for `work` and releases it. The child reports
+    /// Starts a claim that waits, perhaps of a flow, and releases its permit. The child reports
     /// the grants by [`contended`](Self::contended).
-    pub fn contend(&mut self, name: &str, key: &str, limit: u32, work: Duration) {
-        let work = work.as_millis();
-        assert_eq!(
-            self.call(&format!("contend {name} {key} {limit} {work}")),
-            "started"
-        );
-    }
-
-    /// The same with a flow, for no time.
-    pub fn contend_in(&mut self, flow: Option<&str>, name: &str, key: &str, limit: u32) {
+    pub fn contend(&mut self, flow: Option<&str>, name: &str, key: &str, limit: u32) {
         let flow = flow.map(|flow| format!(" {flow}")).unwrap_or_default();
-        let command = format!("contend {name} {key} {limit} 0{flow}");
+        let command = format!("contend {name} {key} {limit}{flow}");
         assert_eq!(self.call(&command), "started");
     }
 

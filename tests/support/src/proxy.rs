@@ -96,12 +96,8 @@ impl Proxy {
         self.wire.change(|faults| faults.hole = Hole::Replies);
     }
 
-    /// Swallows the next `count` replies. Each takes its connection with it.
-    pub fn drop_replies(&self, count: usize) {
-        self.drop_replies_to(count, |_| true);
-    }
-
     /// Swallows the replies to the next `count` commands that match: name and arguments, as sent.
+    /// Each takes its connection with it.
     pub fn drop_replies_to(
         &self,
         count: usize,

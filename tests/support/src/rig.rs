@@ -1,6 +1,6 @@
 //! A server, a proxy in front of it, a store through the proxy and a reader past it.
 
-use crate::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
+use crate::{proxy::Proxy, redis::RedisServer, resp::Raw};
 use std::time::Duration;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
@@ -56,15 +56,6 @@ impl Rig {
     }
 }
 
-/// How many units are held, of all keys together.
-async fn held(raw: &mut Raw) -> usize {
-    let mut held = 0;
-    for key in raw.keys("*:held").await {
-        held += raw.zcard(&key).await;
-    }
-    held
-}
-
 /// Each set that is left, and how many members it has.
 async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
@@ -84,13 +75,4 @@ pub async fn warm(store: &RedisSemaphore) {
         let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
         assert!(permit.expect("there is room").release().await);
     }
-}
-
-/// Waits until as many units are held.
-pub async fn until_held(raw: &mut Raw, count: usize) {
-    eventually("as many are held", BOUND, async || held(raw).await == count).await;
-}
-
-pub async fn until_at_least(raw: &mut Raw, count: usize) {
-    eventually("enough are held", BOUND, async || held(raw).await >= count).await;
 }

@@ -1,7 +1,7 @@
 //! Every store there is, empty and ready.
 
 use std::sync::Arc;
-use tower_semaphore::{MemorySemaphore, Semaphore};
+use tower_semaphore::{MemorySemaphore, Operate, Semaphore};
 #[cfg(feature = "redis")]
 use {
     crate::redis::{Cluster, Sentinels},
@@ -16,10 +16,20 @@ use {
     },
 };
 
-pub type Store = Arc<dyn Semaphore>;
+/// What facts need of a store.
+pub trait Operated: Semaphore + Operate {}
+
+impl<S: Semaphore + Operate> Operated for S {}
+
+pub type Store = Arc<dyn Operated>;
 
 pub fn memory() -> Store {
     Arc::new(MemorySemaphore::new())
+}
+
+/// One that says who holds what.
+pub fn listed() -> Store {
+    Arc::new(MemorySemaphore::builder().holders(true).build())
 }
 
 /// A store in the Redis at `url`, with the longest timeout of its lease, so that a busy machine
@@ -28,6 +38,14 @@ pub fn memory() -> Store {
 pub async fn redis(url: &str) -> Store {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     Arc::new(connected(async || patient.clone().connect(url).await).await)
+}
+
+/// The same under a prefix that a pattern might take for more than itself.
+#[cfg(feature = "redis")]
+pub async fn redis_of_operators(url: &str) -> Store {
+    let odd = RedisSemaphore::builder().prefix("[p]*?-\\^:");
+    let odd = odd.timeout(Duration::from_secs(3));
+    Arc::new(connected(async || odd.clone().connect(url).await).await)
 }
 
 /// A store in the Redis at `url` on a supplied connection. Keys may live on several nodes
@@ -115,14 +133,31 @@ fn patient_of_its_own() -> Builder {
 #[macro_export]
 macro_rules! facts_of_two {
     ($($fact:ident)*) => {
+        $crate::facts_in_memory! { memory: $($fact)* }
+        $crate::facts_over_redis! { redis = redis: $($fact)* }
+    };
+}
+
+/// Makes each of these functions a test of each store that says who holds what.
+#[macro_export]
+macro_rules! facts_of_operators {
+    ($($fact:ident)*) => {
+        $crate::facts_in_memory! { listed: $($fact)* }
+        $crate::facts_over_redis! { redis = redis_of_operators: $($fact)* }
+        $crate::facts_over_shared! { cluster: $($fact)* }
+    };
+}
+
+/// Makes each of these functions a test of one of the stores of this module in memory.
+#[macro_export]
+macro_rules! facts_in_memory {
+    ($store:ident: $($fact:ident)*) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                super::$fact($crate::stores::memory()).await;
+                super::$fact($crate::stores::$store()).await;
             })*
         }
-
-        $crate::facts_over_redis! { redis: $($fact)* }
     };
 }
 
@@ -141,16 +176,16 @@ macro_rules! facts {
 macro_rules! facts_of_several {
     ($($fact:ident)*) => {
         $crate::facts! { $($fact)* }
-        $crate::facts_over_redis! { supplied: $($fact)* }
+        $crate::facts_over_redis! { supplied = supplied: $($fact)* }
     };
 }
 
 /// Makes each of these functions a test of one of the stores of this module.
 #[macro_export]
 macro_rules! facts_over_redis {
-    ($store:ident: $($fact:ident)*) => {
+    ($name:ident = $store:ident: $($fact:ident)*) => {
         #[cfg(feature = "redis")]
-        mod $store {
+        mod $name {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
                 let server = $crate::redis::RedisServer::start();
@@ -174,4 +209,4 @@ macro_rules! facts_over_shared {
     };
 }
 
-pub use crate::{facts, facts_of_several, facts_of_two};
+pub use crate::{facts, facts_of_operators, facts_of_several, facts_of_two};

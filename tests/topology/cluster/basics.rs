@@ -6,23 +6,6 @@ use testing::redis::Cluster;
 use tower_semaphore::{Claim, Operate, Policy, Semaphore, semaphore::StoredKey};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_key_lives_on_the_node_of_its_slot() {
-    let start = std::time::Instant::now();
-    let cluster = Cluster::of_pairs(3).await;
-    eprintln!("up after {:?}", start.elapsed());
-    let store = connect(patient(), &cluster).await;
-    for node in 0..3 {
-        for key in cluster.keys_of(node, 5, name).await {
-            let permit = store.acquire(Claim::new(key.as_str()).with_limit(1)).await;
-            let permit = permit.expect("there is room");
-            let held = format!("{}:held", name(&key));
-            assert_eq!(cluster.raw(node).await.zcard(&held).await, 1);
-            assert!(permit.release().await);
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn pages_go_on_through_all_nodes_whichever_process_asks() {
     let cluster = Cluster::of_primaries(3).await;
     let stores = [

@@ -2,7 +2,7 @@
 //!
 //! Nobody fails over here: each Sentinel is told what it knows.
 
-use super::{BOUND, claim, patient, scripts, watch, watching, works};
+use super::{BOUND, claim, patient, scripts, watching, works};
 use std::{thread, time::Duration};
 use testing::{
     causes::causes,
@@ -84,22 +84,6 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_other
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn most_sentinels_are_followed_although_they_know_of_fewer_failovers() {
-    let (old, new) = (RedisServer::start(), RedisServer::start());
-    let sentinels = [0; 3].map(|_| watching(&old, 7));
-    let store = connect(&sentinels).await;
-    assert!(works(&store).await);
-    // They have been set up anew, and have forgotten the failovers.
-    for sentinel in &sentinels {
-        watch(sentinel, &new, 2).await;
-    }
-    eventually("it is left", BOUND, async || {
-        works(&store).await && scripts(&new).await > 0
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     let mut primary = RedisServer::start();
     let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
@@ -149,19 +133,4 @@ async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary
         answer.is_err_and(|error| causes(&error).contains("without INFO it is not known"))
     })
     .await;
-}
-
-/// They are being set up anew, one after the other, and know of the same failovers.
-#[tokio::test(flavor = "multi_thread")]
-async fn of_sentinels_that_disagree_most_are_followed() {
-    let (old, new) = (RedisServer::start(), RedisServer::start());
-    let sentinels = [watching(&old, 1), watching(&new, 1), watching(&new, 1)];
-    let store = connect(&sentinels).await;
-    for _ in 0..30 {
-        works(&store).await;
-        cut(&old).await;
-        cut(&new).await;
-    }
-    assert_eq!(scripts(&old).await, 0);
-    assert!(scripts(&new).await > 0);
 }

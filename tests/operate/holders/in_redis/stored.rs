@@ -17,10 +17,6 @@ use testing::{
 };
 use tower_semaphore::{Key, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey};
 
-/// How long a key lasts that was just used, and no use extends one that lasts for longer than the second.
-const LASTS: i64 = 8 * LEASE.as_millis() as i64;
-const LASTS_AFTER_USE: i64 = 7 * LEASE.as_millis() as i64;
-
 async fn ttl(raw: &mut Raw, key: &str) -> i64 {
     raw.cmd(&["PTTL", key]).await.int()
 }
@@ -251,35 +247,6 @@ async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
     let ttl = ttl(&mut raw, ALIVE).await;
     let leases = 8 * lease.as_millis() as i64;
     assert!((leases - 60_000..=leases).contains(&ttl), "{ttl}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_begins_after_a_revocation_expires() {
-    let (_server, mut raw, [store]) = processes(LEASE).await;
-    let _revoked = granted(&store, 9).await;
-    assert!(revoke(&store, &first(&store).await.id).await);
-    let _held = granted(&store, 9).await;
-    let (waiter, _) = waits(&store, 1, 0).await;
-    let ttl = ttl(&mut raw, QUEUE).await;
-    assert!((1..=LASTS).contains(&ttl), "{ttl}");
-    waiter.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn polls_keep_a_queue_in_which_a_claim_was_revoked() {
-    let (_server, mut raw, [store]) = processes(LEASE).await;
-    let _held = granted(&store, 9).await;
-    let (_first, info) = waits(&store, 1, 0).await;
-    let (second, _) = waits(&store, 1, 1).await;
-    assert!(revoke(&store, &info.id).await);
-    shown(&store, "a", "one waits", |usage| usage.waiting.len() == 1).await;
-    let soon = (LASTS_AFTER_USE / 2).to_string();
-    raw.cmd(&["PEXPIRE", QUEUE, &soon]).await;
-    eventually("a poll extends it", BOUND, async || {
-        ttl(&mut raw, QUEUE).await > LASTS_AFTER_USE
-    })
-    .await;
-    second.abort();
 }
 
 /// All that the server has, byte for byte; ends of leases aside, which refreshes move.

@@ -32,36 +32,6 @@ async fn the_holder_in_another_process_is_told_by_a_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_grew_is_lost_with_all_that_it_gained() {
-    let (_server, mut raw, [holder, operator]) = processes(LONG).await;
-    let permit = granted(&holder, 2).await;
-    for weight in [4, 3, 8] {
-        permit.resize(weight).await.expect("there is room");
-    }
-    let info = first(&operator).await;
-    assert_eq!(info.weight, 8);
-    listens(&mut raw, &info).await;
-    assert!(revoke(&operator, &info.id).await);
-    assert_eq!(usage(&operator, "a").await.units, 0);
-    stays_revoked(&permit, &mut raw).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_next_in_a_third_process_is_granted_by_the_revocation_itself() {
-    let (_server, mut raw, [holder, next, operator]) = processes(LONG).await;
-    let permit = granted(&holder, 9).await;
-    let info = first(&operator).await;
-    let (waiter, waiting) = waits(&next, 9, 0).await;
-    listens(&mut raw, &waiting).await;
-    listens(&mut raw, &info).await;
-    assert!(revoke(&operator, &info.id).await);
-    let granted = answer(waiter).await.expect("a permit");
-    assert_eq!(first(&operator).await.id, waiting.id);
-    is_told(&permit).await;
-    assert!(granted.release().await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waits_in_another_process_is_told_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;

@@ -13,6 +13,7 @@ mod weights;
 
 use crate::{
     process::Process,
+    redis::shipped::Shipped,
     schedule::{Data, Schedule},
     server::{Run, Server},
     subject::{
@@ -487,7 +488,7 @@ impl Judge {
     /// The simulation is over.
     pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
-            let is_idle = process.core.as_ref().is_none_or(|core| core.is_idle());
+            let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
             self.note(check(is_idle, "memory", || {
                 format!("p{at} remembers what is over: {:?}", process.core)
             }));

@@ -11,13 +11,10 @@ use crate::{
     process::{Conduct, Input, Process},
     schedule::{Data, Random, Schedule, Step},
     server::Server,
-    subject::{Call, CallId, Key, PermitId, Said, Settings, Subject},
+    subject::{Call, CallId, Key, PermitId, Said},
 };
 use model::lua::Runner;
 use std::{collections::BTreeMap, time::Duration};
-
-/// How a core is made.
-pub type Make<'a> = &'a dyn Fn(Settings) -> Box<dyn Subject>;
 
 /// How a simulation has ended.
 #[derive(Debug)]
@@ -89,8 +86,8 @@ struct World<'a> {
 }
 
 /// Runs a simulation until its end, or until something is wrong.
-pub fn run(runner: &Runner, schedule: &Schedule, make: Make<'_>, is_traced: bool) -> Outcome {
-    let mut world = World::new(runner, schedule, make);
+pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Outcome {
+    let mut world = World::new(runner, schedule);
     world.trace = is_traced.then(String::new);
     while world.judge.violation.is_none() && world.step() {}
     if let Some(violation) = &world.judge.violation {
@@ -105,13 +102,13 @@ pub fn run(runner: &Runner, schedule: &Schedule, make: Make<'_>, is_traced: bool
 }
 
 impl<'a> World<'a> {
-    fn new(runner: &'a Runner, schedule: &'a Schedule, make: Make<'_>) -> Self {
+    fn new(runner: &'a Runner, schedule: &'a Schedule) -> Self {
         let mut random = Random::new(!schedule.seed);
         schedule.slots.reset();
         let processes = (0..schedule.processes).map(|at| {
             let settings = schedule.settings(at);
             let (boot, drift) = (random.up_to_ms(100_000_000), random.below(400) as i64 - 200);
-            Process::new(settings.clone(), make(settings), boot, drift)
+            Process::new(settings, boot, drift)
         });
         let processes = processes.collect();
         let clocks = schedule.clocks.iter().take(schedule.servers);

@@ -3,6 +3,7 @@
 use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
+    redis::shipped::Shipped,
     subject::{Answer, Event, Failure, GENERATION, PermitId, Resize},
 };
 use std::time::Duration;
@@ -19,7 +20,7 @@ impl World<'_> {
         }
         self.drive(at);
         let process = &self.processes[at];
-        let next = process.core.as_ref().and_then(|core| core.poll_timeout());
+        let next = process.core.as_ref().and_then(Shipped::poll_timeout);
         if next.is_some_and(|next| next <= local) {
             self.judge.fail("busy", || {
                 format!("p{at} has done what is due, and it is due still")
@@ -139,7 +140,7 @@ impl World<'_> {
         }
         let late = self.random.up_to_ms(2);
         let process = &mut self.processes[at];
-        let next = process.core.as_ref().and_then(|core| core.poll_timeout());
+        let next = process.core.as_ref().and_then(Shipped::poll_timeout);
         let next = next.filter(|next| *next < Duration::from_secs(1_000_000));
         if process.wake.map(|(local, _)| local) != next {
             process.wake = next.map(|local| (local, process.world(local).max(now) + late));

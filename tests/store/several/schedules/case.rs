@@ -1,7 +1,7 @@
 //! One schedule: the same operations for a store and for the model, compared after each.
 
 use super::{
-    driver::Driver,
+    driver::{claim, counts},
     model::{Each, Id, Part, Seen, Spec, State, Step},
     waiter::{Answer, Waiter},
 };
@@ -10,7 +10,10 @@ use std::{
     mem,
     time::{Duration, Instant},
 };
-use tower_semaphore::{AcquireError, Claim, Claims, Permit, semaphore::Level};
+use tokio::task::yield_now;
+use tower_semaphore::{
+    AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore, semaphore::Level,
+};
 
 /// How long the store may take to show what has happened.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -21,16 +24,14 @@ const HEAD_START: Duration = Duration::from_secs(3_600);
 
 pub(crate) type Outcome = Result<(), String>;
 
-/// A store, its model, and the permits and waiters of all processes.
-pub(crate) struct Case<D> {
-    pub(crate) driver: D,
+/// A store, its model, and the permits and waiters of all owners.
+pub(crate) struct Case {
+    store: MemorySemaphore,
     pub(crate) specs: Vec<Spec>,
     /// What the store may be like, after all that was seen.
     pub(crate) possible: BTreeSet<State>,
     pub(crate) permits: BTreeMap<Id, Permit>,
     pub(crate) waiters: BTreeMap<Id, Waiter>,
-    /// Permits of which something has ended.
-    pub(crate) ended: BTreeSet<Id>,
     /// The greatest tokens that were seen, and those seen before each claim.
     tokens: Each<u64>,
     earlier: Vec<Each<u64>>,
@@ -38,15 +39,14 @@ pub(crate) struct Case<D> {
     pub(crate) log: Vec<String>,
 }
 
-impl<D: Driver> Case<D> {
-    pub(crate) fn new(driver: D) -> Self {
+impl Case {
+    pub(crate) fn new() -> Self {
         Self {
-            driver,
+            store: MemorySemaphore::new(),
             specs: Vec::new(),
             possible: [State::default()].into(),
             permits: BTreeMap::new(),
             waiters: BTreeMap::new(),
-            ended: BTreeSet::new(),
             tokens: Each::default(),
             earlier: Vec::new(),
             log: Vec::new(),
@@ -64,10 +64,7 @@ impl<D: Driver> Case<D> {
     pub(crate) fn claims(&self, id: Id, wait: Duration) -> Claims {
         let spec = &self.specs[id];
         let claim = |part: &Part| -> Claim {
-            let claim = self
-                .driver
-                .claim(part.level, part.key)
-                .with_limit(part.limit);
+            let claim = claim(part.level, part.key).with_limit(part.limit);
             let claim = claim.with_weight(part.weight).with_wait(wait);
             claim.with_head_start(HEAD_START * spec.head_start)
         };
@@ -100,7 +97,7 @@ impl<D: Driver> Case<D> {
         loop {
             let late = start.elapsed() > BOUND;
             self.collect()?;
-            let seen = self.seen().await;
+            let seen = self.seen();
             let specs = &self.specs;
             let is_over = |part: &Part| seen.held[part.level][part.key] > MOST_UNITS;
             if let Some(part) = specs
@@ -117,12 +114,12 @@ impl<D: Driver> Case<D> {
             if late {
                 return Err(format!("it is {seen:?}, not one of {:?}", self.possible));
             }
-            self.driver.pause().await;
+            yield_now().await;
         }
     }
 
-    async fn seen(&mut self) -> Seen {
-        let (held, waiting) = self.driver.counts().await;
+    fn seen(&self) -> Seen {
+        let (held, waiting) = counts(&self.store);
         let granted = self.permits.keys().copied().collect();
         Seen {
             granted,
@@ -166,42 +163,17 @@ impl<D: Driver> Case<D> {
 
     /// The store's refusal is that of the model.
     pub(crate) fn is_of(&self, error: &AcquireError, part: Part) -> bool {
-        let own = self.driver.claim(part.level, part.key);
+        let own = claim(part.level, part.key);
         matches!(error, AcquireError::Full { policy, limit, .. }
             if policy == own.policy() && *limit == part.limit)
     }
 
-    /// Returns once the keepers will touch nothing that a process has. `false`: it is unknown what
-    /// it has.
-    pub(crate) async fn is_quiet(&mut self, process: usize) -> bool {
-        let (1, Some(state)) = (self.possible.len(), self.possible.first()) else {
-            return false;
-        };
-        let mut leased = Each::<u32>::default();
-        for (id, spec) in self.specs.iter().enumerate() {
-            // The units of a waiter end with its heartbeats.
-            let is_leased = state.granted.contains(&id);
-            for part in spec
-                .parts
-                .iter()
-                .filter(|_| is_leased && spec.process == process)
-            {
-                let is_held = state.held[part.level][part.key].contains(&id);
-                leased[part.level][part.key] += part.weight * u32::from(is_held);
-            }
-        }
-        self.driver.refreshed(process, &leased).await;
-        true
-    }
-
     pub(crate) fn spawn(&mut self, id: Id, wait: Duration) {
-        let store = self.driver.store(self.specs[id].process);
-        let waiter = Waiter::spawn(store.acquire_all(self.claims(id, wait)));
+        let waiter = Waiter::spawn(self.store.acquire_all(self.claims(id, wait)));
         self.waiters.insert(id, waiter);
     }
 
-    pub(crate) async fn answer(&mut self, id: Id, wait: Duration) -> Answer {
-        let store = self.driver.store(self.specs[id].process);
-        store.acquire_all(self.claims(id, wait)).await
+    pub(crate) async fn answer(&self, id: Id, wait: Duration) -> Answer {
+        self.store.acquire_all(self.claims(id, wait)).await
     }
 }

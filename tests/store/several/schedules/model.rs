@@ -23,7 +23,7 @@ pub(crate) struct Part {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
-    pub(crate) process: usize,
+    pub(crate) owner: usize,
     /// From the narrowest level to the widest.
     pub(crate) parts: Vec<Part>,
     /// In units that are longer than a schedule.

@@ -2,14 +2,14 @@
 
 use super::{
     case::{Case, Outcome},
-    driver::{Driver, LONG_WAIT},
-    model::{Id, KEYS, LEVELS, Part, Spec, State, Step, everywhere},
+    driver::LONG_WAIT,
+    model::{Id, KEYS, LEVELS, Part, Spec, State, Step},
 };
 use std::time::Duration;
 use testing::rng::Rng;
 use tower_semaphore::AcquireError;
 
-pub(crate) const PROCESSES: usize = 3;
+const OWNERS: usize = 3;
 const OPERATIONS: usize = 28;
 /// Claims that hold or wait at a time.
 const MOST: usize = 12;
@@ -17,14 +17,14 @@ const MOST: usize = 12;
 const SHORT_WAIT: Duration = Duration::from_millis(2);
 
 /// Runs a schedule to its end: at last every waiter is granted.
-pub(crate) async fn run<D: Driver>(driver: D, seed: u64) -> Outcome {
-    let mut case = Case::new(driver);
+pub(crate) async fn run(seed: u64) -> Outcome {
+    let mut case = Case::new();
     let mut rng = Rng::new(seed);
     let done = run_all(&mut case, &mut rng).await;
     done.map_err(|why| format!("{}\n{why}", case.log.join("\n")))
 }
 
-async fn run_all<D: Driver>(case: &mut Case<D>, rng: &mut Rng) -> Outcome {
+async fn run_all(case: &mut Case, rng: &mut Rng) -> Outcome {
     for _ in 0..OPERATIONS {
         case.operation(rng).await?;
     }
@@ -49,12 +49,12 @@ fn spec(rng: &mut Rng) -> Spec {
     });
     Spec {
         parts: parts.collect(),
-        process: rng.below(PROCESSES),
+        owner: rng.below(OWNERS),
         head_start: rng.one_of(&[0, 0, 1, 2]),
     }
 }
 
-impl<D: Driver> Case<D> {
+impl Case {
     async fn operation(&mut self, rng: &mut Rng) -> Outcome {
         let (held, waiting) = (self.permits.len(), self.waiters.len());
         match rng.below(24) {
@@ -63,9 +63,8 @@ impl<D: Driver> Case<D> {
                 let id = *self.waiters.keys().nth(rng.below(waiting)).expect("one");
                 self.cancel(id).await
             }
-            15 => self.kill(rng.below(PROCESSES)).await,
-            16 => self.expire(rng).await,
-            17..21 if held > 0 => self.resize(self.any_permit(rng), rng).await,
+            15 => self.give_all_up(rng.below(OWNERS)).await,
+            16..21 if held > 0 => self.resize(self.any_permit(rng), rng).await,
             21 if held > 0 => self.give_up(self.any_permit(rng), rng.once_in(2)).await,
             _ if held > 0 => self.release(self.any_permit(rng)).await,
             _ => Ok(()),
@@ -143,11 +142,10 @@ impl<D: Driver> Case<D> {
     pub(crate) async fn release(&mut self, id: Id) -> Outcome {
         self.log.push(format!("{id} is released"));
         let permit = self.permits.remove(&id).expect("it is held");
-        let was_held = permit.release().await;
-        if was_held == self.ended.contains(&id) {
-            return Err(format!("{:?} was held: {was_held}", self.specs[id]));
+        match permit.release().await {
+            true => self.freed(id).await,
+            false => Err(format!("{:?} was not held", self.specs[id])),
         }
-        self.freed(id).await
     }
 
     /// The bound of how long it is held ends it, or its last clone is dropped.
@@ -169,88 +167,23 @@ impl<D: Driver> Case<D> {
         self.settle().await
     }
 
-    /// A process is killed: what it holds ends. It polls for its waiters as long as it lives, so they are
-    /// cancelled before. In memory it only gives up everything.
-    async fn kill(&mut self, process: usize) -> Outcome {
-        self.log.push(format!("process {process} is killed"));
-        if !self.is_quiet(process).await {
-            return Ok(());
-        }
-        for id in self.of(process, self.waiters.keys()) {
+    /// All that one of them has, as when it ends.
+    async fn give_all_up(&mut self, owner: usize) -> Outcome {
+        for id in self.of(owner, self.waiters.keys()) {
             // The one before may have let it pass.
             if self.waiters.contains_key(&id) {
                 self.cancel(id).await?;
             }
         }
-        let permits = self.of(process, self.permits.keys());
-        if !self.driver.has_leases() {
-            for id in permits {
-                self.release(id).await?;
-            }
-            return Ok(());
+        for id in self.of(owner, self.permits.keys()) {
+            self.release(id).await?;
         }
-        if !self.is_quiet(process).await {
-            return Ok(());
-        }
-        self.driver.expire(process, None).await;
-        // Nothing is left to be released.
-        self.permits.retain(|id, _| !permits.contains(id));
-        self.lose(&permits, everywhere().collect()).await
+        Ok(())
     }
 
-    /// Those of a process.
-    fn of<'a>(&self, process: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
+    fn of<'a>(&self, owner: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
         ids.copied()
-            .filter(|id| self.specs[*id].process == process)
+            .filter(|id| self.specs[*id].owner == owner)
             .collect()
-    }
-
-    /// The units of one process at one key end, while its permits stay.
-    async fn expire(&mut self, rng: &mut Rng) -> Outcome {
-        let (process, key) = (rng.below(PROCESSES), rng.below(KEYS));
-        let level = rng.below(LEVELS);
-        if !self.is_quiet(process).await {
-            return Ok(());
-        }
-        let of = |id: &Id| {
-            let spec = &self.specs[*id];
-            let mut parts = spec.parts.iter();
-            spec.process == process && parts.any(|part| (part.level, part.key) == (level, key))
-        };
-        if self.waiters.keys().any(of) || !self.driver.has_leases() {
-            return Ok(());
-        }
-        self.driver.expire(process, Some((level, key))).await;
-        let permits: Vec<_> = self.permits.keys().copied().filter(of).collect();
-        self.ended.extend(&permits);
-        self.lose(&permits, vec![(level, key)]).await
-    }
-
-    /// The model and the store learn that claims have lost all that they had at these places.
-    async fn lose(&mut self, ids: &[Id], places: Vec<(usize, usize)>) -> Outcome {
-        self.log.push(format!("{ids:?} end at {places:?}"));
-        let is_whole = places.len() > 1;
-        let advance = places.iter().map(|&(level, key)| Step::Advance(level, key));
-        // Where nothing waits there is nothing to notice.
-        let waits = |step: &Step| {
-            self.possible.iter().any(|state| {
-                matches!(*step, Step::Advance(level, key)
-                    if state.queue[level][key].iter().any(|id| !ids.contains(id)))
-            })
-        };
-        let steps: Vec<_> = advance.filter(waits).collect();
-        self.then(&steps, |state| {
-            for &(level, key) in &places {
-                state.held[level][key].retain(|id| !ids.contains(id));
-                state.queue[level][key].retain(|id| !ids.contains(id));
-            }
-            state.granted.retain(|id| !is_whole || !ids.contains(id));
-        });
-        for step in steps {
-            if let Step::Advance(level, key) = step {
-                self.driver.notice(level, key).await;
-            }
-        }
-        self.settle().await
     }
 }

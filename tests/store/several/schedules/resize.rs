@@ -2,7 +2,6 @@
 
 use super::{
     case::{Case, MOST_UNITS, Outcome},
-    driver::Driver,
     model::{Id, Part, State, Step},
 };
 use std::ops::Range;
@@ -20,12 +19,8 @@ pub(crate) struct Change {
     weight: u32,
 }
 
-impl<D: Driver> Case<D> {
+impl Case {
     pub(crate) async fn resize(&mut self, id: Id, rng: &mut Rng) -> Outcome {
-        // It has lost units, and does not know that yet.
-        if self.ended.contains(&id) {
-            return Ok(());
-        }
         let change = self.change(id, rng);
         self.log.push(format!("{change:?}"));
         let permit = &self.permits[&id];

@@ -1,7 +1,6 @@
 //! A child's side: commands from standard input, answers to standard output.
 
-use super::{AGAIN, HANDED_IN, LEASE, MARK, URL, locks::Locks};
-use crate::stores::connection;
+use super::{AGAIN, LEASE, MARK, URL, locks::Locks};
 use std::{
     collections::HashMap,
     env,
@@ -11,7 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::task::JoinSet;
-use tower_semaphore::{AcquireError, Claim, Claims, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Connects, answers commands, and ends with its standard input.
 pub(super) fn run() {
@@ -26,11 +25,7 @@ pub(super) fn run() {
         let timeout = (lease / 12).max(Duration::from_millis(250));
         let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
         let url = env::var(URL).expect("a parent sets it");
-        let store = match env::var(HANDED_IN) {
-            Ok(_) => builder.with_connection(connection(&url).await),
-            Err(_) => builder.connect(url).await,
-        };
-        let store = store.expect("the server is there");
+        let store = builder.connect(url).await.expect("the server is there");
         say("ready");
         let mut permits = HashMap::new();
         let mut contenders = JoinSet::new();
@@ -54,13 +49,8 @@ fn say(answer: &str) {
 
 type Answer = Result<Permit, AcquireError>;
 
-async fn contend(
-    name: String,
-    answer: impl Future<Output = Answer>,
-    work: Duration,
-) -> (String, u64) {
+async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
-    tokio::time::sleep(work).await;
     let token = permit.token().expect("it is granted");
     permit.release().await;
     (name, token)
@@ -75,15 +65,6 @@ async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
         }
     }
     store.acquire(claim.clone()).await
-}
-
-/// The claims for `POLICY KEY LIMIT`, once or more.
-fn several(limits: &[&str]) -> Claims {
-    let claims = limits.chunks(3).map(|limit| {
-        let claim = Claim::new(limit[1].to_owned()).with_policy(limit[0].to_owned());
-        claim.with_limit(limit[2].parse().expect("a number"))
-    });
-    claims.collect()
 }
 
 async fn answer(
@@ -105,29 +86,20 @@ async fn answer(
                 Err(error) => format!("{error:?}"),
             }
         }
-        ["contend", name, key, limit, work, ref flow @ ..] => {
+        ["contend", name, key, limit, ref flow @ ..] => {
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             let claim = flow
                 .iter()
                 .fold(claim, |claim, flow| claim.with_flow((*flow).to_owned()));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
-            let work = Duration::from_millis(work.parse().expect("a number"));
             // Polled here, not when the task first runs, so that claims keep the order of commands.
             let name = name.to_owned();
             match futures_util::poll!(&mut acquire) {
-                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), work)),
-                Poll::Pending => contenders.spawn(contend(name, acquire, work)),
+                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer))),
+                Poll::Pending => contenders.spawn(contend(name, acquire)),
             };
             "started".to_owned()
         }
-        ["all", name, ref limits @ ..] => match store.acquire_all(several(limits)).await {
-            Ok(permit) => {
-                permits.insert(name.to_owned(), permit);
-                "granted".to_owned()
-            }
-            Err(AcquireError::Full { .. }) => "full".to_owned(),
-            Err(error) => format!("{error:?}"),
-        },
         ["contended"] => {
             let mut granted = Vec::new();
             while let Some(one) = contenders.join_next().await {

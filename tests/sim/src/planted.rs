@@ -1,0 +1,43 @@
+//! The bugs of `planted.md`.
+
+/// A place in a file, and what is there instead.
+#[derive(Debug)]
+pub struct Bug {
+    /// What is wrong then.
+    pub name: &'static str,
+    /// Without its ending.
+    pub file: &'static str,
+    /// What is there once.
+    pub old: String,
+    /// What is planted.
+    pub new: String,
+}
+
+/// Those of a section, in its order.
+///
+/// # Panics
+///
+/// If there is no such section.
+pub fn bugs(section: &str) -> Vec<Bug> {
+    let all = include_str!("../planted.md");
+    let (_, all) = all
+        .split_once(&format!("\n## {section}\n"))
+        .expect("there is such a section");
+    let (all, _) = all.split_once("\n## ").expect("the facts come last");
+    all.split("\n### ").skip(1).map(bug).collect()
+}
+
+/// A name, a line with the file, and a difference.
+fn bug(text: &'static str) -> Bug {
+    let (name, text) = text.split_once('\n').expect("a name");
+    let side = |mark: char| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(mark));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    Bug {
+        name,
+        file: text.split('`').nth(1).expect("a file"),
+        old: side('-'),
+        new: side('+'),
+    }
+}
