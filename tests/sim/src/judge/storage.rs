@@ -397,8 +397,12 @@ impl Known {
         let waits: BTreeSet<_> = waiting(script.after, i64::MIN)
             .map(|(name, _)| name)
             .collect();
-        let arrivals = self.arrivals.values().map(|(_, arrival)| *arrival);
-        let mut last = arrivals.max().unwrap_or(0);
+        // Those that have died leave before others join.
+        let stay = self
+            .arrivals
+            .iter()
+            .filter(|(name, _)| waits.contains(name));
+        let mut last = stay.map(|(_, (_, arrival))| *arrival).max().unwrap_or(0);
         for (name, wanted, _) in script.wanted() {
             if self.arrivals.contains_key(&name) || old.contains(&name) {
                 continue;

@@ -9,7 +9,7 @@ use std::{
     task::Poll,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Connects, answers commands, and ends with its standard input.
@@ -51,6 +51,8 @@ type Answer = Result<Permit, AcquireError>;
 
 async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
+    // A release beside a poll that is still under way is sent again when that is answered.
+    sleep(Duration::from_millis(1)).await;
     let token = permit.token().expect("it is granted");
     permit.release().await;
     (name, token)
