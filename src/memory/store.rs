@@ -173,7 +173,7 @@ impl Default for Builder {
 impl Builder {
     /// Sets whether the permits are listed, so that [`usage`](crate::Operate::usage) shows who holds them, and
     /// [`revoke`](crate::Operate::revoke) can end them: not unless set. A pair of acquire and release takes
-    /// longer then: by about 100 ns where a key has few permits, and by a nanosecond for each further permit of
+    /// longer then: by about 150 ns where a key has few permits, and by a nanosecond for each further permit of
     /// the key. See [`Builder`] for an example.
     pub fn holders(mut self, holders: bool) -> Self {
         self.holders = holders;
