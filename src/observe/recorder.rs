@@ -147,7 +147,9 @@ impl Instruments {
     }
 
     fn of_claims(store: Store, policy: &str) -> Self {
-        use Outcome::{Admitted, Cancelled, Exempt, Lost, Revoked, TimedOut, Unavailable};
+        use Outcome::{
+            Admitted, Cancelled, Exempt, Full, KeyClosed, Lost, Revoked, TimedOut, Unavailable,
+        };
         let labels = [("store", store.as_str()), ("policy", policy)];
         let with = |name, value| [labels[0], labels[1], (name, value)];
         Self {
@@ -159,7 +161,7 @@ impl Instruments {
             held: register!(histogram, PERMIT_DURATION, labels),
             queued: register!(gauge, QUEUED_CLAIMS, labels),
             in_queue: Outcome::ALL.map(|outcome| match outcome {
-                Admitted | TimedOut | Unavailable | Revoked | Cancelled => {
+                Admitted | Full | KeyClosed | TimedOut | Unavailable | Revoked | Cancelled => {
                     register!(histogram, TIME_IN_QUEUE, with("outcome", outcome.as_str()))
                 }
                 _ => Histogram::default(),

@@ -158,9 +158,20 @@ async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     let id = &usage.waiting[0].id;
     assert!(store.revoke(&policy, &key, id).await.expect("it answers"));
     assert!(revoked.await.expect("no panic").is_err());
+
+    let closed = tokio::spawn(store.acquire(wait(wide)));
+    until_gauges(wide, (1.0, 1.0)).await;
+    let set = store.set_limit(&policy, Some(&key), Some(0), "").await;
+    set.expect("it answers");
+    let answer = closed.await.expect("no panic");
+    assert!(
+        matches!(answer, Err(AcquireError::KeyClosed { .. })),
+        "{answer:?}"
+    );
     let waits = |policy| by_outcome(TIMES_IN_QUEUE, policy);
     assert_eq!(waits(narrow), [("admitted".to_owned(), 1.0)].into());
-    assert_eq!(waits(wide), [("revoked".to_owned(), 1.0)].into());
+    let both = ["revoked", "key_closed"].map(|outcome| (outcome.to_owned(), 1.0));
+    assert_eq!(waits(wide), both.into());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
