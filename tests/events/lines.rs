@@ -6,7 +6,6 @@ use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
 use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
-use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Operate, Permit, Policy,
@@ -163,7 +162,16 @@ async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
     let set = store.set_limit(&Policy::DEFAULT, None, Some(5), "").await;
     set.expect("it answers");
     eventually("it is told", BOUND, async || told() == 1).await;
-    sleep(Duration::from_secs(1)).await;
+    let mut refused = async || {
+        let stats = raw.cmd(&["INFO", "errorstats"]).await;
+        let (_, count) = stats.text().split_once("errorstat_ERR:count=")?;
+        count.lines().next()?.parse::<u64>().ok()
+    };
+    let before = refused().await;
+    eventually("it asks again", BOUND, async || {
+        refused().await > before.map(|before| before + 3)
+    })
+    .await;
     assert_eq!(told(), 1);
     raw.cmd(&["ACL", "SETUSER", "default", "+hgetall"]).await;
     let is_known = async || store.limit(&Policy::DEFAULT, &"ann".into()) == Some(5);

@@ -274,17 +274,23 @@ impl Permit {
     }
 }
 
+/// Of a permit that is there. A slot is used again, so what outlives a permit (a flight, the lists of servers and lanes, a
+/// part) asks [`Core::permit`](super::Core) first.
 impl Index<PermitId> for Slab<Permit> {
     type Output = Permit;
 
     fn index(&self, id: PermitId) -> &Permit {
-        &self[id.slot]
+        let permit = &self[id.slot];
+        debug_assert_eq!(permit.id, id, "another permit has its slot");
+        permit
     }
 }
 
 impl IndexMut<PermitId> for Slab<Permit> {
     fn index_mut(&mut self, id: PermitId) -> &mut Permit {
-        &mut self[id.slot]
+        let permit = &mut self[id.slot];
+        debug_assert_eq!(permit.id, id, "another permit has its slot");
+        permit
     }
 }
 

@@ -237,8 +237,12 @@ impl<T: Transport> Driver<T> {
         }
         spawn_all(&shared, shared.loads(from, Some(next)));
         let own = own.map(|load| Carrier::new(&shared, load));
-        let driver = self;
-        Ok((Held { driver, id, cell }, own))
+        let held = Held {
+            driver: self,
+            id,
+            cell,
+        };
+        Ok((held, own))
     }
 }
 
