@@ -17,17 +17,17 @@ impl Core {
         if self.permits[id].budget.is_some_and(|budget| budget <= now) {
             self.out_of_time(now, id);
         }
-        for at in self.all_of(id) {
-            let end = self.lease(at).and_then(|lease| lease.end());
-            if end.is_none_or(|end| end > now) {
-                continue;
+        self.each_of(id, |core, at| {
+            let lease = &core.permits[at];
+            if lease.end().is_none_or(|end| end > now) {
+                return;
             }
-            match &self.permits[at].state {
-                State::Released(_) => self.done(at),
-                State::Held(_) if self.is_kept(at) => self.degrade(now, at, (now, false)),
-                _ => self.lose(now, at, (now, false)),
+            match &lease.state {
+                State::Released(_) => core.done(at),
+                State::Held(_) if core.is_kept(at) => core.degrade(now, at, (now, false)),
+                _ => core.lose(now, at, (now, false)),
             }
-        }
+        });
     }
 
     /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
@@ -157,16 +157,14 @@ impl Core {
         for growth in growths {
             self.end_growth(now, (id, growth));
         }
-        for at in self.all_of(id) {
-            let Some(lease) = self.lease(at) else {
-                break;
-            };
+        self.each_of(id, |core, at| {
+            let lease = &core.permits[at];
             match &lease.state {
                 State::Idle | State::Released(_) => {}
-                _ if !lease.may_be_known(now) => self.done(at),
-                _ => self.let_go_of(now, at),
+                _ if !lease.may_be_known(now) => core.done(at),
+                _ => core.let_go_of(now, at),
             }
-        }
+        });
         self.end_if_over(id);
         self.file(id);
     }

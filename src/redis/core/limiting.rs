@@ -61,18 +61,18 @@ impl Core {
         if self.refuse_if_heavy(now, id) {
             return;
         }
-        for at in self.all_of(id) {
-            let has_changed = self.has_changed(at);
-            let lease = &mut self.permits[id].leases[at.1];
+        self.each_of(id, |core, at| {
+            let has_changed = core.has_changed(at);
+            let lease = &mut core.permits[at];
             match lease.state {
                 // It polls when the answer on its way says that it waits.
                 State::Queued(_) | State::Wanted if has_changed && lease.call.is_some() => {
                     lease.was_notified = true;
                 }
-                State::Queued(_) if has_changed => self.next_at(now, at, now),
+                State::Queued(_) if has_changed => core.next_at(now, at, now),
                 _ => {}
             }
-        }
+        });
     }
 
     /// Refuses a claim that could only wait in vain, because it is heavier than a limit that an operator has set at a level

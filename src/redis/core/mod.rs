@@ -232,8 +232,7 @@ impl Core {
 
     /// Begins a claim under the limits in force.
     fn begin(&mut self, now: Time, id: PermitId) {
-        let leases = self.all_of(id);
-        leases.for_each(|at| self.put_under_limits(now, at));
+        self.each_of(id, |core, at| core.put_under_limits(now, at));
         if !self.refuse_if_heavy(now, id) {
             self.want(At(id, 0), now);
         }
@@ -310,10 +309,14 @@ impl Core {
 
     /// Learns of a connection, or where slots are.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
+        if let Change::Connected(_, server) | Change::Gone(_, server) | Change::Denied(server) =
+            change
+        {
+            self.know(server);
+        }
         match change {
             Change::Slots(slots) => self.take_slots(now, slots),
             Change::Connected(runtime, server) => {
-                self.know(server);
                 self.lane(runtime, server).connect();
                 if self.is_stuck(server) {
                     let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
@@ -432,9 +435,7 @@ impl Core {
     fn permit_due(&mut self, now: Time, id: PermitId) {
         self.unfile(id);
         self.end_due(now, id);
-        for at in self.all_of(id) {
-            self.send_if_due(now, at);
-        }
+        self.each_of(id, |core, at| core.send_if_due(now, at));
         self.file(id);
     }
 
@@ -535,10 +536,16 @@ impl Core {
         self.permit(id)?.leases.get_mut(lease)
     }
 
-    /// The leases of a permit. One that is forgotten has none.
-    fn all_of(&mut self, id: PermitId) -> impl Iterator<Item = At> + use<> {
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        (0..leases).map(move |number| At(id, number))
+    /// Visits the leases of a permit, each while it is there: a visit may end the permit.
+    fn each_of(&mut self, id: PermitId, mut visit: impl FnMut(&mut Self, At)) {
+        let mut number = 0;
+        while self
+            .permit(id)
+            .is_some_and(|permit| number < permit.leases.len())
+        {
+            visit(self, At(id, number));
+            number += 1;
+        }
     }
 
     fn levels_of(&self, At(id, lease): At) -> &[Own] {

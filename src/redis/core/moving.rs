@@ -78,17 +78,102 @@ impl Core {
 
     /// What waits for the server that had its slot waits for the one that has it.
     pub(super) fn wait_elsewhere(&mut self, now: Time, id: PermitId) {
-        for at in self.all_of(id) {
-            let server = self.server_of(at);
-            let lease = self.lease(at).filter(|lease| {
-                let is_there = |(_, waits_at)| waits_at == server;
-                !lease.waits_in.is_none_or(is_there) || lease.asks.is_some()
-            });
-            if let Some(lease) = lease {
+        self.each_of(id, |core, at| {
+            let server = core.server_of(at);
+            let lease = &mut core.permits[at];
+            let is_there = |(_, waits_at)| waits_at == server;
+            if !lease.waits_in.is_none_or(is_there) || lease.asks.is_some() {
                 (lease.waits_in, lease.asks) = (None, None);
-                self.send_if_due(now, at);
-                self.file(id);
+                core.send_if_due(now, at);
+                core.file(id);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::redis::{
+        core::{
+            Change, Core, Event, Failure, Level, Refusal, RuntimeId, Settings, THREAD, Time,
+            WhenUnavailable,
+        },
+        protocol::{Answer, Told},
+    };
+    use std::time::Duration;
+
+    fn level(name: &str, slot: u16) -> Level {
+        Level {
+            name: name.into(),
+            slot,
+            limit: 2,
+            weight: 1,
+            wait: None,
+            is_strict: false,
+            label: None,
+            flow: None,
+        }
+    }
+
+    const NOW: Time = Time::from_secs(100);
+
+    /// A core of two servers, each of which has a slot, and has told its time.
+    fn core() -> Core {
+        let mut core = Core::new(Settings {
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_millis(250),
+            slots_of_store: [1, 1],
+            claims: true,
+            is_own: true,
+            policy: WhenUnavailable::ShareOf(0.5),
+            ..Settings::default()
+        });
+        core.handle_servers(NOW, Change::Slots(vec![(0..1, 0), (1..2, 1)]));
+        for server in 0..2 {
+            for runtime in [THREAD, RuntimeId(1)] {
+                core.handle_servers(NOW, Change::Connected(runtime, server));
             }
         }
+        core.handle_timeout(NOW);
+        while let Some(call) = core.poll_call(NOW, THREAD) {
+            let time = || Answer::Presence(1, Some(1_000), Some(2), Some(Told::default()));
+            let answers = call.commands.iter().map(|_| time());
+            core.handle_reply(NOW, call.id, Ok(answers.collect()));
+        }
+        core
+    }
+
+    /// Its share has filled while it waited to be sent.
+    #[test]
+    fn a_claim_that_is_refused_when_its_slot_moves_is_visited_no_more() {
+        let mut core = core();
+        let own = RuntimeId(1);
+        let both = || [level("a", 0), level("b", 1)];
+        let (_, first) = core.acquire(NOW, own, &[level("a", 0)]);
+        let (_, second) = core.acquire(NOW, own, &both());
+        let (waits, unsent) = core.acquire(NOW, own, &both());
+        assert!(second.is_some() && unsent.is_none());
+        let later = NOW + Duration::from_millis(5);
+        let first = first.expect("nothing was in flight");
+        core.handle_reply(later, first.id, Err(Failure::Broken));
+        for runtime in [own, THREAD] {
+            core.handle_servers(later, Change::Gone(runtime, 0));
+        }
+        core.handle_servers(later, Change::Slots(vec![(0..1, 2), (1..2, 1)]));
+        core.handle_timeout(later);
+        let mut told = std::iter::from_fn(|| core.poll_event());
+        let is_it = |(id, event): &(_, Event)| {
+            *id == waits && matches!(event, Event::Refused(Refusal::Unavailable(_)))
+        };
+        assert!(told.any(|event| is_it(&event)));
+    }
+
+    /// As a node that has joined, which an operator's question has found.
+    #[test]
+    fn a_server_may_refuse_a_connection_before_it_is_known() {
+        let mut core = core();
+        core.handle_servers(NOW, Change::Denied(7));
+        core.handle_servers(NOW, Change::Gone(THREAD, 8));
+        core.handle_timeout(NOW);
     }
 }

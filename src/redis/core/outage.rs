@@ -115,9 +115,7 @@ impl Core {
             return self.refuse(now, id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        for at in self.all_of(id) {
-            self.set_idle(now, at);
-        }
+        self.each_of(id, |core, at| core.set_idle(now, at));
         self.want(At(id, 0), now);
     }
 
@@ -176,9 +174,8 @@ impl Core {
             .map(|level| (0, held(level), level.units.limit));
         let held = held.collect();
         self.permits[id].budget = None;
-        for at in self.all_of(id) {
-            self.degrade(now, at, (now + self.settings.absence(), false));
-        }
+        let then = now + self.settings.absence();
+        self.each_of(id, |core, at| core.degrade(now, at, (then, false)));
         self.count(id);
         self.tell_end(id);
         self.events.push_back((id, Event::Granted(held)));

@@ -335,11 +335,11 @@ impl Core {
 
     /// A claim is whole: its leases are refreshed that were to last only until then.
     fn lasts_from(&mut self, now: Time, id: PermitId) {
-        for at in self.all_of(id) {
-            if self.permits[at].length < self.settings.lease {
-                self.next_at(now, at, now);
+        self.each_of(id, |core, at| {
+            if core.permits[at].length < core.settings.lease {
+                core.next_at(now, at, now);
             }
-        }
+        });
     }
 
     fn queued(&mut self, now: Time, sent: Time, at: At, queued: &Acquired) {
@@ -496,21 +496,18 @@ impl Core {
     }
 
     pub(super) fn refresh_soon(&mut self, now: Time, id: PermitId) {
-        for at in self.all_of(id) {
-            if self.lease(at).is_none() {
-                return;
-            }
-            let (server, lease) = (self.server_of(at), &self.permits[at]);
-            let lost_before = self.servers[server].lost_before;
-            let found_until = self.settings.held_until(lost_before, self.settings.lease);
+        self.each_of(id, |core, at| {
+            let (server, lease) = (core.server_of(at), &core.permits[at]);
+            let lost_before = core.servers[server].lost_before;
+            let found_until = core.settings.held_until(lost_before, core.settings.lease);
             let is_due = match &lease.state {
                 State::Held(held) => held.end < found_until,
                 State::Queued(queued) => queued.polled < lost_before,
-                _ => lease.is_absent() && !self.is_open(server),
+                _ => lease.is_absent() && !core.is_open(server),
             };
             if is_due && lease.next > now {
-                self.next_at(now, at, now);
+                core.next_at(now, at, now);
             }
-        }
+        });
     }
 }
