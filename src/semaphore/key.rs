@@ -71,17 +71,6 @@ impl Key {
         self.as_bytes().is_empty()
     }
 
-    #[inline]
-    fn new(key: &[u8], long: impl FnOnce() -> Bytes) -> Self {
-        if key.len() > SHORT {
-            return Self(Repr::Long(long()));
-        }
-        let mut bytes = [0; SHORT];
-        bytes[..key.len()].copy_from_slice(key);
-        let length = key.len() as u8;
-        Self(Repr::Short { length, bytes })
-    }
-
     /// The text of a number or an address.
     fn text(text: fmt::Arguments<'_>) -> Self {
         let mut buffer = [0; LONGEST_TEXT];
@@ -122,19 +111,30 @@ impl fmt::Debug for Key {
 impl From<&[u8]> for Key {
     #[inline]
     fn from(key: &[u8]) -> Self {
-        Self::new(key, || Bytes::copy_from_slice(key))
+        if key.len() > SHORT {
+            return Self(Repr::Long(Bytes::copy_from_slice(key)));
+        }
+        let mut bytes = [0; SHORT];
+        bytes[..key.len()].copy_from_slice(key);
+        let length = key.len() as u8;
+        Self(Repr::Short { length, bytes })
     }
 }
 
+/// Copies the bytes: those of [`Bytes::from_owner`] run code of the owner when the last of them is dropped, and stores drop
+/// keys while they hold a lock.
 impl From<Bytes> for Key {
     fn from(key: Bytes) -> Self {
-        Self::new(&key, || key.clone())
+        key[..].into()
     }
 }
 
 impl From<Vec<u8>> for Key {
     fn from(key: Vec<u8>) -> Self {
-        Bytes::from(key).into()
+        match key.len() > SHORT {
+            true => Self(Repr::Long(key.into())),
+            false => key[..].into(),
+        }
     }
 }
 
