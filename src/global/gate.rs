@@ -6,14 +6,13 @@
 
 use crate::{
     background,
-    observe::events,
+    observe::{contain, events},
     semaphore::{Acquire, AcquireError, Permit},
 };
 use parking_lot::Mutex;
 use std::{
     future::Future,
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
@@ -110,7 +109,7 @@ impl Gates {
             for gate in live {
                 // Wakers and stores are user code, also where the last reference to a gate is dropped here. The panic
                 // hook has reported a panic.
-                let _ = catch_unwind(AssertUnwindSafe(move || gate.probe()));
+                contain(move || gate.probe());
             }
         }
     }

@@ -3,13 +3,15 @@
 use super::{
     entry::Entry,
     holders::{infos, serial_of},
-    queue::waking,
     shard::SHARDS,
     store::MemorySemaphore,
 };
-use crate::semaphore::{
-    BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Policy,
-    Process, StoreError, StoredKey, Usage,
+use crate::{
+    observe::contain,
+    semaphore::{
+        BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
+        Policy, Process, StoreError, StoredKey, Usage,
+    },
 };
 use std::time::Duration;
 use tokio::{task::yield_now, time::Instant};
@@ -149,7 +151,7 @@ impl MemorySemaphore {
         let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
         let was_there = waiting.is_some() || permit.is_some();
         // Its task is woken without the lock.
-        waking(|| drop(waiting));
+        contain(|| drop(waiting));
         if let Some((details, weight)) = permit {
             // The holder is told before others have its units.
             details.revoked();

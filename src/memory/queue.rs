@@ -5,12 +5,12 @@ use super::{
     holders::{Details, Listed},
 };
 use crate::{
+    observe::contain,
     semaphore::{AcquireError, Claim, Policy, Units, Wait, timer},
     sync::AtomicU32,
 };
 use std::{
     collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -74,7 +74,8 @@ pub(super) fn deliver(decided: Vec<Decided>) {
 #[cold]
 fn deliver_all(decided: Vec<Decided>) {
     for Decided(answer, deliver) in decided {
-        waking(|| deliver(answer));
+        // A waker is user code: one that panics ends no drop, and keeps no other task waiting.
+        contain(|| deliver(answer));
     }
 }
 
@@ -84,12 +85,6 @@ pub(super) fn take(weight: &AtomicU32) -> u32 {
     let units = weight.load(Relaxed);
     weight.store(0, Relaxed);
     units
-}
-
-/// Does what may wake a task. A waker is user code: one that panics ends no drop, and keeps no other task waiting. The
-/// panic hook has reported it.
-pub(super) fn waking(wake: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(wake));
 }
 
 impl Waiting {

@@ -5,11 +5,11 @@ use super::{
     grant::{Level, permit},
     holders::Details,
     keys::Keys,
-    queue::{Waiting, waking},
+    queue::Waiting,
     shard::Shard,
 };
 use crate::{
-    observe::{self, Outcome, Store::Memory as MEMORY},
+    observe::{self, Outcome, Store::Memory as MEMORY, contain},
     semaphore::{AcquireError, Claim, Claims, Loss, Permit, timer::timeout},
     sync::oneshot,
 };
@@ -188,7 +188,7 @@ impl Drop for Place {
             let remove = |entry: &mut Entry, _: &mut _| entry.queue.remove(serial);
             let removed = self.shard.change(self.hash, is_it, remove);
             // Its task is woken without the lock.
-            waking(|| drop(removed));
+            contain(|| drop(removed));
         }
     }
 }

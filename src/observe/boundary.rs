@@ -1,6 +1,8 @@
-//! The boundary to the recorder and the subscriber, which are user code and may panic, repeatedly
-//! if one of their locks is poisoned. All calls go through here, on the caller's thread: with the
-//! caller's span, recorder and subscriber.
+//! The boundary to user code that may panic: wakers, stores, and the recorder and the subscriber, which do so repeatedly if
+//! one of their locks is poisoned. All calls to these two go through here, on the caller's thread: with the caller's span,
+//! recorder and subscriber.
+
+#![cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code))]
 
 use std::{
     mem,
@@ -11,7 +13,7 @@ use std::{
 /// is behind the boundary, so none is left half-changed. A drop may call this while its thread
 /// unwinds.
 #[inline]
-pub(super) fn contain<T>(call: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn contain<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
 }
 

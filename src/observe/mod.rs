@@ -135,7 +135,6 @@
 /// a tenth of an acquire and its release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod boundary;
 mod counts;
 pub(crate) mod events;
@@ -153,6 +152,7 @@ pub use recorder::{
     PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
 pub(crate) use {
+    boundary::contain,
     counts::{Claiming, Held, Waiting, shadowed},
     outcome::{LostBy, Outcome, Store},
 };

@@ -1,6 +1,9 @@
 //! How a store reports that a permit is lost.
 
-use crate::sync::{AtomicBool, OnceLock, fence};
+use crate::{
+    observe::contain,
+    sync::{AtomicBool, OnceLock, fence},
+};
 use std::{error::Error, fmt, sync::atomic::Ordering};
 use tokio::sync::Notify;
 
@@ -43,12 +46,12 @@ impl Loss {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// The second half of [`set`](Self::set). A waker may do anything, even drop the permit.
+    /// The second half of [`set`](Self::set). A waker may do anything, even drop the permit or panic.
     pub(crate) fn wake(&self) {
         // SeqCst fence, paired with the one in `wait`: prevents a lost wake-up.
         fence(Ordering::SeqCst);
         if let Some(notify) = self.notify.get() {
-            notify.notify_waiters();
+            contain(|| notify.notify_waiters());
         }
     }
 

@@ -1,20 +1,22 @@
 //! The store in memory under many threads, judged by counters and flags of the test's own.
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use std::{
     collections::VecDeque,
+    panic::panic_any,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
         mpsc,
     },
-    task::{Context, Poll, Wake},
+    task::{Context, Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
 use tower_semaphore::{
-    Acquire, AcquireError, Claim, MemorySemaphore, Operate, Permit, Policy, Semaphore,
+    Acquire, AcquireError, Claim, Key, MemorySemaphore, Operate, Permit, Policy, Semaphore,
 };
 
 const THREADS: u64 = 8;
@@ -305,8 +307,21 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a waker panics");
+        panic_any(Payload);
     }
+}
+
+/// What a panic carries, which panics too.
+struct Payload;
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        panic!("a payload panics");
+    }
+}
+
+fn panics() -> Waker {
+    Arc::new(Panics).into()
 }
 
 /// Neither does it end the drop that has woken it.
@@ -316,8 +331,7 @@ async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
     let claim = patient().with_limit(2);
     let held = store.acquire(claim.clone().with_weight(2)).await;
     let mut first = store.acquire(claim.clone());
-    let waker = Arc::new(Panics).into();
-    let polled = first.poll_unpin(&mut Context::from_waker(&waker));
+    let polled = first.poll_unpin(&mut Context::from_waker(&panics()));
     assert!(polled.is_pending());
     let mut second = store.acquire(claim);
     assert!(futures_util::poll!(&mut second).is_pending());
@@ -326,6 +340,44 @@ async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
         let granted = granted.now_or_never().expect("it is granted");
         assert!(granted.is_ok(), "{granted:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_at_a_loss_keeps_no_unit() {
+    let store = MemorySemaphore::builder().holders(true).build();
+    let revoked = try_acquire(&store, Claim::new("a").with_limit(1)).expect("there is room");
+    let bounded = try_acquire(&store, Claim::new("b").with_limit(1)).expect("there is room");
+    bounded.end_after(BOUND);
+    let mut lost = [Box::pin(revoked.lost()), Box::pin(bounded.lost())];
+    for lost in &mut lost {
+        let polled = lost.poll_unpin(&mut Context::from_waker(&panics()));
+        assert!(polled.is_pending());
+    }
+    let (policy, key) = (Policy::DEFAULT, Key::from("a"));
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let is_revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
+    assert!(is_revoked.expect("it answers"));
+    tokio::time::sleep(BOUND * 2).await;
+    assert_eq!(store.busy_keys(), 0);
+}
+
+/// Such as a drop that asks the store.
+#[test]
+fn nothing_that_a_key_was_made_of_outlives_its_making() {
+    struct Owner {
+        _alive: Arc<()>,
+    }
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &[b'k'; 100]
+        }
+    }
+    let alive = Arc::new(());
+    let key = Key::from(Bytes::from_owner(Owner {
+        _alive: Arc::clone(&alive),
+    }));
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(key.as_bytes(), [b'k'; 100]);
 }
 
 /// While others wait all the time.

@@ -2,11 +2,11 @@
 
 use super::{
     runtimes::PAUSE,
-    shared::{Dropped, Load, Shared, contained},
+    shared::{Dropped, Load, Shared},
     transport::{Connection, Messages, News, Transport},
 };
 use crate::{
-    observe::Answered,
+    observe::{Answered, contain},
     redis::{
         core::{Change, Failure, RuntimeId, THREAD},
         protocol::{Answer, Command, Group},
@@ -183,7 +183,7 @@ fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
             let mut carrying = Box::pin(carrier.carry_on());
             let mut context = Context::from_waker(Waker::noop());
             // A panic is not a matter of whoever makes the call.
-            if let Some(Poll::Pending) = contained(|| carrying.as_mut().poll(&mut context)) {
+            if let Some(Poll::Pending) = contain(|| carrying.as_mut().poll(&mut context)) {
                 runtime.spawn(carrying);
             }
         }

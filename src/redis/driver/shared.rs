@@ -6,20 +6,13 @@ use super::{
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
-    observe::LostBy,
+    observe::{LostBy, contain},
     redis::core::{
         Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
     },
     sync::{Mutex, MutexGuard},
 };
-use std::{
-    any::Any,
-    collections::VecDeque,
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, collections::VecDeque, mem, sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
 /// Whether a store works.
@@ -116,13 +109,6 @@ pub(super) struct Outbox {
     is_drained: bool,
 }
 
-/// Runs what may panic. What the panic carries is not dropped, because that may panic too.
-pub(super) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(run))
-        .map_err(mem::forget)
-        .ok()
-}
-
 impl<T: Transport> Shared<T> {
     pub(super) fn new(
         transport: T,
@@ -203,7 +189,7 @@ impl<T: Transport> Shared<T> {
     }
 
     pub(super) fn tell(&self, news: News) {
-        contained(|| (self.observer)(news));
+        contain(|| (self.observer)(news));
     }
 
     pub(super) fn not_connected(self: &Arc<Self>, server: usize) {
@@ -266,10 +252,10 @@ impl<T: Transport> Shared<T> {
             self.tell(News::Outage(outage, why));
         }
         for (cell, is_loss) in outbox.wakes {
-            contained(|| cell.wake(is_loss));
-            contained(|| drop(cell));
+            contain(|| cell.wake(is_loss));
+            contain(|| drop(cell));
         }
-        contained(|| drop(outbox.dropped));
+        contain(|| drop(outbox.dropped));
     }
 }
 
@@ -291,7 +277,7 @@ impl<C: Connection> State<C> {
                 rest.tell(core, outbox);
                 result
             };
-            contained(all)
+            contain(all)
         });
         if result.is_none() {
             for dropped in dropped {

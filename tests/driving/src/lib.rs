@@ -5,6 +5,9 @@
 //! cargo run --release -p tower-semaphore-driving --example pairs
 //! ```
 
+// Nothing is counted or told: these features do not exist here.
+#![allow(unexpected_cfgs)]
+
 #[path = "../../../src/redis"]
 #[allow(missing_docs)]
 pub mod redis {
@@ -33,7 +36,9 @@ pub mod redis {
 }
 #[path = "../../../src/observe"]
 mod observe {
+    mod boundary;
     mod outcome;
+    pub(crate) use boundary::contain;
     pub(crate) use outcome::{Answered, LostBy};
 }
 #[path = "../../../src/semaphore"]

@@ -51,10 +51,12 @@ mod loss;
 pub mod memory;
 #[path = "../../../src/observe"]
 mod observe {
+    mod boundary;
     mod counts;
     pub(crate) mod events;
     mod outcome;
     pub(crate) use {
+        boundary::contain,
         counts::{Claiming, Held, Waiting},
         outcome::{Answered, LostBy, Outcome, Store},
     };
