@@ -61,8 +61,13 @@ impl Client {
     }
 
     pub(crate) async fn purchase(&self, id: &str) -> Answer {
+        let answer = self.try_purchase(id).await;
+        answer.expect("the market answers")
+    }
+
+    pub(crate) async fn try_purchase(&self, id: &str) -> Option<Answer> {
         let path = format!("/market/items/{id}/purchase");
-        self.send(self.request(Method::POST, &path), "").await
+        self.try_send(self.request(Method::POST, &path), "").await
     }
 
     /// What an account has, as the market reports it.

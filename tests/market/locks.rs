@@ -54,7 +54,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());
-        async move { late.purchase(&id).await.status() }
+        async move { late.try_purchase(&id).await }
     });
     let bob = two.client("bob");
     eventually("it waits", BOUND, async || waits(&server).await).await;
@@ -66,8 +66,10 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     .await;
 
     one.cont();
-    let status = soon("an answer", stopped).await.expect("it answers");
-    assert!(status == 409 || status == 503, "{status}");
+    // A long stop ends the request's own permit too, and its answer breaks off.
+    let answer = soon("an answer", stopped).await.expect("it ends");
+    let status = answer.map(|answer| answer.status());
+    assert!(matches!(status, None | Some(409 | 503)), "{status:?}");
     let (ann, late) = (bob.account("ann").await, bob.account("late").await);
     assert_eq!(
         (&ann["funds"], &late["funds"]),
