@@ -228,7 +228,7 @@ impl Builder {
             return Err(ConnectError::setting("min_replicas", reason));
         }
         self.database = connection.get_db();
-        Ok(self.build(Arc::new(Supplied { connection })))
+        Ok(self.build(Arc::new(Supplied::new(connection))))
     }
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.

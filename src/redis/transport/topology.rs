@@ -1,9 +1,13 @@
 //! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
 //! connection leads to. The trait [`Topology`] is all in which they differ.
 
-use super::{attempt, connection::Connection};
+use super::{
+    attempt,
+    connection::{Call, Connection, checked},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Client, aio::ConnectionLike, cmd, from_redis_value};
+use futures_util::future::join_all;
+use redis::{Client, Cmd, aio::ConnectionLike, cmd, from_redis_value};
 use std::{
     future::{pending, ready},
     ops::Range,
@@ -138,15 +142,29 @@ const PART: usize = SLOTS / PARTS;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
 /// cannot subscribe for this store alone, so no messages are received.
-#[derive(Clone)]
-pub(in crate::redis) struct Supplied<C> {
-    pub(in crate::redis) connection: C,
+pub(in crate::redis) struct Supplied(Arc<Call>);
+
+impl Supplied {
+    /// Commands travel one by one, side by side: a cluster sends a pipeline to one node only.
+    pub(in crate::redis) fn new<C>(connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let call = move |commands: Vec<Cmd>| {
+            let calls = commands.into_iter().map(|command| {
+                let mut connection = connection.clone();
+                async move {
+                    let reply = connection.req_packed_command(&command).await;
+                    reply.map_err(Error::Redis).and_then(checked)
+                }
+            });
+            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
+        };
+        Self(Arc::new(call))
+    }
 }
 
-impl<C> Topology for Supplied<C>
-where
-    C: ConnectionLike + Clone + Send + Sync + 'static,
-{
+impl Topology for Supplied {
     fn place(&self) -> Place {
         Place::Supplied
     }
@@ -177,7 +195,7 @@ where
     }
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
-        let connection = Connection::supplied(self.connection.clone());
+        let connection = Connection::supplied(Arc::clone(&self.0));
         Box::pin(ready(Ok(Arc::new(connection))))
     }
 }

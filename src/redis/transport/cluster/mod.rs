@@ -10,7 +10,7 @@ mod view;
 use super::{
     address::Address,
     attempt::{self, Unfit, timed_out},
-    connection::{Connection, Connections},
+    connection::Connection,
     topology::{Place, Slots, Topology},
 };
 use crate::{
@@ -21,12 +21,17 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     io,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
-use tokio::{select, sync::Notify, time::sleep};
+use tokio::{
+    runtime::{Handle, Id},
+    select,
+    sync::{Notify, watch},
+    time::sleep,
+};
 use view::View;
 
 /// The pause after a survey.
@@ -70,9 +75,10 @@ struct Map {
 
 struct Node {
     address: Address,
-    connections: Connections,
-    /// How often it has left the cluster.
-    left: u64,
+    /// One of each runtime, for as long as it is used.
+    connections: HashMap<Id, Weak<Connection>>,
+    /// Until it leaves the cluster.
+    tenure: watch::Sender<()>,
 }
 
 impl Nodes {
@@ -133,10 +139,11 @@ impl Nodes {
 
     /// The latest epoch, and the views of all nodes, first of those with a connection.
     fn views(&self) -> (u64, Vec<Seen>) {
-        let map = self.map.lock();
+        let (map, here) = (self.map.lock(), Handle::current().id());
         let primaries = map.primaries().into_iter();
         let nodes = primaries.map(|number| &map.nodes[number]);
-        let mut nodes: Vec<_> = nodes.map(|node| (node, node.connections.here())).collect();
+        let own = |node: &Node| node.connections.get(&here).and_then(Weak::upgrade);
+        let mut nodes: Vec<_> = nodes.map(|node| (node, own(node))).collect();
         nodes.sort_by_key(|(_, connection)| connection.is_none());
         let views = nodes.into_iter().filter_map(|(node, connection)| {
             let client = node.address.client(&self.template).ok()?;
@@ -166,9 +173,7 @@ impl Map {
             (self.slots, self.version) = (slots, self.version + 1);
         }
         for number in before.difference(&self.primaries()) {
-            let node = &mut self.nodes[*number];
-            node.left += 1;
-            node.connections.replace();
+            self.nodes[*number].tenure = watch::Sender::default();
         }
     }
 
@@ -177,8 +182,8 @@ impl Map {
         known.unwrap_or_else(|| {
             self.nodes.push(Node {
                 address: address.clone(),
-                connections: Connections::default(),
-                left: 0,
+                connections: HashMap::new(),
+                tenure: watch::Sender::default(),
             });
             self.nodes.len() - 1
         })
@@ -206,18 +211,16 @@ impl Topology for Nodes {
 
     fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let (client, left) = {
+            let (client, tenure) = {
                 let map = self.map.lock();
                 let node = map.nodes.get(server).ok_or_else(nowhere)?;
-                (node.address.client(&self.template), node.left)
+                (node.address.client(&self.template), node.tenure.subscribe())
             };
             let client = client.map_err(Error::unconnected)?;
-            let connection = Arc::new(attempt::connect(&client).await?);
-            let node = &mut self.map.lock().nodes[server];
-            if node.left != left {
-                return Err(nowhere());
-            }
-            node.connections.add(&connection);
+            let connection = attempt::connect(&client).await?.during(tenure)?;
+            let all = &mut self.map.lock().nodes[server].connections;
+            all.retain(|_, other| other.strong_count() > 0);
+            all.insert(Handle::current().id(), Arc::downgrade(&connection));
             Ok(connection)
         })
     }
@@ -334,10 +337,15 @@ mod tests {
         let mut map = Map::default();
         map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
         let asked = map.number(&address(3));
-        let left = |map: &Map| [0, 1, asked].map(|node| map.nodes[node].left);
+        let tenures = [0, 1, asked].map(|node| map.nodes[node].tenure.subscribe());
+        let have_left = || {
+            tenures
+                .each_ref()
+                .map(|tenure| tenure.has_changed().is_err())
+        };
         map.take(&view(2, &[(0, 199, 1)]));
-        assert_eq!(left(&map), [0, 1, 0]);
+        assert_eq!(have_left(), [false, true, false]);
         map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));
-        assert_eq!(left(&map), [0, 1, 0]);
+        assert_eq!(have_left(), [false, true, false]);
     }
 }

@@ -5,11 +5,11 @@ use crate::redis::{
     transport::{
         address::Address,
         attempt::{self, Unfit, timed_out},
-        connection::{Connection, field},
+        connection::{Connection, field, gone},
     },
 };
 use redis::{Client, Cmd, Value, cmd, from_redis_value};
-use std::{collections::HashMap, io, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 /// How long a server may take to answer, a new connection included.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -137,11 +137,6 @@ impl Heard {
         };
         error.cloned().unwrap_or_else(timed_out)
     }
-}
-
-/// There is no primary for this reason.
-pub(super) fn gone(why: &str) -> Error {
-    Error::unconnected(io::Error::other(why))
 }
 
 /// Whether the Sentinels know no primary of the name.

@@ -12,16 +12,16 @@ mod answer;
 use super::{
     address::Address,
     attempt::{self, timed_out},
-    connection::{Connection, Connections},
+    connection::{Connection, gone},
     topology::{Place, Slots, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use answer::{Heard, Named, ServerInfo, gone, is_wrong_name};
+use answer::{Heard, Named, ServerInfo, is_wrong_name};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
 use std::{future::pending, sync::Arc, time::Duration};
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 /// How often a Sentinel is queried whether there is another primary.
 const WATCH: Duration = Duration::from_secs(1);
@@ -113,14 +113,18 @@ impl Topology for Sentinels {
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
             let is_named = self.find_primary().await?;
-            let primary = self.known.lock().primary.clone().ok_or_else(timed_out)?;
-            let client = primary.address.client(&self.template);
+            let (client, tenure) = {
+                let known = self.known.lock();
+                let primary = known.primary.as_ref().ok_or_else(timed_out)?;
+                let client = primary.address.client(&self.template);
+                (client, primary.tenure.subscribe())
+            };
             let client = client.map_err(Error::unconnected)?;
-            let connection = Arc::new(attempt::connect(&client).await?);
+            let connection = attempt::connect(&client).await?;
             let info = ServerInfo::of(&connection).await?;
             let mut known = self.known.lock();
-            known.check(&primary, is_named, info)?;
-            known.connections.add(&connection);
+            let connection = connection.during(tenure)?;
+            known.check(is_named, info)?;
             Ok(connection)
         })
     }
@@ -139,17 +143,15 @@ struct Known {
     primary: Option<Primary>,
     /// Grows with each change of the primary.
     generation: u64,
-    /// Those to the primary.
-    connections: Connections,
 }
 
-#[derive(Clone)]
 struct Primary {
     address: Address,
     epoch: u64,
-    generation: u64,
     /// What it said of itself when Sentinels had named it. `None`: there was no connection to it yet.
     run_id: Option<String>,
+    /// Until another one takes its place.
+    tenure: watch::Sender<()>,
 }
 
 impl Known {
@@ -187,39 +189,31 @@ impl Known {
             (answer, _) => answer?,
         };
         self.generation += 1;
-        self.connections.replace();
         self.primary = Some(Primary {
             address: named.address,
             epoch: named.epoch,
-            generation: self.generation,
             run_id: None,
+            tenure: watch::Sender::default(),
         });
         Ok(true)
     }
 
-    /// Judges what the primary says of itself: it has to be one, and still the one that is known. If too few Sentinels
+    /// Judges what the primary says of itself: it has to be one. If too few Sentinels
     /// have answered, it must not have been started again since they did, because it may be empty then, and another one
     /// may have taken its place. Whether it has is not known to a user who may not run `INFO`.
-    fn check(&mut self, asked: &Primary, is_named: bool, info: ServerInfo) -> Result<(), Error> {
+    fn check(&mut self, is_named: bool, info: ServerInfo) -> Result<(), Error> {
+        let known = self.primary.as_mut().ok_or_else(timed_out)?;
         if !info.is_primary {
             return Err(gone("the server that the Sentinels name is no primary"));
         }
         if !is_named && info.run_id.is_empty() {
             return Err(gone(NOT_TOLD));
         }
-        if !is_named && asked.run_id.as_ref() != Some(&info.run_id) {
+        if !is_named && known.run_id.as_ref() != Some(&info.run_id) {
             let why = "too few Sentinels answer, and the server was started again since they did";
             return Err(gone(why));
         }
-        let mut known = self.primary.iter_mut();
-        match known.find(|known| known.generation == asked.generation) {
-            Some(known) => known.run_id = Some(info.run_id),
-            None => {
-                return Err(gone(
-                    "another primary has taken the place of this one meanwhile",
-                ));
-            }
-        }
+        known.run_id = Some(info.run_id);
         Ok(())
     }
 }
@@ -282,10 +276,7 @@ mod tests {
     #[test]
     fn without_sentinels_a_server_must_not_have_been_started_again() {
         let mut known = known();
-        let mut check = |is_named, run_id| {
-            let primary = known.primary.clone().expect("it is known");
-            known.check(&primary, is_named, info(run_id)).is_ok()
-        };
+        let mut check = |is_named, run_id| known.check(is_named, info(run_id)).is_ok();
         assert!(!check(false, "") && !check(false, "a"));
         assert!(check(true, "a") && check(false, "a"));
         assert!(!check(false, "b") && !check(false, ""));
