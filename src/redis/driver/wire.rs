@@ -105,7 +105,13 @@ impl Transport for Wire {
     }
 
     async fn slots(&self, version: u64) -> (u64, Slots) {
-        Arc::clone(&self.0.topology).slots(version).await
+        loop {
+            let (known, slots) = self.0.topology.slots();
+            if known != version {
+                return (known, slots);
+            }
+            Arc::clone(&self.0.topology).watch().await;
+        }
     }
 
     fn address(&self, server: usize) -> String {

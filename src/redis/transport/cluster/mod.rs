@@ -11,7 +11,7 @@ use super::{
     address::Address,
     attempt::{self, Unfit, timed_out},
     connection::Connection,
-    topology::{Place, Slots, Topology},
+    topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
     redis::error::Error,
@@ -199,8 +199,8 @@ impl Topology for Nodes {
         self.map.lock().primaries().into_iter().collect()
     }
 
-    fn has_slots(&self) -> bool {
-        true
+    fn slot(&self, key: &str) -> u16 {
+        slot_of(key)
     }
 
     fn address(&self, server: usize) -> String {
@@ -225,29 +225,22 @@ impl Topology for Nodes {
         })
     }
 
-    fn known_slots(&self) -> Slots {
-        self.map.lock().slots.clone()
+    fn slots(&self) -> (u64, Slots) {
+        let map = self.map.lock();
+        (map.version, map.slots.clone())
     }
 
-    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            loop {
-                let pause = {
-                    let map = self.map.lock();
-                    if map.version != version {
-                        return (map.version, map.slots.clone());
-                    }
-                    let since = map.surveyed.map(|surveyed| surveyed.elapsed());
-                    since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since))
-                };
-                select! {
-                    () = self.doubted.notified() => sleep(pause).await,
-                    () = sleep(FRESH) => {}
-                }
-                // A failure is ignored: what has failed fails again.
-                let _ = self.survey(Instant::now() + LONGEST).await;
-                self.map.lock().surveyed = Some(Instant::now());
+            let since = self.map.lock().surveyed.map(|surveyed| surveyed.elapsed());
+            let pause = since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since));
+            select! {
+                () = self.doubted.notified() => sleep(pause).await,
+                () = sleep(FRESH) => {}
             }
+            // A failure is ignored: what has failed fails again.
+            let _ = self.survey(Instant::now() + LONGEST).await;
+            self.map.lock().surveyed = Some(Instant::now());
         })
     }
 

@@ -13,14 +13,14 @@ use super::{
     address::Address,
     attempt::{self, timed_out},
     connection::{Connection, gone},
-    topology::{Place, Slots, Topology},
+    topology::{Place, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use answer::{Heard, Named, ServerInfo, is_wrong_name};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
 
 /// How often a Sentinel is queried whether there is another primary.
@@ -75,16 +75,6 @@ impl Sentinels {
         known.learn(answer, is_of_most)
     }
 
-    async fn watch_all(&self) {
-        for sentinel in self.clients.iter().cycle() {
-            if self.watch_one(sentinel).await.is_err() {
-                sleep(WATCH).await;
-                // It may have ended because of a failover.
-                let _ = self.find_primary().await;
-            }
-        }
-    }
-
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
@@ -129,10 +119,15 @@ impl Topology for Sentinels {
         })
     }
 
-    fn slots(self: Arc<Self>, _: u64) -> BoxFuture<(u64, Slots)> {
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            self.watch_all().await;
-            pending().await
+            for sentinel in self.clients.iter().cycle() {
+                if self.watch_one(sentinel).await.is_err() {
+                    sleep(WATCH).await;
+                    // It may have ended because of a failover.
+                    let _ = self.find_primary().await;
+                }
+            }
         })
     }
 }
