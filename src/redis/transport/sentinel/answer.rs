@@ -4,11 +4,11 @@ use crate::redis::{
     error::{Error, after, by},
     transport::{
         address::Address,
-        attempt::{self, Unfit, timed_out},
+        attempt::{Unfit, timed_out},
         connection::{Connection, field, gone},
     },
 };
-use redis::{Client, Cmd, Value, cmd, from_redis_value};
+use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::HashMap, time::Duration};
 
 /// How long a server may take to answer, a new connection included.
@@ -22,27 +22,13 @@ pub(super) struct Named {
     pub(super) epoch: u64,
 }
 
-/// Connects to a Sentinel.
-pub(super) async fn connect(sentinel: &Client) -> Result<Connection, Error> {
-    within(attempt::connect(sentinel)).await
-}
-
-/// Connects to a Sentinel, and queries it for the primary of this name.
-pub(super) async fn query(sentinel: &Client, name: &str) -> Result<Named, Error> {
-    within(async { named(&attempt::connect(sentinel).await?, name).await }).await
-}
-
-/// Queries the Sentinel at the other end of a connection.
-pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Named, Error> {
-    within(named(connection, name)).await
-}
-
 /// An answer that comes in time.
-async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
-async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
+/// The primary of this name, as the Sentinel knows it at the other end of a connection.
+pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
     let (address, details) = both(connection, commands).await?;

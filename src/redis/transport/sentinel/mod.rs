@@ -16,7 +16,7 @@ use super::{
     topology::{Place, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use answer::{Heard, Named, ServerInfo, is_wrong_name};
+use answer::{Heard, Named, ServerInfo, is_wrong_name, named, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
@@ -55,7 +55,9 @@ impl Sentinels {
     pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Error> {
         let before = self.known.lock().generation;
         let clients = self.clients.iter();
-        let answers = clients.map(|client| answer::query(client, &self.name));
+        let answers = clients.map(|client| {
+            within(async { named(&attempt::connect(client).await?, &self.name).await })
+        });
         let mut answers: FuturesUnordered<_> = answers.collect();
         let mut heard = Heard::of(self.clients.len());
         while let Some(answer) = answers.next().await {
@@ -78,10 +80,10 @@ impl Sentinels {
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
-        let connection = answer::connect(sentinel).await?;
+        let connection = within(attempt::connect(sentinel)).await?;
         loop {
             sleep(WATCH).await;
-            let named = answer::query_on(&connection, &self.name).await?;
+            let named = within(named(&connection, &self.name)).await?;
             if self.known.lock().address() != Some(&named.address) {
                 return self.find_primary().await.map(drop);
             }
