@@ -47,14 +47,13 @@ impl Store {
         server: usize,
         keys: Vec<Named>,
     ) -> Result<Vec<(usize, (u32, u32))>, Error> {
-        let time = self.ask(To::Server(server), cmd("TIME"), self.terms());
+        let time = self.ask(To::Server(server), cmd("TIME"), self.deadline());
         let now = now(time.await?)?;
         let mut counted = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS) {
             let commands = keys.iter().flat_map(|(_, name)| counting(name, now));
-            let replies = self.call(To::Server(server), commands.collect(), self.terms());
-            let replies = replies.await?;
-            for ((position, name), replies) in keys.iter().zip(replies.chunks(2)) {
+            let replies = self.call(To::Server(server), commands.collect(), self.deadline());
+            for ((position, name), replies) in keys.iter().zip(replies.await.chunks(2)) {
                 let counts = match counts(replies) {
                     // Its slot has moved.
                     Err(error) if error.is_moving() => self.follow(name, now).await?,
@@ -68,19 +67,18 @@ impl Store {
 
     async fn follow(&self, name: &str, now: u64) -> Result<(u32, u32), Error> {
         let commands = counting(name, now).into();
-        counts(&self.call(To::Key(name), commands, self.terms()).await?)
+        counts(&self.call(To::Key(name), commands, self.deadline()).await)
     }
 
     pub(super) async fn processes(&self) -> Result<Vec<Process>, Error> {
         let [_, key] = self.owner.keys();
         let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
         let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
-        let terms = self.terms();
-        let replies = self.call(To::Key(&key), commands, terms).await?;
+        let replies = self.call(To::Key(&key), commands, self.deadline()).await;
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| Error::Reply)?;
         let ids = alive(list, now(time)?)?;
-        let known = ids.iter().map(|id| self.who(id, terms));
+        let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
     }
 }

@@ -2,7 +2,7 @@
 //! are in force.
 
 use super::{
-    ask::{Terms, To},
+    ask::To,
     error::Error,
     protocol::{
         Listed, Next, Of, ReadId, Tag, flow_of, is_done, key_of, limit_of, limits, names_of,
@@ -127,41 +127,28 @@ impl Store {
         let Some(command) = revoke(name, id, self.driver.floor()) else {
             return Ok(false);
         };
-        let terms = Terms {
-            replicas: self.settings.replicas,
-            // The second answer would be that there is none.
-            may_repeat: false,
-            ..self.terms()
-        };
-        let reply = self.request("revoke", (name, command), terms);
-        is_done(reply.await?)
+        // The second answer would be that there is none.
+        is_done(self.write("revoke", To::KeyOnce(name), command).await?)
     }
 
     /// Sets a limit. `false`: there are too many.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
-        let replicas = self.settings.replicas;
-        let terms = Terms {
-            replicas,
-            ..self.terms()
-        };
-        let reply = self.request("limits", (&key, command), terms).await;
+        let reply = self.write("limits", To::Key(&key), command).await;
         self.driver.look_at_limits();
         is_done(reply?)
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
         let (key, command) = self.owner.limits();
-        let reply = self.request("presence", (&key, command), self.terms());
-        limits(reply.await?)
+        limits(self.read("presence", (&key, command)).await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
         let mut usage = read_usage(&self.listed(name).await?);
-        let terms = self.terms();
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
         let known = ids.into_iter().map(async |id| {
-            let who = self.who(&id, terms).await;
+            let who = self.who(&id).await;
             (id, who)
         });
         let known: HashMap<_, _> = join_all(known).await.into_iter().collect();
@@ -182,7 +169,7 @@ impl Store {
     /// The limit of a semaphore that an operator has set.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, Error> {
         let (key, command) = self.owner.limit(name);
-        let reply = self.ask(To::Key(&key), command, self.terms());
+        let reply = self.ask(To::Key(&key), command, self.deadline());
         limit_of(reply.await?)
     }
 
@@ -190,22 +177,21 @@ impl Store {
     async fn listed(&self, name: &str) -> Result<Listed, Error> {
         let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
         while let Some(at) = next {
-            let page = self.request("usage", (name, usage(name, &at)), self.terms());
+            let page = self.read("usage", (name, usage(name, &at)));
             next = listed.add(page.await?)?;
         }
         Ok(listed)
     }
 
     /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
-    pub(super) async fn who(&self, id: &str, terms: Terms) -> Process {
+    pub(super) async fn who(&self, id: &str) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
             return own;
         }
         let (key, command) = self.owner.who(id);
-        let reply = self.request("presence", (&key, command), terms).await;
-        process(id, reply.ok())
+        process(id, self.read("presence", (&key, command)).await.ok())
     }
 }
 
@@ -366,8 +352,8 @@ impl Scan {
             .arg("MATCH")
             .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
-        let terms = self.store.terms();
-        self.store.ask(To::Server(server), scan, terms).await
+        let until = self.store.deadline();
+        self.store.ask(To::Server(server), scan, until).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

@@ -216,13 +216,12 @@ impl Session {
         }
     }
 
-    /// Sends what the core does not know of. An error: the connection is broken.
-    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Result<Replies, Error> {
+    /// Sends what the core does not know of.
+    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
         let replies = self.line.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        let mut errors = errors.inspect(|error| self.servers.topology.failed(error));
-        let broken = errors.find(|error| error.is_disconnect()).cloned();
-        broken.map_or(Ok(replies), Err)
+        errors.for_each(|error| self.servers.topology.failed(error));
+        replies
     }
 
     fn run(&self, command: &Command) -> (Verb, Cmd) {
