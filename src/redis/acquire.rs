@@ -118,15 +118,10 @@ impl Store {
                 AcquireError::under(policy(level), limit, limit)
             }
             Refused::By(Revoked) => self.revoked(),
-            why => self.failure(why),
-        }
-    }
-
-    /// What a refusal means that is no answer of a server.
-    fn failure(&self, why: Refused) -> AcquireError {
-        match self.fault(why) {
-            Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
-            _ => AcquireError::Closed,
+            why => match self.fault(why) {
+                Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
+                _ => AcquireError::Closed,
+            },
         }
     }
 
