@@ -15,7 +15,7 @@ use crate::semaphore::{
     BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, PermitInfo,
     Policy, Process, StoreError, StoredKey, Usage,
 };
-use futures_util::{StreamExt, future::join_all, stream};
+use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
@@ -97,13 +97,8 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all = async move {
-            match store.limits().await {
-                Ok(all) => all.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(StoreError::new(error))],
-            }
-        };
-        Box::pin(stream::once(all).flat_map(stream::iter))
+        let all = stream::once(async move { store.limits().await.map_err(StoreError::new) });
+        Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
     fn counts(
@@ -301,24 +296,22 @@ impl Scan {
 
     /// All keys, each once.
     fn stream(self) -> KeyStream {
-        let pages = stream::unfold(
-            (Arc::new(self), Some(Position::default())),
-            async |(scan, at)| {
-                let page = scan.page(at?, TIME).await;
-                // An error is the last item.
-                let next = page.as_ref().ok().and_then(|page| page.next.as_deref());
-                let next = next.and_then(Position::parse);
-                Some((page, (scan, next)))
-            },
-        );
+        let scan = Arc::new(self);
+        let pages = stream::try_unfold(Some(Position::default()), move |at| {
+            let scan = Arc::clone(&scan);
+            async move {
+                let Some(at) = at else { return Ok(None) };
+                let page = scan.page(at, TIME).await?;
+                let next = page.next.as_deref().and_then(Position::parse);
+                Ok(Some((page.keys, next)))
+            }
+        });
         let mut seen = HashSet::new();
-        Box::pin(pages.flat_map(move |page| {
-            let mut is_new = |key: &StoredKey| seen.insert(key.clone());
-            stream::iter(match page {
-                Ok(page) => page.keys.into_iter().filter(&mut is_new).map(Ok).collect(),
-                Err(error) => vec![Err(error)],
-            })
-        }))
+        let new = pages.map_ok(move |mut keys| {
+            keys.retain(|key| seen.insert(key.clone()));
+            stream::iter(keys).map(Ok)
+        });
+        Box::pin(new.try_flatten())
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
