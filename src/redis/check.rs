@@ -121,16 +121,13 @@ impl Store {
 
     /// What each server is asked.
     fn questions(&self) -> BTreeMap<usize, Vec<(String, Cmd)>> {
-        let prefix = &self.owner.prefix;
-        // Keys of a check, one of each server.
-        let keys = (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}"));
-        let keys: BTreeMap<_, _> = keys.map(|key| (self.server_of(&key), key)).collect();
+        let (prefix, mut asked) = (&self.owner.prefix, BTreeMap::new());
         let channel = format!("{prefix}wake:check");
-        let asked = keys.into_iter().map(|(server, key)| {
-            let asked = questions(&key, &channel);
-            (server, asked.into())
-        });
-        let mut asked: BTreeMap<_, Vec<_>> = asked.collect();
+        // A key of each server.
+        for key in (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}")) {
+            let of_server = asked.entry(self.server_of(&key));
+            of_server.or_insert_with(|| Vec::from(questions(&key, &channel)));
+        }
         let [clock, processes] = self.owner.keys();
         let own: [(_, &[_]); 3] = [
             (clock, &["GET"]),
