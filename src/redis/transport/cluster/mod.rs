@@ -28,13 +28,12 @@ use std::{
 };
 use tokio::{
     runtime::{Handle, Id},
-    select,
     sync::{Notify, watch},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use view::View;
 
-/// The pause after a survey.
+/// The pause between two surveys.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a survey may take.
@@ -67,8 +66,6 @@ struct Map {
     slots: Slots,
     /// The latest that is known: each failover begins a new one.
     epoch: u64,
-    /// When the last survey has ended that something has called for.
-    surveyed: Option<Instant>,
     /// Changes with the slots. 0: nothing is known yet.
     version: u64,
 }
@@ -232,15 +229,10 @@ impl Topology for Nodes {
 
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            let since = self.map.lock().surveyed.map(|surveyed| surveyed.elapsed());
-            let pause = since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since));
-            select! {
-                () = self.doubted.notified() => sleep(pause).await,
-                () = sleep(FRESH) => {}
-            }
+            sleep(PAUSE).await;
+            let _ = timeout(FRESH, self.doubted.notified()).await;
             // A failure is ignored: what has failed fails again.
             let _ = self.survey(Instant::now() + LONGEST).await;
-            self.map.lock().surveyed = Some(Instant::now());
         })
     }
 
