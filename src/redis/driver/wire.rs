@@ -243,8 +243,8 @@ impl Session {
         let answer = reply.and_then(|reply| command.decode(&reply).ok_or(Error::Reply));
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
-                let mut errors = self.servers.errors.lock();
-                errors.insert(self.server, Error::NotReplicated(have));
+                let too_few = Error::NotReplicated(have);
+                self.servers.failed(self.server, too_few);
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
