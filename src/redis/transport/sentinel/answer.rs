@@ -142,25 +142,17 @@ fn says(error: &Error) -> u8 {
     }
 }
 
-/// What a server says of itself.
-pub(super) struct ServerInfo {
-    pub(super) is_primary: bool,
-    /// Another one after each start; empty if the server does not tell it to this user.
-    pub(super) run_id: String,
-}
-
-impl ServerInfo {
-    pub(super) async fn of(server: &Connection) -> Result<Self, Error> {
-        let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let (role, info) = within(both(server, commands)).await?;
-        let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
-        let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
-        let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
-        Ok(Self {
-            is_primary: matches!(role, Value::Array(role) if role.first().is_some_and(is_master)),
-            run_id: run_id.unwrap_or_default().to_owned(),
-        })
+/// What a primary calls itself: another name after each start, and none if it does not tell that to this user.
+pub(super) async fn run_id(server: &Connection) -> Result<String, Error> {
+    let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
+    let (role, info) = within(both(server, commands)).await?;
+    let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
+    if !matches!(role, Value::Array(role) if role.first().is_some_and(is_master)) {
+        return Err(gone("the server that the Sentinels name is no primary"));
     }
+    let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
+    let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
+    Ok(run_id.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

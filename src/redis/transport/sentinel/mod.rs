@@ -16,7 +16,7 @@ use super::{
     topology::{Place, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use answer::{Heard, Named, ServerInfo, is_wrong_name, named, within};
+use answer::{Heard, Named, is_wrong_name, named, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
@@ -113,10 +113,10 @@ impl Topology for Sentinels {
             };
             let client = client.map_err(Error::unconnected)?;
             let connection = attempt::connect(&client).await?;
-            let info = ServerInfo::of(&connection).await?;
+            let run_id = run_id(&connection).await?;
             let mut known = self.known.lock();
             let connection = connection.during(tenure)?;
-            known.check(is_named, info)?;
+            known.check(is_named, run_id)?;
             Ok(connection)
         })
     }
@@ -195,22 +195,19 @@ impl Known {
         Ok(true)
     }
 
-    /// Judges what the primary says of itself: it has to be one. If too few Sentinels
-    /// have answered, it must not have been started again since they did, because it may be empty then, and another one
-    /// may have taken its place. Whether it has is not known to a user who may not run `INFO`.
-    fn check(&mut self, is_named: bool, info: ServerInfo) -> Result<(), Error> {
+    /// Judges what the primary calls itself. If too few Sentinels have answered, it must not have been started again
+    /// since they did, because it may be empty then, and another one may have taken its place. Whether it has is not
+    /// known to a user who may not run `INFO`.
+    fn check(&mut self, is_named: bool, run_id: String) -> Result<(), Error> {
         let known = self.primary.as_mut().ok_or_else(timed_out)?;
-        if !info.is_primary {
-            return Err(gone("the server that the Sentinels name is no primary"));
-        }
-        if !is_named && info.run_id.is_empty() {
+        if !is_named && run_id.is_empty() {
             return Err(gone(NOT_TOLD));
         }
-        if !is_named && known.run_id.as_ref() != Some(&info.run_id) {
+        if !is_named && known.run_id.as_ref() != Some(&run_id) {
             let why = "too few Sentinels answer, and the server was started again since they did";
             return Err(gone(why));
         }
-        known.run_id = Some(info.run_id);
+        known.run_id = Some(run_id);
         Ok(())
     }
 }
@@ -263,17 +260,10 @@ mod tests {
         assert!(known.is_news(&name(2, 1)));
     }
 
-    fn info(run_id: &str) -> ServerInfo {
-        ServerInfo {
-            is_primary: true,
-            run_id: run_id.to_owned(),
-        }
-    }
-
     #[test]
     fn without_sentinels_a_server_must_not_have_been_started_again() {
         let mut known = known();
-        let mut check = |is_named, run_id| known.check(is_named, info(run_id)).is_ok();
+        let mut check = |is_named, run_id: &str| known.check(is_named, run_id.to_owned()).is_ok();
         assert!(!check(false, "") && !check(false, "a"));
         assert!(check(true, "a") && check(false, "a"));
         assert!(!check(false, "b") && !check(false, ""));
