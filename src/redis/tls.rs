@@ -4,11 +4,70 @@
 //! enabled redis-rs uses rustls. A client of redis-rs keeps the certificates, so every connection
 //! that is made from the client uses them, the one for Pub/Sub too.
 
-use super::connect_error::ConnectError;
+use super::{builder::Builder, connect_error::ConnectError};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use std::error::Error;
 
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+)]
+impl Builder {
+    /// Sets the certificates, in PEM, of the authorities that may sign the server's certificate:
+    /// for a private CA. They replace the system's root certificates, which are trusted unless this
+    /// is set. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .root_certificate(std::fs::read("ca.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.root_cert = Some(pem.into());
+        self
+    }
+
+    /// Sets the certificate with which this process identifies itself, followed by intermediate
+    /// certificates if there are any, and its private key, all in PEM: for a server that requires
+    /// client certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1
+    /// and SEC 1 too. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::read;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .client_certificate(read("client.pem")?, read("client-key.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.certificates.client_tls = Some(ClientTlsConfig {
+            client_cert: certificate_pem.into(),
+            client_key: key_pem.into(),
+        });
+        self
+    }
+}
 
 /// The name of a setting that is set, if one is.
 pub(super) fn setting(certificates: &TlsCertificates) -> Option<&'static str> {
