@@ -232,9 +232,6 @@ impl RedisGrant {
     async fn change(&self, wanted: Vec<(usize, Units)>) -> Result<(), AcquireError> {
         // Held to the end, and longer than what is undone by a drop.
         let _changing = self.changing.lock().await;
-        if self.held.is_gone() {
-            return Err(lost());
-        }
         let mut grown = Grown(self, Vec::new());
         for (level, units) in &wanted {
             grown.grow(*level, *units).await?;
