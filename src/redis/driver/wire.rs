@@ -207,13 +207,7 @@ impl Session {
 
     /// `None`: no messages can be received.
     pub(in crate::redis) async fn subscribe(&self) -> Result<Option<Subscription>, Error> {
-        match self.line.client() {
-            Some(client) => {
-                let channel = self.servers.owner.channel();
-                Subscription::open(client, &channel).await.map(Some)
-            }
-            None => Ok(None),
-        }
+        self.line.subscribe(&self.servers.owner.channel()).await
     }
 
     /// Sends what the core does not know of.

@@ -9,6 +9,7 @@
 //!
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
+use super::subscription::Subscription;
 use crate::{
     redis::error::Error,
     semaphore::{BoxFuture, timer},
@@ -103,11 +104,14 @@ impl Connection {
         }
     }
 
-    /// Connects once more to the same server. `None`: messages cannot be received.
-    pub(in crate::redis) fn client(&self) -> Option<&Client> {
+    /// Subscribes to a channel of the same server. `None`: no messages can be received.
+    pub(in crate::redis) async fn subscribe(
+        &self,
+        channel: &str,
+    ) -> Result<Option<Subscription>, Error> {
         match &self.way {
-            Way::Own(_, client) => Some(client),
-            Way::Supplied(_) => None,
+            Way::Own(_, client) => Subscription::open(client, channel).await.map(Some),
+            Way::Supplied(_) => Ok(None),
         }
     }
 

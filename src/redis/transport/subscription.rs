@@ -26,7 +26,7 @@ pub(in crate::redis) struct Subscription {
 }
 
 impl Subscription {
-    pub(in crate::redis) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
+    pub(super) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
         let opened = async {
             let subscription = client.get_async_pubsub().await;
             let subscription = subscription.map_err(|error| without_password(error, client));
