@@ -208,10 +208,8 @@ impl Inspected {
         let failed = self.failed.iter();
         let errors = failed.map(|(command, error)| judge.judge(command, error.clone()));
         let may_pass = |error: &_| matches!(error, ConnectError::Unavailable { .. });
-        let (passing, lasting): (Vec<_>, Vec<_>) = errors.partition(may_pass);
-        let passing = passing.into_iter().filter(|_| !self.works);
-        let first = lasting.into_iter().chain(passing).next();
-        first.map_or(Ok(()), Err)
+        let errors = errors.filter(|error| !(self.works && may_pass(error)));
+        errors.min_by_key(may_pass).map_or(Ok(()), Err)
     }
 
     fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
