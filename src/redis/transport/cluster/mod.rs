@@ -110,7 +110,8 @@ impl Nodes {
     async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
         let (epoch, mut first) = self.views();
         let others = first.split_off(first.len().min(FIRST)).into_iter();
-        let others = others.chain(self.seeds.iter().map(view_of_seed)).collect();
+        let seeds = self.seeds.iter().map(|seed| seen_by(seed.clone(), None));
+        let others = others.chain(seeds).collect();
         let alone = deadline.min(Instant::now() + ALONE);
         let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
         for (more, until) in [(first, alone), (others, deadline)] {
@@ -144,11 +145,7 @@ impl Nodes {
         nodes.sort_by_key(|(_, connection)| connection.is_none());
         let views = nodes.into_iter().filter_map(|(node, connection)| {
             let client = node.address.client(&self.template).ok()?;
-            let host = node.address.host.clone();
-            Some(match connection {
-                Some(connection) => Box::pin(async move { View::of(&connection, &host).await }),
-                None => view_of_seed(&client),
-            })
+            Some(seen_by(client, connection))
         });
         (map.epoch, views.collect())
     }
@@ -260,12 +257,14 @@ fn nowhere() -> Error {
 /// What a node sees, once it has answered.
 type Seen = BoxFuture<Result<View, Error>>;
 
-/// Over a connection that ends with the call: a seed may be the name of all nodes together.
-fn view_of_seed(seed: &Client) -> Seen {
-    let seed = seed.clone();
+/// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
+fn seen_by(node: Client, connection: Option<Arc<Connection>>) -> Seen {
     Box::pin(async move {
-        let connection = attempt::connect(&seed).await?;
-        let address = Address::of(seed.get_connection_info()).ok_or(Error::Reply)?;
+        let address = Address::of(node.get_connection_info()).ok_or(Error::Reply)?;
+        let connection = match connection {
+            Some(connection) => connection,
+            None => Arc::new(attempt::connect(&node).await?),
+        };
         View::of(&connection, &address.host).await
     })
 }
