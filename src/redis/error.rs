@@ -2,7 +2,7 @@
 
 use super::meaning::Meaning;
 use crate::semaphore::timer::{Elapsed, timeout_at};
-use redis::{RedisError, make_extension_error};
+use redis::{Client, RedisError, make_extension_error};
 use std::{
     error::Error as StdError,
     fmt, io,
@@ -220,12 +220,14 @@ pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
 }
 
-/// The same error without what a server repeats of a command. If it has a secret, only what is known is left of it, which
-/// means the same.
-pub(super) fn without(error: RedisError, secret: &str) -> RedisError {
+/// The same error without what a server repeats of a command. If it has the password of the client, only what is known
+/// is left of it, which means the same.
+pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
     let Some(code) = error.code() else {
         return error;
     };
+    let password = client.get_connection_info().redis_settings().password();
+    let secret = password.unwrap_or_default();
     let (code, said) = told((code, error.detail().unwrap_or_default()), secret);
     make_extension_error(code.to_owned(), Some(said.to_owned()))
 }

@@ -7,7 +7,7 @@
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
 use super::{address::Address, connection::Connection};
-use crate::redis::error::{Error, after, by, without};
+use crate::redis::error::{Error, after, by, without_password};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
@@ -213,10 +213,4 @@ async fn said(client: &Client, sent: &[u8]) -> Vec<u8> {
     // What was read before an error, or in time, counts.
     let _ = timeout(REACTION, read).await;
     said
-}
-
-/// The same error without the password of the client.
-pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
-    let password = client.get_connection_info().redis_settings().password();
-    without(error, password.unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! A subscription, over a connection of its own. It is pinged, because it may be silent for long.
 
-use super::attempt::{CONNECT, without_password};
-use crate::redis::error::{Error, after, by};
+use super::attempt::CONNECT;
+use crate::redis::error::{Error, after, by, without_password};
 use futures_util::StreamExt;
 use redis::{
     Client, Value,
