@@ -48,15 +48,15 @@ impl Store {
         }
     }
 
-    /// A place among the claims that may wait, if these do.
-    fn place(&self, claims: &[Claim]) -> Result<Option<Place<'_>>, AcquireError> {
+    /// A place among the claims that may wait, if these do. It is free again when dropped.
+    fn place(&self, claims: &[Claim]) -> Result<Option<impl Sized>, AcquireError> {
         let mut waits = claims.iter().filter_map(Claim::wait).peekable();
         if waits.peek().is_none() {
             return Ok(None);
         }
         let waiting = &self.waiting[usize::from(waits.any(|wait| wait.is_trial))];
         let before = waiting.fetch_add(1, Relaxed);
-        let place = Place(waiting);
+        let place = guard(waiting, |waiting| _ = waiting.fetch_sub(1, Relaxed));
         match before < self.max_waiting {
             true => Ok(Some(place)),
             false => Err(AcquireError::Overloaded),
@@ -163,15 +163,6 @@ impl Store {
             true => AcquireError::Closed,
             false => AcquireError::Revoked,
         }
-    }
-}
-
-/// A place among the claims that may wait. It is free again when dropped.
-struct Place<'a>(&'a AtomicU32);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 
