@@ -6,7 +6,10 @@
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::{address::Address, connection::Connection};
+use super::{
+    address::Address,
+    connection::{Connection, Way},
+};
 use crate::redis::error::{Error, after, by, without_password};
 use futures_util::future::join;
 use redis::{
@@ -110,7 +113,7 @@ async fn open(client: &Client) -> Result<Connection, RedisError> {
         .set_connection_timeout(None)
         .set_response_timeout(None);
     let multiplexed = stranger.get_multiplexed_async_connection_with_config(&config);
-    let connection = Connection::own(multiplexed.await?, client);
+    let connection = Connection::new(Way::Own(multiplexed.await?, Box::new(client.clone())));
     let refusal = async |commands| {
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)

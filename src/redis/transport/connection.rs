@@ -59,9 +59,10 @@ pub(in crate::redis) struct Connection {
     ended: Notify,
 }
 
-enum Way {
-    /// With what connects once more to the same server.
-    Own(MultiplexedConnection, Client),
+pub(super) enum Way {
+    /// This runtime has made it, with what connects once more to the same server.
+    Own(MultiplexedConnection, Box<Client>),
+    /// It was supplied.
     Supplied(Arc<Call>),
 }
 
@@ -75,17 +76,7 @@ pub(super) type Tenure = watch::Receiver<()>;
 static FOREVER: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 
 impl Connection {
-    /// One that this runtime has made.
-    pub(super) fn own(multiplexed: MultiplexedConnection, client: &Client) -> Self {
-        Self::new(Way::Own(multiplexed, client.clone()))
-    }
-
-    /// One that was supplied.
-    pub(super) fn supplied(call: Arc<Call>) -> Self {
-        Self::new(Way::Supplied(call))
-    }
-
-    fn new(way: Way) -> Self {
+    pub(super) fn new(way: Way) -> Self {
         Self {
             way,
             tenure: FOREVER.subscribe(),

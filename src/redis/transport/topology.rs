@@ -3,7 +3,7 @@
 
 use super::{
     attempt,
-    connection::{Call, Connection, checked},
+    connection::{Call, Connection, Way, checked},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
@@ -175,7 +175,7 @@ impl Topology for Supplied {
     }
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
-        let connection = Connection::supplied(Arc::clone(&self.0));
+        let connection = Connection::new(Way::Supplied(Arc::clone(&self.0)));
         Box::pin(ready(Ok(Arc::new(connection))))
     }
 }
