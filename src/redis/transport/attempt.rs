@@ -25,7 +25,7 @@ use tokio::{
 };
 
 /// How long connecting may take.
-pub(super) const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// How long a port may take to show what it speaks.
 const REACTION: Duration = Duration::from_millis(250);
