@@ -62,27 +62,6 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Asks about a key, and counts that.
-    pub(super) async fn read(
-        &self,
-        verb: &'static str,
-        (key, question): (&str, Cmd),
-    ) -> Result<Value, Error> {
-        let asked = self.ask(To::Key(key), question, self.deadline());
-        counted(verb, asked).await
-    }
-
-    /// Changes what a key has, and counts that.
-    pub(super) async fn write(
-        &self,
-        verb: &'static str,
-        to: To<'_>,
-        change: Cmd,
-    ) -> Result<Value, Error> {
-        let changed = self.confirmed(to, vec![change], self.deadline());
-        counted(verb, async { only(changed.await) }).await
-    }
-
     /// Sends a command, and reads the reply.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
@@ -171,12 +150,13 @@ fn only(mut replies: Replies) -> Result<Value, Error> {
     replies.pop().unwrap_or(Err(Error::Reply))
 }
 
-async fn counted(
+/// The same, which is counted.
+pub(super) async fn counted(
     verb: &'static str,
-    reply: impl Future<Output = Result<Value, Error>>,
+    replies: impl Future<Output = Replies>,
 ) -> Result<Value, Error> {
     let sent = Instant::now();
-    let reply = reply.await;
+    let reply = only(replies.await);
     let answered = match &reply {
         Ok(_) => Answered::Ok,
         Err(Error::Timeout(_)) => Answered::Timeout,

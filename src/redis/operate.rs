@@ -2,7 +2,7 @@
 //! are in force.
 
 use super::{
-    ask::To,
+    ask::{To, counted},
     error::Error,
     protocol::{
         Listed, Next, Of, ReadId, Tag, flow_of, is_done, key_of, limit_of, limits, names_of,
@@ -123,19 +123,23 @@ impl Store {
             return Ok(false);
         };
         // The second answer would be that there is none.
-        is_done(self.write("revoke", To::KeyOnce(name), command).await?)
+        let to = To::KeyOnce(name);
+        let revoked = self.confirmed(to, vec![command], self.deadline());
+        is_done(counted("revoke", revoked).await?)
     }
 
     /// Sets a limit. `false`: there are too many.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
-        let reply = self.write("limits", To::Key(&key), command).await;
+        let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
+        let reply = counted("limits", set).await;
         self.driver.look_at_limits();
         is_done(reply?)
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
         let (key, command) = self.owner.limits();
-        limits(self.read("presence", (&key, command)).await?)
+        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        limits(counted("presence", asked).await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
@@ -172,8 +176,8 @@ impl Store {
     async fn listed(&self, name: &str) -> Result<Listed, Error> {
         let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
         while let Some(at) = next {
-            let page = self.read("usage", (name, usage(name, &at)));
-            next = listed.add(page.await?)?;
+            let page = self.call(To::Key(name), vec![usage(name, &at)], self.deadline());
+            next = listed.add(counted("usage", page).await?)?;
         }
         Ok(listed)
     }
@@ -186,7 +190,8 @@ impl Store {
             return own;
         }
         let (key, command) = self.owner.who(id);
-        process(id, self.read("presence", (&key, command)).await.ok())
+        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        process(id, counted("presence", asked).await.ok())
     }
 }
 
