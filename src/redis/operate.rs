@@ -18,7 +18,7 @@ use crate::semaphore::{
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, cmd};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -146,11 +146,9 @@ impl Store {
         let mut usage = read_usage(&self.listed(name).await?);
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
-        let known = ids.into_iter().map(async |id| {
-            let who = self.who(&id).await;
-            (id, who)
-        });
-        let known: HashMap<_, _> = join_all(known).await.into_iter().collect();
+        let known = join_all(ids.iter().map(|id| self.who(id))).await;
+        let known = known.into_iter().map(|who| (who.id.clone(), who));
+        let known: HashMap<_, _> = known.collect();
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
             info.process.clone_from(&known[&info.process.id]);
         }
@@ -215,19 +213,15 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
         let Some(read) = ReadId::read(id) else {
             continue;
         };
-        let (new, added_to) = (info(id, &read, 1, *ends), read.added_to());
+        let (new, added_to) = (info(id, &read, 0, *ends), read.added_to());
         let serial = added_to.unwrap_or(read.serial);
-        match permits.entry((read.process, serial)) {
-            Entry::Vacant(permit) => _ = permit.insert(new),
-            Entry::Occupied(permit) => {
-                let permit = permit.into_mut();
-                let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-                if added_to.is_none() {
-                    *permit = new;
-                }
-                (permit.weight, permit.ends) = (weight, ends);
-            }
+        let permit = permits.entry((read.process, serial));
+        let permit = permit.or_insert_with(|| new.clone());
+        let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
+        if added_to.is_none() {
+            *permit = new;
         }
+        (permit.weight, permit.ends) = (weight, ends);
     }
     permits.into_values().collect()
 }
