@@ -14,6 +14,7 @@ use crate::{
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{self, Place, Replies, Subscription, Topology},
     },
+    semaphore::timer::timeout,
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};
@@ -29,6 +30,9 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{select, sync::OwnedMutexGuard, time::sleep};
+
+/// How long calls wait for the subscription, which they do not need: a lease may end meanwhile.
+const AHEAD: Duration = Duration::from_millis(250);
 
 /// The pause after a subscription was refused.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +62,7 @@ impl Wire {
         }))
     }
 
-    /// Subscribed before anything is sent, if that is possible, so that no message is missed.
+    /// Subscribed before anything is sent, if that is possible soon, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let servers = Arc::clone(&self.0);
         let line = Arc::clone(&servers.topology).connect(server).await?;
@@ -73,10 +77,11 @@ impl Wire {
         if session.messages.is_some()
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
         {
-            let subscription = match session.subscribe().await {
+            let subscription = match timeout(AHEAD, session.subscribe()).await {
                 // A server that has a password says so of a short command only: after a long one it is gone.
-                Err(error) if error.is_code(&["NOAUTH"]) => return Err(error),
-                subscription => subscription.ok().flatten(),
+                Ok(Err(error)) if error.is_code(&["NOAUTH"]) => return Err(error),
+                Ok(Ok(subscription)) => subscription,
+                Ok(Err(_)) | Err(_) => None,
             };
             *session.subscription.get_mut() = subscription.map(|own| (turn, own));
         }
