@@ -151,6 +151,18 @@ impl Error {
         }
     }
 
+    /// The same error, unless a server repeats the password of the client.
+    pub(super) fn without_password(self, client: &Client) -> Self {
+        let password = client.get_connection_info().redis_settings().password();
+        let has_it = |error: &RedisError| {
+            password.is_some_and(|password| error.to_string().contains(password))
+        };
+        match self {
+            Self::Redis(error) if has_it(&error) => Self::Redis(without_password(error, client)),
+            error => error,
+        }
+    }
+
     /// Whether a server has answered with one of these codes.
     pub(super) fn is_code(&self, codes: &[&str]) -> bool {
         matches!(self, Self::Redis(error) if error.code().is_some_and(|code| codes.contains(&code)))

@@ -114,7 +114,11 @@ impl Connection {
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
-            Way::Own(multiplexed, _) => send(multiplexed.clone(), commands).await,
+            Way::Own(multiplexed, client) => {
+                let replies = send(multiplexed.clone(), commands).await.into_iter();
+                let without = |error: Error| error.without_password(client);
+                replies.map(|reply| reply.map_err(without)).collect()
+            }
             Way::Supplied(call) => unless_it_panics(&**call, commands).await,
         };
         ScopeGuard::into_inner(unanswered);
