@@ -8,6 +8,9 @@ use super::{builder::Builder, connect_error::ConnectError};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use std::error::Error;
 
+const TWO_PLACES: &str =
+    "the connection's settings have certificates already: give all of them in one place";
+
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 #[cfg_attr(
@@ -84,8 +87,12 @@ pub(super) fn client(
     let setting = setting(certificates);
     let is_insecure = match (info.addr(), setting) {
         // The certificates that a user gave to redis-rs already are kept.
-        (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => {
-            return Client::open(info).map_err(ConnectError::url);
+        (ConnectionAddr::TcpTls { tls_params, .. }, setting) if tls_params.is_some() => {
+            backend::prepare();
+            return match setting {
+                None => Client::open(info).map_err(ConnectError::url),
+                Some(setting) => Err(ConnectError::setting(setting, TWO_PLACES)),
+            };
         }
         (ConnectionAddr::TcpTls { insecure, .. }, _) => *insecure,
         (_, Some(setting)) => {
@@ -142,11 +149,11 @@ mod backend {
         }
     }
 
-    /// The system's root certificates. redis-rs would load them again for each connection, and not at
-    /// all when its feature for the platform's library is enabled too.
+    /// The system's root certificates. redis-rs loads them again for each connection, whatever it is given, but uses
+    /// none when its feature for the platform's library is enabled too.
     pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
         let loaded = load_native_certs();
-        // redis-rs would refuse all certificates because of one that rustls does not accept.
+        // A server is trusted by the others, where redis-rs loads none.
         let is_accepted = |der: &&CertificateDer<'static>| {
             let mut store = RootCertStore::empty();
             store.add((*der).clone()).is_ok()

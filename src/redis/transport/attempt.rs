@@ -93,7 +93,7 @@ pub(super) async fn connect(client: &Client) -> Result<Connection, Error> {
     };
     // A port that speaks no TLS is silent.
     let is_plain = async {
-        sleep(CONNECT / 2).await;
+        sleep(CONNECT / 4).await;
         is_secure(client) && is_plain(client).await
     };
     let connected = async {
