@@ -16,6 +16,7 @@ use crate::{
         Resizing, SemaphoreId, StoreError, Units,
     },
 };
+use scopeguard::{ScopeGuard, guard};
 use std::{
     future::ready,
     sync::{
@@ -47,15 +48,15 @@ impl Store {
         }
     }
 
-    /// A place among the claims that may wait, if these do.
-    fn place(&self, claims: &[Claim]) -> Result<Option<Place<'_>>, AcquireError> {
+    /// A place among the claims that may wait, if these do. It is free again when dropped.
+    fn place(&self, claims: &[Claim]) -> Result<Option<impl Sized>, AcquireError> {
         let mut waits = claims.iter().filter_map(Claim::wait).peekable();
         if waits.peek().is_none() {
             return Ok(None);
         }
         let waiting = &self.waiting[usize::from(waits.any(|wait| wait.is_trial))];
         let before = waiting.fetch_add(1, Relaxed);
-        let place = Place(waiting);
+        let place = guard(waiting, |waiting| _ = waiting.fetch_sub(1, Relaxed));
         match before < self.max_waiting {
             true => Ok(Some(place)),
             false => Err(AcquireError::Overloaded),
@@ -118,15 +119,10 @@ impl Store {
                 AcquireError::under(policy(level), limit, limit)
             }
             Refused::By(Revoked) => self.revoked(),
-            why => self.failure(why),
-        }
-    }
-
-    /// What a refusal means that is no answer of a server.
-    fn failure(&self, why: Refused) -> AcquireError {
-        match self.fault(why) {
-            Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
-            _ => AcquireError::Closed,
+            why => match self.fault(why) {
+                Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
+                _ => AcquireError::Closed,
+            },
         }
     }
 
@@ -167,15 +163,6 @@ impl Store {
             true => AcquireError::Closed,
             false => AcquireError::Revoked,
         }
-    }
-}
-
-/// A place among the claims that may wait. It is free again when dropped.
-struct Place<'a>(&'a AtomicU32);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -237,18 +224,25 @@ impl RedisGrant {
     async fn change(&self, wanted: Vec<(usize, Units)>) -> Result<(), AcquireError> {
         // Held to the end, and longer than what is undone by a drop.
         let _changing = self.changing.lock().await;
-        if self.held.is_gone() {
-            return Err(lost());
-        }
-        let mut grown = Grown(self, Vec::new());
+        // Dropped before all levels have grown, because one refused or the change was dropped, they shrink again: by as
+        // much, and without waiting for an answer. There is none if the permit was released meanwhile.
+        let mut grown = guard(Vec::new(), |grown| {
+            for (level, units) in grown {
+                drop(self.shrink(level, units));
+            }
+        });
         for (level, units) in &wanted {
-            grown.grow(*level, *units).await?;
+            let more = units.weight.saturating_sub(self.weight_now(*level));
+            if more > 0 {
+                self.grow(*level, more, units.limit).await?;
+                grown.push((*level, more));
+            }
         }
         // It may have been released meanwhile.
         if self.held.is_gone() {
             return Err(lost());
         }
-        grown.1.clear();
+        ScopeGuard::into_inner(grown);
         // All are queued before the first is awaited.
         let lighter = wanted.iter().map(|(level, units)| {
             let heavier = self.weight_now(*level).saturating_sub(units.weight);
@@ -265,53 +259,27 @@ impl RedisGrant {
         self.levels[level].weight.load(Relaxed)
     }
 
+    /// Acquires units of a level.
+    async fn grow(&self, level: usize, units: u32, limit: u32) -> Result<(), AcquireError> {
+        if self.held.is_lost() || self.held.is_gone() {
+            return Err(lost());
+        }
+        let Level { policy, weight, .. } = &self.levels[level];
+        let grown = self.held.grow(level, (units, limit)).await;
+        // It does not wait.
+        grown.map_err(|why| match why {
+            Refused::By(Refusal::Revoked) => lost(),
+            why => self.store.refusal(why, 1, |_| policy),
+        })?;
+        weight.fetch_add(units, Relaxed);
+        Ok(())
+    }
+
     /// Releases units of a level. `None`: the permit is released.
     fn shrink(&self, level: usize, units: u32) -> Option<impl Future<Output = ()> + Send + use<>> {
         let freed = self.held.shrink(level, units)?;
         self.levels[level].weight.fetch_sub(units, Relaxed);
         Some(freed)
-    }
-}
-
-/// Levels that have grown, and by how much. Dropped before all have, because one refused or the change
-/// was dropped, they shrink again: by as much, and without waiting for an answer.
-struct Grown<'a>(&'a RedisGrant, Vec<(usize, u32)>);
-
-impl Grown<'_> {
-    /// Grows a level that is too light.
-    async fn grow(&mut self, level: usize, wanted: Units) -> Result<(), AcquireError> {
-        let RedisGrant {
-            levels,
-            held,
-            store,
-            ..
-        } = self.0;
-        let more = wanted.weight.saturating_sub(self.0.weight_now(level));
-        if more == 0 {
-            return Ok(());
-        }
-        if held.is_lost() || held.is_gone() {
-            return Err(lost());
-        }
-        let of = &levels[level];
-        let grown = held.grow(level, (more, wanted.limit)).await;
-        // It does not wait.
-        grown.map_err(|why| match why {
-            Refused::By(Refusal::Revoked) => lost(),
-            why => store.refusal(why, 1, |_| &of.policy),
-        })?;
-        of.weight.fetch_add(more, Relaxed);
-        self.1.push((level, more));
-        Ok(())
-    }
-}
-
-impl Drop for Grown<'_> {
-    fn drop(&mut self) {
-        for (level, units) in self.1.drain(..) {
-            // There is none if it was released meanwhile.
-            drop(self.0.shrink(level, units));
-        }
     }
 }
 

@@ -25,37 +25,20 @@ pub(super) enum To<'a> {
     Server(usize),
     /// The server of a key, wherever that has moved.
     Key(&'a str),
-}
-
-/// How they are sent.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) deadline: Instant,
-    /// How many replicas must have what was written.
-    pub(super) replicas: u32,
-    /// Whether they are sent again if they may have run, and have no answer.
-    pub(super) may_repeat: bool,
-}
-
-impl Terms {
-    /// Of commands that change nothing.
-    pub(super) fn read(deadline: Instant) -> Self {
-        Self {
-            deadline,
-            replicas: 0,
-            may_repeat: true,
-        }
-    }
-
-    fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
+    /// The same, but not again if they may have run, and have no answer.
+    KeyOnce(&'a str),
 }
 
 impl Store {
-    /// How an operator's question is sent.
-    pub(super) fn terms(&self) -> Terms {
-        Terms::read(Instant::now() + self.settings.budget())
+    /// Until when an operator's question is answered.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.settings.budget()
+    }
+
+    /// How long the answer to one call may take.
+    fn left(&self, until: Instant) -> Duration {
+        let left = until.saturating_duration_since(Instant::now());
+        left.min(self.settings.timeout)
     }
 
     /// The number of the server that is believed to have a key.
@@ -79,59 +62,65 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Sends a command, reads the reply, and counts that.
-    pub(super) async fn request(
-        &self,
-        verb: &'static str,
-        (key, command): (&str, Cmd),
-        terms: Terms,
-    ) -> Result<Value, Error> {
-        let sent = Instant::now();
-        let reply = self.ask(To::Key(key), command, terms).await;
-        let answered = match &reply {
-            Ok(_) => Answered::Ok,
-            Err(Error::Timeout(_)) => Answered::Timeout,
-            Err(_) => Answered::Error,
-        };
-        called(REDIS, verb, 1, sent.elapsed(), answered);
-        reply
-    }
-
     /// Sends a command, and reads the reply.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
         to: To<'_>,
         question: Cmd,
-        terms: Terms,
+        until: Instant,
     ) -> Result<T, Error> {
-        let mut replies = self.call(to, vec![question], terms).await?;
-        let reply = replies.pop().ok_or(Error::Reply)??;
+        let reply = only(self.call(to, vec![question], until).await)?;
         from_redis_value(reply).map_err(|_| Error::Reply)
     }
 
-    /// Sends commands. Their replies are the last ones.
-    pub(super) async fn call(
+    /// Sends commands together. No answer counts unless enough replicas have what was written.
+    pub(super) async fn confirmed(
         &self,
         to: To<'_>,
-        commands: Vec<Cmd>,
-        terms: Terms,
-    ) -> Result<Replies, Error> {
-        let (mut server, mut asking) = match to {
-            To::Server(server) => (server, None),
-            To::Key(key) => (self.server_of(key), None),
+        mut commands: Vec<Cmd>,
+        until: Instant,
+    ) -> Replies {
+        let replicas = self.settings.replicas;
+        if replicas == 0 {
+            return self.call(to, commands, until).await;
+        }
+        // With them, so that it speaks of the very server that runs them. Zero would be no bound.
+        let bound = (self.left(until) / 2).as_millis().max(1) as u64;
+        commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
+        let mut replies = self.call(to, commands, until).await;
+        let error = match replies.pop() {
+            Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
+            Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
+            // It has become a replica, so it does not wait for replicas.
+            Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
+            Some(Err(error)) => error,
+            Some(Ok(_)) | None => Error::Reply,
+        };
+        // An error of their own says more.
+        let replies = replies.into_iter();
+        replies.map(|reply| reply.and(Err(error.clone()))).collect()
+    }
+
+    /// Sends commands together. As many replies, in their order.
+    pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
+        let (mut asking, mut server) = match to {
+            To::Server(server) => (None, server),
+            To::Key(key) | To::KeyOnce(key) => (None, self.server_of(key)),
+        };
+        let is_to_repeat = |error: &&Error| match to {
+            To::Server(_) => error.is_unanswered(),
+            To::Key(_) => error.is_unanswered() || error.is_moving(),
+            To::KeyOnce(_) => error.is_moving(),
         };
         loop {
-            let sent = asking.into_iter().chain(commands.clone());
-            let replies = self.send(server, sent.collect(), terms).await;
-            let last = replies.as_ref().map(|replies| replies.last());
-            let redirect = match (last, to) {
-                (Err(error), _) if error.is_unanswered() && terms.may_repeat => None,
-                (Ok(Some(Err(error))), To::Key(_)) if error.is_moving() => error.redirect(),
-                _ => return replies,
-            };
-            if terms.left() <= PAUSE {
+            let replies = self.send(server, asking, &commands, until).await;
+            let replies = replies.unwrap_or_else(|error| vec![Err(error); commands.len()]);
+            let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+            let error = errors.find(is_to_repeat);
+            let Some(error) = error.filter(|_| until > Instant::now() + PAUSE) else {
                 return replies;
-            }
+            };
+            let redirect = error.redirect();
             let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
             asking = redirect.and_then(|(_, is_moving)| is_moving.then(|| cmd("ASKING")));
             server = next.unwrap_or(server);
@@ -143,42 +132,36 @@ impl Store {
     async fn send(
         &self,
         server: usize,
-        mut commands: Vec<Cmd>,
-        terms: Terms,
+        asking: Option<Cmd>,
+        commands: &[Cmd],
+        until: Instant,
     ) -> Result<Replies, Error> {
-        let connection = self.connection(server, terms.deadline).await?;
-        let left = terms.left().min(self.settings.timeout);
-        if terms.replicas > 0 {
-            // On their connection, so that it speaks of the very server that runs them. Zero would be no bound.
-            let bound = (left / 2).as_millis().max(1) as u64;
-            commands.push(cmd("WAIT").arg(terms.replicas).arg(bound).take());
-        }
-        let replies = by(
-            after(left),
-            Error::Timeout(left),
-            connection.request(commands),
-        )
-        .await?;
-        Ok(match terms.replicas {
-            0 => replies,
-            replicas => confirmed(replies, replicas),
-        })
+        let connection = self.connection(server, until).await?;
+        let left = self.left(until);
+        let first = usize::from(asking.is_some());
+        let sent = asking.into_iter().chain(commands.iter().cloned());
+        let replies = async { Ok(connection.request(sent.collect()).await.split_off(first)) };
+        by(after(left), Error::Timeout(left), replies).await
     }
 }
 
-/// Takes the reply to `WAIT` away. Unless enough replicas have what was written, no answer counts.
-fn confirmed(mut replies: Replies, replicas: u32) -> Replies {
-    let error = match replies.pop() {
-        Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
-        Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
-        // It has become a replica, so it does not wait for replicas.
-        Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
-        Some(Err(error)) => error,
-        Some(Ok(_)) | None => Error::Reply,
+/// The reply to the only command.
+fn only(mut replies: Replies) -> Result<Value, Error> {
+    replies.pop().unwrap_or(Err(Error::Reply))
+}
+
+/// The same, which is counted.
+pub(super) async fn counted(
+    verb: &'static str,
+    replies: impl Future<Output = Replies>,
+) -> Result<Value, Error> {
+    let sent = Instant::now();
+    let reply = only(replies.await);
+    let answered = match &reply {
+        Ok(_) => Answered::Ok,
+        Err(Error::Timeout(_)) => Answered::Timeout,
+        Err(_) => Answered::Error,
     };
-    // An error says more.
-    let unconfirmed = replies
-        .into_iter()
-        .map(|reply| reply.and(Err(error.clone())));
-    unconfirmed.collect()
+    called(REDIS, verb, 1, sent.elapsed(), answered);
+    reply
 }

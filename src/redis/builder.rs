@@ -3,7 +3,7 @@
 use super::{connect_error::ConnectError, core::WhenUnavailable};
 use redis::RedisConnectionInfo;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-use redis::{ClientTlsConfig, TlsCertificates};
+use redis::TlsCertificates;
 use std::time::Duration;
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
@@ -239,69 +239,6 @@ impl Builder {
     /// ```
     pub fn operator(mut self, is_operator: bool) -> Self {
         self.is_operator = is_operator;
-        self
-    }
-
-    /// Sets the certificates, in PEM, of the authorities that may sign the server's certificate:
-    /// for a private CA. They replace the system's root certificates, which are trusted unless this
-    /// is set. Only a `rediss://` URL uses them; with another URL
-    /// [`connect`](Self::connect) fails.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_semaphore::RedisSemaphore;
-    ///
-    /// let semaphore = RedisSemaphore::builder()
-    ///     .root_certificate(std::fs::read("ca.pem")?)
-    ///     .connect("rediss://redis.internal:6380/")
-    ///     .await?;
-    /// # drop(semaphore); Ok(()) }
-    /// ```
-    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificates.root_cert = Some(pem.into());
-        self
-    }
-
-    /// Sets the certificate with which this process identifies itself, followed by intermediate
-    /// certificates if there are any, and its private key, all in PEM: for a server that requires
-    /// client certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1
-    /// and SEC 1 too. Only a `rediss://` URL uses them; with another URL
-    /// [`connect`](Self::connect) fails.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::fs::read;
-    /// use tower_semaphore::RedisSemaphore;
-    ///
-    /// let semaphore = RedisSemaphore::builder()
-    ///     .client_certificate(read("client.pem")?, read("client-key.pem")?)
-    ///     .connect("rediss://redis.internal:6380/")
-    ///     .await?;
-    /// # drop(semaphore); Ok(()) }
-    /// ```
-    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
-    )]
-    pub fn client_certificate(
-        mut self,
-        certificate_pem: impl Into<Vec<u8>>,
-        key_pem: impl Into<Vec<u8>>,
-    ) -> Self {
-        self.certificates.client_tls = Some(ClientTlsConfig {
-            client_cert: certificate_pem.into(),
-            client_key: key_pem.into(),
-        });
         self
     }
 

@@ -1,7 +1,7 @@
 //! What can be known of servers before a claim needs them.
 
 use super::{
-    ask::{Terms, To},
+    ask::To,
     connect_error::{Checked, ConnectError, Risk},
     driver::Health,
     error::{Error, after, by},
@@ -98,19 +98,15 @@ impl Store {
             ..=1 => Duration::ZERO,
             _ => left / 4,
         };
-        let terms = Terms::read(deadline - spare);
-        let confirmed = Terms {
-            replicas: self.settings.replicas,
-            ..terms
-        };
+        let until = deadline - spare;
         let questions = self.questions().into_iter();
         let answers = questions.map(async |(server, questions)| {
             let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-            let replies = self.call(To::Server(server), commands, confirmed);
+            let replies = self.confirmed(To::Server(server), commands, until);
             // It travels alone, because with too few replicas no other answer counts.
-            let info = self.ask(To::Server(server), cmd("INFO"), terms);
+            let info = self.ask(To::Server(server), cmd("INFO"), until);
             let (info, replies) = join(info, replies).await;
-            (info, replies.map(|replies| names.into_iter().zip(replies)))
+            (info, names.into_iter().zip(replies))
         });
         let mut inspected = Inspected::default();
         for (info, replies) in join_all(answers).await {
@@ -118,28 +114,20 @@ impl Store {
             if !inspected.info.as_ref().is_some_and(is_answer) {
                 inspected.info = Some(info);
             }
-            match replies {
-                Ok(replies) => replies.for_each(|(name, reply)| inspected.add(&name, reply)),
-                // The last attempt had only what was left.
-                Err(Error::Timeout(_)) => inspected.fail("", Error::Timeout(BOUND)),
-                Err(error) => inspected.fail("", error),
-            }
+            replies.for_each(|(name, reply)| inspected.add(&name, reply));
         }
         inspected
     }
 
     /// What each server is asked.
     fn questions(&self) -> BTreeMap<usize, Vec<(String, Cmd)>> {
-        let prefix = &self.owner.prefix;
-        // Keys of a check, one of each server.
-        let keys = (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}"));
-        let keys: BTreeMap<_, _> = keys.map(|key| (self.server_of(&key), key)).collect();
+        let (prefix, mut asked) = (&self.owner.prefix, BTreeMap::new());
         let channel = format!("{prefix}wake:check");
-        let asked = keys.into_iter().map(|(server, key)| {
-            let asked = questions(&key, &channel);
-            (server, asked.into())
-        });
-        let mut asked: BTreeMap<_, Vec<_>> = asked.collect();
+        // A key of each server.
+        for key in (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}")) {
+            let of_server = asked.entry(self.server_of(&key));
+            of_server.or_insert_with(|| Vec::from(questions(&key, &channel)));
+        }
         let [clock, processes] = self.owner.keys();
         let own: [(_, &[_]); 3] = [
             (clock, &["GET"]),
@@ -156,10 +144,10 @@ impl Store {
     /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
-        let terms = Terms::read(deadline);
-        let replies = self.call(To::Server(0), commands.collect(), terms).await?;
+        let replies = self.call(To::Server(0), commands.collect(), deadline).await;
         let mut errors = replies.into_iter().filter_map(Result::err);
-        errors.find(Error::is_moving).map_or(Ok(()), Err)
+        let error = errors.find(|error| error.is_moving() || !error.is_an_answer());
+        error.map_or(Ok(()), Err)
     }
 
     /// Subscribes until then, to see whether this client may. Where there are several servers it is enough that one
@@ -202,13 +190,16 @@ fn is_answer(info: &Result<String, Error>) -> bool {
 
 impl Inspected {
     fn add(&mut self, name: &str, reply: Result<Value, Error>) {
+        let (name, reply) = match reply {
+            // It was not sent.
+            Err(Error::Unavailable(error)) => ("", Err(Error::Unavailable(error))),
+            // The last attempt had only what was left.
+            Err(Error::Timeout(_)) => (name, Err(Error::Timeout(BOUND))),
+            reply => (name, reply),
+        };
         let failures = failures(name, reply);
         self.works |= name == CHECK && failures.is_empty();
         self.failed.extend(failures);
-    }
-
-    fn fail(&mut self, name: &str, error: Error) {
-        self.failed.push((name.to_owned(), error));
     }
 
     /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
@@ -217,10 +208,8 @@ impl Inspected {
         let failed = self.failed.iter();
         let errors = failed.map(|(command, error)| judge.judge(command, error.clone()));
         let may_pass = |error: &_| matches!(error, ConnectError::Unavailable { .. });
-        let (passing, lasting): (Vec<_>, Vec<_>) = errors.partition(may_pass);
-        let passing = passing.into_iter().filter(|_| !self.works);
-        let first = lasting.into_iter().chain(passing).next();
-        first.map_or(Ok(()), Err)
+        let errors = errors.filter(|error| !(self.works && may_pass(error)));
+        errors.min_by_key(may_pass).map_or(Ok(()), Err)
     }
 
     fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {

@@ -10,7 +10,7 @@ use super::{
     protocol::{Owner, described},
     report::Reports,
     store::{RedisSemaphore, Store},
-    transport::{Nodes, Place, Sentinels, Single, Supplied, Topology},
+    transport::{Nodes, Place, Sentinels, Single, Supplied, Topology, parts},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
@@ -228,7 +228,7 @@ impl Builder {
             return Err(ConnectError::setting("min_replicas", reason));
         }
         self.database = connection.get_db();
-        Ok(self.build(Arc::new(Supplied { connection })))
+        Ok(self.build(Arc::new(Supplied::new(connection))))
     }
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
@@ -412,12 +412,14 @@ impl Builder {
     fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
+        let is_own = topology.place() != Place::Supplied;
+        let parts = (!is_own).then(|| parts(&self.prefix));
         let owner = Arc::new(Owner {
             process: format!("{:016x}", high ^ low).into(),
             lease_ms: self.lease.as_millis() as u64,
             prefix: self.prefix.clone(),
             about: described(&Process::current()),
-            parts: topology.parts(&self.prefix),
+            parts: parts.unwrap_or_default(),
         });
         let settings = Settings {
             lease: self.lease,
@@ -426,14 +428,14 @@ impl Builder {
             slot_of_process: Some(topology.slot(&owner.process_key())),
             claims: !self.is_operator,
             replicas: self.min_replicas,
-            is_own: topology.place() != Place::Supplied,
+            is_own,
             policy: self.when_unavailable,
         };
         let reports = Arc::new(Reports::new(self.lease, self.timeout));
         let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));
         let observer = Arc::clone(&reports);
         let driver = Driver::start(wire, settings.clone(), move |news| observer.tell(news));
-        driver.learn(topology.known_slots());
+        driver.learn(topology.slots().1);
         RedisSemaphore(Arc::new(Store {
             database: self.database,
             topology,

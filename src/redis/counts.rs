@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const KEYS: usize = 500;
 
 /// A key that is counted: its position among all, and the name of its semaphore.
-type Named = (usize, String);
+type Named = (usize, StoredKey, String);
 
 impl Store {
     pub(super) async fn counts(
@@ -25,20 +25,17 @@ impl Store {
         keys: Vec<StoredKey>,
     ) -> Result<Vec<KeyCounts>, Error> {
         let mut servers: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
-        for (position, key) in keys.iter().enumerate() {
-            let name = name_of(&self.owner.prefix, policy, key);
+        for (position, key) in keys.into_iter().enumerate() {
+            let name = name_of(&self.owner.prefix, policy, &key);
             let server = servers.entry(self.server_of(&name));
-            server.or_default().push((position, name));
+            server.or_default().push((position, key, name));
         }
         let servers = servers.into_iter();
-        let counted = servers.map(async |(server, keys)| self.count(server, keys).await);
-        let mut counts = vec![(0, 0); keys.len()];
-        for (position, counted) in try_join_all(counted).await?.into_iter().flatten() {
-            counts[position] = counted;
-        }
-        let counts = keys.into_iter().zip(counts);
-        let counts = counts.map(|(key, (units, waiting))| KeyCounts::new(key, units, waiting));
-        Ok(counts.collect())
+        let counted = servers.map(|(server, keys)| self.count(server, keys));
+        let counted = try_join_all(counted).await?.into_iter().flatten();
+        // In the order of the keys.
+        let counted: BTreeMap<_, _> = counted.collect();
+        Ok(counted.into_values().collect())
     }
 
     /// Counts keys of one server, by its clock.
@@ -46,41 +43,37 @@ impl Store {
         &self,
         server: usize,
         keys: Vec<Named>,
-    ) -> Result<Vec<(usize, (u32, u32))>, Error> {
-        let time = self.ask(To::Server(server), cmd("TIME"), self.terms());
+    ) -> Result<Vec<(usize, KeyCounts)>, Error> {
+        let time = self.ask(To::Server(server), cmd("TIME"), self.deadline());
         let now = now(time.await?)?;
         let mut counted = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS) {
-            let commands = keys.iter().flat_map(|(_, name)| counting(name, now));
-            let replies = self.call(To::Server(server), commands.collect(), self.terms());
-            let replies = replies.await?;
-            for ((position, name), replies) in keys.iter().zip(replies.chunks(2)) {
-                let counts = match counts(replies) {
+            let commands = keys.iter().flat_map(|(.., name)| counting(name, now));
+            let replies = self.call(To::Server(server), commands.collect(), self.deadline());
+            for ((position, key, name), replies) in keys.iter().zip(replies.await.chunks(2)) {
+                let (units, waiting) = match counts(replies) {
                     // Its slot has moved.
-                    Err(error) if error.is_moving() => self.follow(name, now).await?,
+                    Err(error) if error.is_moving() => {
+                        let commands = counting(name, now).into();
+                        counts(&self.call(To::Key(name), commands, self.deadline()).await)?
+                    }
                     counts => counts?,
                 };
-                counted.push((*position, counts));
+                counted.push((*position, KeyCounts::new(key.clone(), units, waiting)));
             }
         }
         Ok(counted)
-    }
-
-    async fn follow(&self, name: &str, now: u64) -> Result<(u32, u32), Error> {
-        let commands = counting(name, now).into();
-        counts(&self.call(To::Key(name), commands, self.terms()).await?)
     }
 
     pub(super) async fn processes(&self) -> Result<Vec<Process>, Error> {
         let [_, key] = self.owner.keys();
         let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
         let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
-        let terms = self.terms();
-        let replies = self.call(To::Key(&key), commands, terms).await?;
+        let replies = self.call(To::Key(&key), commands, self.deadline()).await;
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| Error::Reply)?;
         let ids = alive(list, now(time)?)?;
-        let known = ids.iter().map(|id| self.who(id, terms));
+        let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
     }
 }

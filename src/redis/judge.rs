@@ -23,57 +23,48 @@ impl Judge<'_> {
         self.judge("", error)
     }
 
-    /// What the error of a command means.
+    /// What the error of a command means. All that a person has to mend is named.
     pub(super) fn judge(&self, command: &str, error: Error) -> ConnectError {
         let error = match error {
             Error::PausedClock => return ConnectError::PausedClock,
             Error::Reply => return self.wrong(NO_REDIS),
             error => error.into_cause(),
         };
-        if let Some(Unfit::Handshake(error)) = Unfit::of(&error) {
-            return ConnectError::tls(error.clone());
-        }
-        let source = of_command(command, &error);
-        if let Some((name, reason)) = self.blamed(&error) {
-            // What answers may be a page of HTTP.
-            let said = source.to_string();
-            let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-            return ConnectError::setting(name, reason).with_source(line);
-        }
+        let (source, at) = (of_command(command, &error), self.setting());
+        let wrong = |name, reason| ConnectError::setting(name, reason).with_source(line(&source));
         let pattern = format!("{}*", self.prefix);
-        match Meaning::of(&error) {
-            Meaning::Credentials(reason) => self.credentials(reason, error),
-            Meaning::Keys => ConnectError::Keys { pattern },
-            Meaning::Channels => ConnectError::Channels { pattern },
-            Meaning::Command => match name(command, &error) {
+        let is_of_sentinel = self.place == Place::Sentinel;
+        let says = |phrase| error.detail().is_some_and(|said| said.contains(phrase));
+        match (Unfit::of(&error), Meaning::of(&error)) {
+            (Some(Unfit::Handshake(error)), _) => ConnectError::tls(error.clone()),
+            (Some(Unfit::SpeaksTls), _) => wrong(at, TLS),
+            (Some(Unfit::SpeaksNoTls), _) => wrong(at, NO_TLS),
+            (Some(Unfit::WrongName), _) if is_of_sentinel => wrong("connect_sentinel", WRONG_NAME),
+            (_, Meaning::Command) if is_of_sentinel && says("unknown command") => {
+                wrong("connect_sentinel", "the server is not a Sentinel")
+            }
+            (_, Meaning::Command) => match name(command, &error) {
                 name if name.is_empty() => ConnectError::Refused { source },
                 name => ConnectError::Command { name },
             },
-            Meaning::Replica => self.replica(),
-            Meaning::Mistake => ConnectError::Refused { source },
-            _ => ConnectError::Unavailable { source },
-        }
-    }
-
-    /// The setting that cannot work, and why.
-    fn blamed(&self, error: &RedisError) -> Option<(&'static str, &'static str)> {
-        let is_of_sentinel = self.place == Place::Sentinel;
-        let says = |phrase| error.detail().is_some_and(|said| said.contains(phrase));
-        let at = self.setting();
-        Some(match (Unfit::of(error), Meaning::of(error)) {
-            (Some(Unfit::SpeaksTls), _) => (at, "the server speaks TLS: it needs `rediss://`"),
-            (Some(Unfit::SpeaksNoTls), _) => (at, "the server speaks no TLS: it needs `redis://`"),
-            (Some(Unfit::WrongName), _) if is_of_sentinel => ("connect_sentinel", WRONG_NAME),
-            (_, Meaning::Command) if is_of_sentinel && says("unknown command") => {
-                ("connect_sentinel", "the server is not a Sentinel")
+            (_, Meaning::Credentials(reason)) => ConnectError::Credentials {
+                name: self.login(),
+                reason,
+                source: error,
+            },
+            (_, Meaning::Elsewhere) if !self.is_found() => wrong(at, NODE),
+            (_, Meaning::NoRedis) => wrong(at, NO_REDIS),
+            (_, Meaning::Setting("", reason)) => wrong(at, reason),
+            (_, Meaning::Setting(name, reason)) => wrong(name, reason),
+            (_, Meaning::Type) => wrong("prefix", "another program uses keys of this name"),
+            (_, Meaning::Keys) => ConnectError::Keys { pattern },
+            (_, Meaning::Channels) => ConnectError::Channels { pattern },
+            (_, Meaning::Replica) => self.replica(),
+            (_, Meaning::Mistake) => ConnectError::Refused { source },
+            (_, Meaning::Down | Meaning::Elsewhere | Meaning::Passing) => {
+                ConnectError::Unavailable { source }
             }
-            (_, Meaning::Elsewhere) if !self.is_found() => (at, NODE),
-            (_, Meaning::NoRedis) => (at, NO_REDIS),
-            (_, Meaning::Setting("", reason)) => (at, reason),
-            (_, Meaning::Setting(name, reason)) => (name, reason),
-            (_, Meaning::Type) => ("prefix", "another program uses keys of this name"),
-            _ => return None,
-        })
+        }
     }
 
     /// The server cannot be what was meant.
@@ -89,23 +80,19 @@ impl Judge<'_> {
         }
     }
 
-    fn credentials(&self, reason: &'static str, source: RedisError) -> ConnectError {
-        let name = match self.place {
-            Place::Primary => "credentials",
-            _ => self.setting(),
-        };
-        ConnectError::Credentials {
-            name,
-            reason,
-            source,
-        }
-    }
-
     /// The setting that says where the server is.
     fn setting(&self) -> &'static str {
         match self.place {
             Place::Supplied => "connection",
             _ => "url",
+        }
+    }
+
+    /// The setting that has the user and the password.
+    fn login(&self) -> &'static str {
+        match self.place {
+            Place::Primary => "credentials",
+            _ => self.setting(),
         }
     }
 
@@ -115,6 +102,8 @@ impl Judge<'_> {
     }
 }
 
+const TLS: &str = "the server speaks TLS: it needs `rediss://`";
+const NO_TLS: &str = "the server speaks no TLS: it needs `redis://`";
 const WRONG_NAME: &str = "the Sentinels know no primary of this name";
 const NO_REDIS: &str = "what answers there is no Redis";
 const NODE: &str = "the server is a node of a cluster, which `connect_cluster` connects to";
@@ -128,6 +117,12 @@ fn of_command(command: &str, error: &RedisError) -> RedisError {
         }
         _ => error.clone(),
     }
+}
+
+/// What answers may be a page of HTTP.
+fn line(error: &RedisError) -> String {
+    let said = error.to_string();
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The name of a command that failed. What the server has put in quotation marks may be another one,

@@ -91,8 +91,9 @@
 //! Over TLS the server's certificate is verified against `Builder::root_certificate` if it is set,
 //! or else against the system's root certificates. With `tls-rustls`, [`Builder::connect`] reads the
 //! system's certificates once, and the process's default `CryptoProvider` does the cryptography; if
-//! there is none, [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's
-//! library does both. If both features are enabled, rustls is used.
+//! there is none, [`Builder::connect`] installs that of ring. redis-rs reads the system's certificates again for
+//! each connection, whatever it is told, and makes none while one of them cannot be read. With `tls-native-tls`,
+//! the platform's library does both. If both features are enabled, rustls is used.
 //!
 //! # Several servers
 //!

@@ -2,7 +2,7 @@
 //! are in force.
 
 use super::{
-    ask::{Terms, To},
+    ask::{To, counted},
     error::Error,
     protocol::{
         Listed, Next, Of, ReadId, Tag, flow_of, is_done, key_of, limit_of, limits, names_of,
@@ -15,10 +15,10 @@ use crate::semaphore::{
     BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, PermitInfo,
     Policy, Process, StoreError, StoredKey, Usage,
 };
-use futures_util::{StreamExt, future::join_all, stream};
+use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, cmd};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -97,13 +97,8 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all = async move {
-            match store.limits().await {
-                Ok(all) => all.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(StoreError::new(error))],
-            }
-        };
-        Box::pin(stream::once(all).flat_map(stream::iter))
+        let all = stream::once(async move { store.limits().await.map_err(StoreError::new) });
+        Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
     fn counts(
@@ -127,44 +122,33 @@ impl Store {
         let Some(command) = revoke(name, id, self.driver.floor()) else {
             return Ok(false);
         };
-        let terms = Terms {
-            replicas: self.settings.replicas,
-            // The second answer would be that there is none.
-            may_repeat: false,
-            ..self.terms()
-        };
-        let reply = self.request("revoke", (name, command), terms);
-        is_done(reply.await?)
+        // The second answer would be that there is none.
+        let to = To::KeyOnce(name);
+        let revoked = self.confirmed(to, vec![command], self.deadline());
+        is_done(counted("revoke", revoked).await?)
     }
 
     /// Sets a limit. `false`: there are too many.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
-        let replicas = self.settings.replicas;
-        let terms = Terms {
-            replicas,
-            ..self.terms()
-        };
-        let reply = self.request("limits", (&key, command), terms).await;
+        let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
+        let reply = counted("limits", set).await;
         self.driver.look_at_limits();
         is_done(reply?)
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
         let (key, command) = self.owner.limits();
-        let reply = self.request("presence", (&key, command), self.terms());
-        limits(reply.await?)
+        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        limits(counted("presence", asked).await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
         let mut usage = read_usage(&self.listed(name).await?);
-        let terms = self.terms();
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
-        let known = ids.into_iter().map(async |id| {
-            let who = self.who(&id, terms).await;
-            (id, who)
-        });
-        let known: HashMap<_, _> = join_all(known).await.into_iter().collect();
+        let known = join_all(ids.iter().map(|id| self.who(id))).await;
+        let known = known.into_iter().map(|who| (who.id.clone(), who));
+        let known: HashMap<_, _> = known.collect();
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
             info.process.clone_from(&known[&info.process.id]);
         }
@@ -182,7 +166,7 @@ impl Store {
     /// The limit of a semaphore that an operator has set.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, Error> {
         let (key, command) = self.owner.limit(name);
-        let reply = self.ask(To::Key(&key), command, self.terms());
+        let reply = self.ask(To::Key(&key), command, self.deadline());
         limit_of(reply.await?)
     }
 
@@ -190,22 +174,22 @@ impl Store {
     async fn listed(&self, name: &str) -> Result<Listed, Error> {
         let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
         while let Some(at) = next {
-            let page = self.request("usage", (name, usage(name, &at)), self.terms());
-            next = listed.add(page.await?)?;
+            let page = self.call(To::Key(name), vec![usage(name, &at)], self.deadline());
+            next = listed.add(counted("usage", page).await?)?;
         }
         Ok(listed)
     }
 
     /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
-    pub(super) async fn who(&self, id: &str, terms: Terms) -> Process {
+    pub(super) async fn who(&self, id: &str) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
             return own;
         }
         let (key, command) = self.owner.who(id);
-        let reply = self.request("presence", (&key, command), terms).await;
-        process(id, reply.ok())
+        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        process(id, counted("presence", asked).await.ok())
     }
 }
 
@@ -229,19 +213,15 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
         let Some(read) = ReadId::read(id) else {
             continue;
         };
-        let (new, added_to) = (info(id, &read, 1, *ends), read.added_to());
+        let (new, added_to) = (info(id, &read, 0, *ends), read.added_to());
         let serial = added_to.unwrap_or(read.serial);
-        match permits.entry((read.process, serial)) {
-            Entry::Vacant(permit) => _ = permit.insert(new),
-            Entry::Occupied(permit) => {
-                let permit = permit.into_mut();
-                let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-                if added_to.is_none() {
-                    *permit = new;
-                }
-                (permit.weight, permit.ends) = (weight, ends);
-            }
+        let permit = permits.entry((read.process, serial));
+        let permit = permit.or_insert_with(|| new.clone());
+        let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
+        if added_to.is_none() {
+            *permit = new;
         }
+        (permit.weight, permit.ends) = (weight, ends);
     }
     permits.into_values().collect()
 }
@@ -315,24 +295,22 @@ impl Scan {
 
     /// All keys, each once.
     fn stream(self) -> KeyStream {
-        let pages = stream::unfold(
-            (Arc::new(self), Some(Position::default())),
-            async |(scan, at)| {
-                let page = scan.page(at?, TIME).await;
-                // An error is the last item.
-                let next = page.as_ref().ok().and_then(|page| page.next.as_deref());
-                let next = next.and_then(Position::parse);
-                Some((page, (scan, next)))
-            },
-        );
+        let scan = Arc::new(self);
+        let pages = stream::try_unfold(Some(Position::default()), move |at| {
+            let scan = Arc::clone(&scan);
+            async move {
+                let Some(at) = at else { return Ok(None) };
+                let page = scan.page(at, TIME).await?;
+                let next = page.next.as_deref().and_then(Position::parse);
+                Ok(Some((page.keys, next)))
+            }
+        });
         let mut seen = HashSet::new();
-        Box::pin(pages.flat_map(move |page| {
-            let mut is_new = |key: &StoredKey| seen.insert(key.clone());
-            stream::iter(match page {
-                Ok(page) => page.keys.into_iter().filter(&mut is_new).map(Ok).collect(),
-                Err(error) => vec![Err(error)],
-            })
-        }))
+        let new = pages.map_ok(move |mut keys| {
+            keys.retain(|key| seen.insert(key.clone()));
+            stream::iter(keys).map(Ok)
+        });
+        Box::pin(new.try_flatten())
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
@@ -366,8 +344,8 @@ impl Scan {
             .arg("MATCH")
             .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
-        let terms = self.store.terms();
-        self.store.ask(To::Server(server), scan, terms).await
+        let until = self.store.deadline();
+        self.store.ask(To::Server(server), scan, until).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

@@ -30,12 +30,12 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, VecDeque},
-    mem,
+    io, mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -98,40 +98,30 @@ impl Reports {
             }
             news => news,
         };
-        if !IS_ON {
-            return;
-        }
-        let starts = {
+        if IS_ON {
             let mut queue = self.queue.lock();
             queue.push(news);
-            !mem::replace(&mut queue.runs, true)
-        };
-        if starts {
-            self.start();
+            // If there is no thread, the next news try again.
+            queue.runs = queue.runs || self.start().is_ok();
         }
     }
 
     /// Starts a thread, which ends when nothing is left.
-    fn start(self: &Arc<Self>) {
+    fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let reports = Arc::clone(self);
         let thread = thread::Builder::new().name("tower-semaphore".to_owned());
-        let run = move || {
+        thread.spawn(move || {
             while let Some(queue) = reports.take() {
                 queue.tell();
             }
-        };
-        if thread.spawn(run).is_err() {
-            // The next news try again.
-            self.queue.lock().runs = false;
-        }
+        })
     }
 
     fn take(&self) -> Option<Queue> {
         let mut queue = self.queue.lock();
-        let runs = !queue.news.is_empty() || !queue.counts.is_empty();
         let taken = mem::take(&mut *queue);
-        queue.runs = runs;
-        runs.then_some(taken)
+        queue.runs = !taken.news.is_empty();
+        queue.runs.then_some(taken)
     }
 
     pub(super) fn claim_failed(&self, error: &Error) {

@@ -4,11 +4,73 @@
 //! enabled redis-rs uses rustls. A client of redis-rs keeps the certificates, so every connection
 //! that is made from the client uses them, the one for Pub/Sub too.
 
-use super::connect_error::ConnectError;
+use super::{builder::Builder, connect_error::ConnectError};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use std::error::Error;
 
+const TWO_PLACES: &str =
+    "the connection's settings have certificates already: give all of them in one place";
+
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+)]
+impl Builder {
+    /// Sets the certificates, in PEM, of the authorities that may sign the server's certificate:
+    /// for a private CA. They replace the system's root certificates, which are trusted unless this
+    /// is set. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .root_certificate(std::fs::read("ca.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.root_cert = Some(pem.into());
+        self
+    }
+
+    /// Sets the certificate with which this process identifies itself, followed by intermediate
+    /// certificates if there are any, and its private key, all in PEM: for a server that requires
+    /// client certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1
+    /// and SEC 1 too. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::read;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .client_certificate(read("client.pem")?, read("client-key.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.certificates.client_tls = Some(ClientTlsConfig {
+            client_cert: certificate_pem.into(),
+            client_key: key_pem.into(),
+        });
+        self
+    }
+}
 
 /// The name of a setting that is set, if one is.
 pub(super) fn setting(certificates: &TlsCertificates) -> Option<&'static str> {
@@ -25,8 +87,12 @@ pub(super) fn client(
     let setting = setting(certificates);
     let is_insecure = match (info.addr(), setting) {
         // The certificates that a user gave to redis-rs already are kept.
-        (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => {
-            return Client::open(info).map_err(ConnectError::url);
+        (ConnectionAddr::TcpTls { tls_params, .. }, setting) if tls_params.is_some() => {
+            backend::prepare();
+            return match setting {
+                None => Client::open(info).map_err(ConnectError::url),
+                Some(setting) => Err(ConnectError::setting(setting, TWO_PLACES)),
+            };
         }
         (ConnectionAddr::TcpTls { insecure, .. }, _) => *insecure,
         (_, Some(setting)) => {
@@ -83,11 +149,11 @@ mod backend {
         }
     }
 
-    /// The system's root certificates. redis-rs would load them again for each connection, and not at
-    /// all when its feature for the platform's library is enabled too.
+    /// The system's root certificates. redis-rs loads them again for each connection, whatever it is given, but uses
+    /// none when its feature for the platform's library is enabled too.
     pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
         let loaded = load_native_certs();
-        // redis-rs would refuse all certificates because of one that rustls does not accept.
+        // A server is trusted by the others, where redis-rs loads none.
         let is_accepted = |der: &&CertificateDer<'static>| {
             let mut store = RootCertStore::empty();
             store.add((*der).clone()).is_ok()

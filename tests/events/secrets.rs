@@ -1,7 +1,7 @@
 //! The password of a URL appears nowhere: in no event, no span and no error.
 
 use crate::log::{listen, text};
-use std::{error::Error, fmt::Debug, time::Duration};
+use std::{error::Error, fmt::Debug, sync::Arc, time::Duration};
 use testing::{
     redis::{Cluster, RedisServer, Sentinels, sentinel},
     resp::Raw,
@@ -230,17 +230,42 @@ async fn no_password_appears_where_the_code_of_an_answer_has_it() {
     assert_silent(&text());
 }
 
+/// A server that was told the password may repeat it at any time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_a_server_repeats_it_after_the_log_in() {
+    listen();
+    let answer = format!("-ERR sent: {RIGHT}\r\n");
+    let is_log_in = |sent: &str| sent.contains("AUTH") || sent.contains("SETINFO");
+    let port = answers(move |sent| match is_log_in(sent) {
+        true => "+OK\r\n".repeat(sent.matches('*').count()),
+        false => answer.repeat(8),
+    });
+    let port = port.await;
+    let store = patient().connect(url(RIGHT, port)).await;
+    assert!(store.is_err());
+    let said = said(&store);
+    assert!(said.contains("ERR"), "{said}");
+    assert_silent(&said);
+    assert_silent(&text());
+}
+
 /// The port of a server that answers whatever it is sent in this way.
 async fn says(answer: String) -> u16 {
+    answers(move |_| answer.repeat(8)).await
+}
+
+async fn answers(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> u16 {
+    let answer = Arc::new(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
-            let answer = answer.repeat(8);
+            let answer = Arc::clone(&answer);
             tokio::spawn(async move {
                 let mut sent = [0; 4096];
-                while socket.read(&mut sent).await.is_ok_and(|read| read > 0) {
+                while let Ok(read @ 1..) = socket.read(&mut sent).await {
+                    let answer = answer(&String::from_utf8_lossy(&sent[..read]));
                     let _ = socket.write_all(answer.as_bytes()).await;
                 }
             });

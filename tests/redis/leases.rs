@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 use testing::{
     fleet,
+    proxy::End,
     redis::RedisServer,
     resp::Raw,
+    rig::Rig,
     wait::{eventually, granted_at},
 };
 use tokio::{
@@ -35,6 +37,19 @@ async fn until_lost(permit: &Permit) {
     timeout(BOUND, permit.lost())
         .await
         .expect("the holder learns of the loss");
+}
+
+/// Calls wait for no subscription: a lease would end meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    let rig = Rig::new(builder).await;
+    let permit = permit(&rig.store, 1).await;
+    rig.proxy.drop_pushes(true);
+    for _ in 0..3 {
+        rig.proxy.kill(End::Close);
+        assert!(timeout(LEASE * 2, permit.lost()).await.is_err());
+    }
 }
 
 /// Messages only save time.

@@ -14,6 +14,7 @@ use crate::{
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{self, Place, Replies, Subscription, Topology},
     },
+    semaphore::timer::timeout,
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};
@@ -29,6 +30,9 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{select, sync::OwnedMutexGuard, time::sleep};
+
+/// How long calls wait for the subscription, which they do not need: a lease may end meanwhile.
+const AHEAD: Duration = Duration::from_millis(250);
 
 /// The pause after a subscription was refused.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +62,7 @@ impl Wire {
         }))
     }
 
-    /// Subscribed before anything is sent, if that is possible, so that no message is missed.
+    /// Subscribed before anything is sent, if that is possible soon, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let servers = Arc::clone(&self.0);
         let line = Arc::clone(&servers.topology).connect(server).await?;
@@ -73,10 +77,11 @@ impl Wire {
         if session.messages.is_some()
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
         {
-            let subscription = match session.subscribe().await {
+            let subscription = match timeout(AHEAD, session.subscribe()).await {
                 // A server that has a password says so of a short command only: after a long one it is gone.
-                Err(error) if error.is_code(&["NOAUTH"]) => return Err(error),
-                subscription => subscription.ok().flatten(),
+                Ok(Err(error)) if error.is_code(&["NOAUTH"]) => return Err(error),
+                Ok(Ok(subscription)) => subscription,
+                Ok(Err(_)) | Err(_) => None,
             };
             *session.subscription.get_mut() = subscription.map(|own| (turn, own));
         }
@@ -105,7 +110,13 @@ impl Transport for Wire {
     }
 
     async fn slots(&self, version: u64) -> (u64, Slots) {
-        Arc::clone(&self.0.topology).slots(version).await
+        loop {
+            let (known, slots) = self.0.topology.slots();
+            if known != version {
+                return (known, slots);
+            }
+            Arc::clone(&self.0.topology).watch().await;
+        }
     }
 
     fn address(&self, server: usize) -> String {
@@ -201,22 +212,15 @@ impl Session {
 
     /// `None`: no messages can be received.
     pub(in crate::redis) async fn subscribe(&self) -> Result<Option<Subscription>, Error> {
-        match self.line.client() {
-            Some(client) => {
-                let channel = self.servers.owner.channel();
-                Subscription::open(client, &channel).await.map(Some)
-            }
-            None => Ok(None),
-        }
+        self.line.subscribe(&self.servers.owner.channel()).await
     }
 
-    /// Sends what the core does not know of. An error: the connection is broken.
-    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Result<Replies, Error> {
+    /// Sends what the core does not know of.
+    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
         let replies = self.line.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        let mut errors = errors.inspect(|error| self.servers.topology.failed(error));
-        let broken = errors.find(|error| error.is_disconnect()).cloned();
-        broken.map_or(Ok(replies), Err)
+        errors.for_each(|error| self.servers.topology.failed(error));
+        replies
     }
 
     fn run(&self, command: &Command) -> (Verb, Cmd) {
@@ -238,8 +242,8 @@ impl Session {
         let answer = reply.and_then(|reply| command.decode(&reply).ok_or(Error::Reply));
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
-                let mut errors = self.servers.errors.lock();
-                errors.insert(self.server, Error::NotReplicated(have));
+                let too_few = Error::NotReplicated(have);
+                self.servers.failed(self.server, too_few);
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),

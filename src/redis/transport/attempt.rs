@@ -6,8 +6,11 @@
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::{address::Address, connection::Connection};
-use crate::redis::error::{Error, after, by, without};
+use super::{
+    address::Address,
+    connection::{Connection, Way},
+};
+use crate::redis::error::{Error, after, by, without_password};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
@@ -15,19 +18,19 @@ use redis::{
 };
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
     select,
     time::{sleep, timeout},
 };
 
 /// How long connecting may take.
-pub(super) const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// How long a port may take to show what it speaks.
 const REACTION: Duration = Duration::from_millis(250);
 
-/// How much of what a server says by itself is read, in bytes.
+/// How much of what a server says is read, in bytes.
 const MOST_SAID: u64 = 4_096;
 
 /// The longest argument that Redis reads from a client that has to tell a password first, in bytes. It ends the
@@ -90,7 +93,7 @@ pub(super) async fn connect(client: &Client) -> Result<Connection, Error> {
     };
     // A port that speaks no TLS is silent.
     let is_plain = async {
-        sleep(CONNECT / 2).await;
+        sleep(CONNECT / 4).await;
         is_secure(client) && is_plain(client).await
     };
     let connected = async {
@@ -110,7 +113,7 @@ async fn open(client: &Client) -> Result<Connection, RedisError> {
         .set_connection_timeout(None)
         .set_response_timeout(None);
     let multiplexed = stranger.get_multiplexed_async_connection_with_config(&config);
-    let connection = Connection::own(multiplexed.await?, client);
+    let connection = Connection::new(Way::Own(multiplexed.await?, Box::new(client.clone())));
     let refusal = async |commands| {
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
@@ -163,10 +166,13 @@ async fn explained(error: RedisError, client: &Client) -> RedisError {
     }
     // The server has closed the connection.
     if !is_secure && error.is_connection_dropped() && !error.is_connection_refusal() {
-        return match join(speaks(client, HELLO, &[ALERT]), unasked(client)).await {
-            (true, _) => Unfit::SpeaksTls.into(),
-            (false, said) => said.unwrap_or(error),
-        };
+        let (to_hello, unasked) = join(said(client, HELLO), said(client, b"")).await;
+        if to_hello.first() == Some(&ALERT) {
+            return Unfit::SpeaksTls.into();
+        }
+        if let Ok(Value::ServerError(refusal)) = redis::parse_redis_value(&unasked) {
+            return refusal.into();
+        }
     }
     error
 }
@@ -191,42 +197,23 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
 
 /// Whether the server answers a command that is not encrypted.
 async fn is_plain(client: &Client) -> bool {
-    speaks(client, b"PING\r\n", b"+-").await
+    let said = said(client, b"PING\r\n").await;
+    matches!(said.first(), Some(b'+' | b'-'))
 }
 
-/// Whether the server answers these bytes with one of those.
-async fn speaks(client: &Client, sent: &[u8], expected: &[u8]) -> bool {
-    let answer = async {
-        let mut socket = socket(client).await?;
+/// What a server says to this, or before it closes a connection that it does not accept: a line, or what it is until
+/// then.
+async fn said(client: &Client, sent: &[u8]) -> Vec<u8> {
+    let mut said = Vec::new();
+    let read = async {
+        let address = Address::of(client.get_connection_info());
+        let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
+        let mut socket = TcpStream::connect((host, port)).await?;
         socket.write_all(sent).await?;
-        socket.read_u8().await
+        let mut lines = BufReader::new(socket.take(MOST_SAID));
+        lines.read_until(b'\n', &mut said).await
     };
-    let answer = timeout(REACTION, answer).await;
-    matches!(answer, Ok(Ok(byte)) if expected.contains(&byte))
-}
-
-/// What a server says to a connection that it does not accept, before it closes it.
-async fn unasked(client: &Client) -> Option<RedisError> {
-    let said = async {
-        let (mut said, socket) = (Vec::new(), socket(client).await?);
-        socket.take(MOST_SAID).read_to_end(&mut said).await?;
-        io::Result::Ok(said)
-    };
-    let said = timeout(REACTION, said).await.ok()?.ok()?;
-    match redis::parse_redis_value(&said).ok()? {
-        Value::ServerError(error) => Some(error.into()),
-        _ => None,
-    }
-}
-
-async fn socket(client: &Client) -> io::Result<TcpStream> {
-    let address = Address::of(client.get_connection_info());
-    let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
-    TcpStream::connect((host, port)).await
-}
-
-/// The same error without the password of the client.
-pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
-    let password = client.get_connection_info().redis_settings().password();
-    without(error, password.unwrap_or_default())
+    // What was read before an error, or in time, counts.
+    let _ = timeout(REACTION, read).await;
+    said
 }

@@ -4,18 +4,18 @@
 //! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
 //! If no answer of any call comes for a second from then on, the connection is dead.
 //!
+//! A server that others have named has its place for a while, its tenure. With that all connections to it end, and
+//! nothing is sent over one from then on, not even over one that was being made.
+//!
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
+use super::subscription::Subscription;
 use crate::{
     redis::error::Error,
     semaphore::{BoxFuture, timer},
 };
-use futures_util::{FutureExt, future::join_all};
-use redis::{
-    Client, Cmd, Pipeline, Value,
-    aio::{ConnectionLike, MultiplexedConnection},
-    cmd,
-};
+use futures_util::FutureExt;
+use redis::{Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
 use scopeguard::{ScopeGuard, guard};
 use std::{
     future::pending,
@@ -23,15 +23,14 @@ use std::{
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{
-        Arc, Weak,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 use tokio::{
-    runtime::{Handle, Id},
     select,
-    sync::Notify,
+    sync::{Notify, watch},
     time::sleep,
 };
 
@@ -51,65 +50,60 @@ pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 /// See the module docs. It is driven by the runtime that made it.
 pub(in crate::redis) struct Connection {
     way: Way,
-    /// Connects once more to the same server. `None`: it was supplied.
-    client: Option<Client>,
-    /// That drives it, unless it was supplied.
-    runtime: Id,
+    tenure: Tenure,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
     /// A call has no answer.
     doubted: Notify,
     /// It is of no use for any call.
     ended: Notify,
-    is_replaced: AtomicBool,
 }
 
-enum Way {
-    Own(MultiplexedConnection),
-    Supplied(Box<Call>),
+pub(super) enum Way {
+    /// This runtime has made it, with what connects once more to the same server.
+    Own(MultiplexedConnection, Box<Client>),
+    /// It was supplied.
+    Supplied(Arc<Call>),
 }
 
-type Call = dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync;
+/// Sends commands over a connection that was supplied.
+pub(super) type Call = dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync;
+
+/// How long a server has its place: until the other end is dropped.
+pub(super) type Tenure = watch::Receiver<()>;
+
+/// Of servers whose place no other takes.
+static FOREVER: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 
 impl Connection {
-    /// One that this runtime has made.
-    pub(super) fn own(multiplexed: MultiplexedConnection, client: &Client) -> Self {
-        Self::new(Way::Own(multiplexed), Some(client.clone()))
-    }
-
-    /// One that was supplied. Commands travel one by one, side by side: a cluster sends a pipeline to one node only.
-    pub(super) fn supplied<C>(connection: C) -> Self
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        let call = move |commands: Vec<Cmd>| {
-            let calls = commands.into_iter().map(|command| {
-                let mut connection = connection.clone();
-                async move {
-                    let reply = connection.req_packed_command(&command).await;
-                    reply.map_err(Error::Redis).and_then(checked)
-                }
-            });
-            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
-        };
-        Self::new(Way::Supplied(Box::new(call)), None)
-    }
-
-    fn new(way: Way, client: Option<Client>) -> Self {
+    pub(super) fn new(way: Way) -> Self {
         Self {
             way,
-            client,
-            runtime: Handle::current().id(),
+            tenure: FOREVER.subscribe(),
             answered: AtomicBool::new(false),
             doubted: Notify::new(),
             ended: Notify::new(),
-            is_replaced: AtomicBool::new(false),
         }
     }
 
-    /// Connects once more to the same server. `None`: messages cannot be received.
-    pub(in crate::redis) fn client(&self) -> Option<&Client> {
-        self.client.as_ref()
+    /// One that ends with the tenure of its server. An error: that is over.
+    pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, Error> {
+        self.tenure = tenure;
+        match self.is_replaced() {
+            true => Err(gone("another server has taken the place of this one")),
+            false => Ok(Arc::new(self)),
+        }
+    }
+
+    /// Subscribes to a channel of the same server. `None`: no messages can be received.
+    pub(in crate::redis) async fn subscribe(
+        &self,
+        channel: &str,
+    ) -> Result<Option<Subscription>, Error> {
+        match &self.way {
+            Way::Own(_, client) => Subscription::open(client, channel).await.map(Some),
+            Way::Supplied(_) => Ok(None),
+        }
     }
 
     /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
@@ -120,8 +114,12 @@ impl Connection {
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
-            Way::Own(multiplexed) => send(multiplexed.clone(), commands).await,
-            Way::Supplied(call) => unless_it_panics(call, commands).await,
+            Way::Own(multiplexed, client) => {
+                let replies = send(multiplexed.clone(), commands).await.into_iter();
+                let without = |error: Error| error.without_password(client);
+                replies.map(|reply| reply.map_err(without)).collect()
+            }
+            Way::Supplied(call) => unless_it_panics(&**call, commands).await,
         };
         ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
@@ -132,26 +130,22 @@ impl Connection {
         replies
     }
 
-    /// Another server has taken the place of this one.
-    fn replace(&self) {
-        self.is_replaced.store(true, Relaxed);
-        self.ended.notify_one();
-    }
-
-    /// Whether another server has taken its place, so that nothing may be sent over it.
+    /// Whether another server has taken the place of this one, so that nothing may be sent over it.
     pub(in crate::redis) fn is_replaced(&self) -> bool {
-        self.is_replaced.load(Relaxed)
+        self.tenure.has_changed().is_err()
     }
 
     /// Ready when it has closed. For one caller.
     pub(in crate::redis) async fn closed(&self) {
-        if self.client.is_none() {
+        if let Way::Supplied(_) = self.way {
             return pending().await;
         }
+        let mut tenure = self.tenure.clone();
         loop {
             let is_busy = self.answered.swap(false, Relaxed);
             let pause = if is_busy { TICK } else { SILENCE };
             select! {
+                _ = tenure.changed() => return,
                 () = self.ended.notified() => return,
                 () = self.doubted.notified() => {}
                 () = sleep(pause) => if is_busy || self.answered.load(Relaxed) {
@@ -211,11 +205,16 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
 }
 
 /// An error that the server sent is an error, not a value.
-fn checked(value: Value) -> Result<Value, Error> {
+pub(super) fn checked(value: Value) -> Result<Value, Error> {
     match value {
         Value::ServerError(error) => Err(Error::Redis(error.into())),
         value => Ok(value),
     }
+}
+
+/// There is no connection for this reason.
+pub(super) fn gone(why: &str) -> Error {
+    Error::unconnected(io::Error::other(why))
 }
 
 /// A field of what a server says of itself.
@@ -223,29 +222,4 @@ pub(in crate::redis) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> 
     let mut lines = info.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.map(str::trim)
-}
-
-/// The connections to one server, for as long as they are used.
-#[derive(Default)]
-pub(super) struct Connections(Vec<Weak<Connection>>);
-
-impl Connections {
-    pub(super) fn add(&mut self, connection: &Arc<Connection>) {
-        self.0.retain(|other| other.strong_count() > 0);
-        self.0.push(Arc::downgrade(connection));
-    }
-
-    /// That of the current runtime.
-    pub(super) fn here(&self) -> Option<Arc<Connection>> {
-        let here = Handle::current().id();
-        let mut all = self.0.iter().filter_map(Weak::upgrade);
-        all.find(|other| other.runtime == here)
-    }
-
-    /// Another server has taken the place of this one.
-    pub(super) fn replace(&mut self) {
-        for connection in self.0.drain(..).filter_map(|other| other.upgrade()) {
-            connection.replace();
-        }
-    }
 }

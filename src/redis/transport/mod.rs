@@ -13,4 +13,4 @@ pub(super) use cluster::Nodes;
 pub(super) use connection::{Connection, Replies, field};
 pub(super) use sentinel::Sentinels;
 pub(super) use subscription::Subscription;
-pub(super) use topology::{Place, Single, Supplied, Topology};
+pub(super) use topology::{Place, Single, Supplied, Topology, parts};

@@ -1,7 +1,6 @@
 //! A subscription, over a connection of its own. It is pinged, because it may be silent for long.
 
-use super::attempt::{CONNECT, without_password};
-use crate::redis::error::{Error, after, by};
+use crate::redis::error::{Error, after, by, without_password};
 use futures_util::StreamExt;
 use redis::{
     Client, Value,
@@ -12,6 +11,9 @@ use tokio::{
     select,
     time::{interval, timeout},
 };
+
+/// How long the connection and the subscription may take together.
+const BOUND: Duration = Duration::from_secs(2);
 
 /// How often it is pinged.
 const PING: Duration = Duration::from_secs(2);
@@ -26,7 +28,7 @@ pub(in crate::redis) struct Subscription {
 }
 
 impl Subscription {
-    pub(in crate::redis) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
+    pub(super) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
         let opened = async {
             let subscription = client.get_async_pubsub().await;
             let subscription = subscription.map_err(|error| without_password(error, client));
@@ -36,9 +38,7 @@ impl Subscription {
             let (sink, messages) = subscription.split();
             Ok(Self { sink, messages })
         };
-        // The connection and the subscription take a round trip each.
-        let bound = CONNECT * 2;
-        by(after(bound), Error::Timeout(bound), opened).await
+        by(after(BOUND), Error::Timeout(BOUND), opened).await
     }
 
     /// Passes messages on until the connection ends or stops answering.

@@ -1,9 +1,13 @@
 //! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
 //! connection leads to. The trait [`Topology`] is all in which they differ.
 
-use super::{attempt, connection::Connection};
+use super::{
+    attempt,
+    connection::{Call, Connection, Way, checked},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Client, aio::ConnectionLike, cmd, from_redis_value};
+use futures_util::future::join_all;
+use redis::{Client, Cmd, aio::ConnectionLike, cmd, from_redis_value};
 use std::{
     future::{pending, ready},
     ops::Range,
@@ -38,22 +42,9 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         vec![0]
     }
 
-    /// Whether a command may name keys of one slot only.
-    fn has_slots(&self) -> bool {
-        false
-    }
-
-    /// The hash slot of a key, where that matters.
-    fn slot(&self, key: &str) -> u16 {
-        match self.has_slots() {
-            true => slot_of(key) as u16,
-            false => 0,
-        }
-    }
-
-    /// A key in each part of all slots, where each part counts as a server.
-    fn parts(&self, _prefix: &str) -> Vec<String> {
-        Vec::new()
+    /// The hash slot of a key, where a command may name keys of one slot only.
+    fn slot(&self, _key: &str) -> u16 {
+        0
     }
 
     /// Where a server listens, for people.
@@ -62,14 +53,13 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// Connects the current runtime to a server.
     fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>>;
 
-    /// The map of slots, as far as it is known.
-    fn known_slots(&self) -> Slots {
-        Vec::new()
+    /// The map of slots, as far as it is known, and its version.
+    fn slots(&self) -> (u64, Slots) {
+        (0, Vec::new())
     }
 
-    /// The map of slots, once it is another than the one of this version. Somebody on the keeper's thread always waits
-    /// for it, so it also does what has to run beside calls.
-    fn slots(self: Arc<Self>, _version: u64) -> BoxFuture<(u64, Slots)> {
+    /// Does what has to run beside calls, until the map may be another one. The keeper's thread always waits for it.
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(pending())
     }
 
@@ -101,8 +91,11 @@ impl Topology for Single {
         Place::Url
     }
 
-    fn has_slots(&self) -> bool {
-        self.is_node.get() == Some(&true)
+    fn slot(&self, key: &str) -> u16 {
+        match self.is_node.get() {
+            Some(true) => slot_of(key),
+            _ => 0,
+        }
     }
 
     fn address(&self, _: usize) -> String {
@@ -138,15 +131,29 @@ const PART: usize = SLOTS / PARTS;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
 /// cannot subscribe for this store alone, so no messages are received.
-#[derive(Clone)]
-pub(in crate::redis) struct Supplied<C> {
-    pub(in crate::redis) connection: C,
+pub(in crate::redis) struct Supplied(Arc<Call>);
+
+impl Supplied {
+    /// Commands travel one by one, side by side: a cluster sends a pipeline to one node only.
+    pub(in crate::redis) fn new<C>(connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let call = move |commands: Vec<Cmd>| {
+            let calls = commands.into_iter().map(|command| {
+                let mut connection = connection.clone();
+                async move {
+                    let reply = connection.req_packed_command(&command).await;
+                    reply.map_err(Error::Redis).and_then(checked)
+                }
+            });
+            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
+        };
+        Self(Arc::new(call))
+    }
 }
 
-impl<C> Topology for Supplied<C>
-where
-    C: ConnectionLike + Clone + Send + Sync + 'static,
-{
+impl Topology for Supplied {
     fn place(&self) -> Place {
         Place::Supplied
     }
@@ -156,30 +163,31 @@ where
     }
 
     /// It may be one to a cluster.
-    fn has_slots(&self) -> bool {
-        true
+    fn slot(&self, key: &str) -> u16 {
+        slot_of(key)
     }
 
     /// Which nodes there are is not known, so each part of the slots counts as a server: a node that is dead delays and
     /// fails nothing but the parts that it has slots of.
-    fn known_slots(&self) -> Slots {
+    fn slots(&self) -> (u64, Slots) {
         let parts = (0..PARTS).map(|part| (part * PART..(part + 1) * PART, part));
-        parts.collect()
-    }
-
-    fn parts(&self, prefix: &str) -> Vec<String> {
-        let key = |number: usize| format!("{prefix}{{{number}}}part");
-        let keys = |part| {
-            let mut keys = (0..).map(key);
-            keys.find(|key| slot_of(key) / PART == part)
-        };
-        (0..PARTS).filter_map(keys).collect()
+        (0, parts.collect())
     }
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
-        let connection = Connection::supplied(self.connection.clone());
+        let connection = Connection::new(Way::Supplied(Arc::clone(&self.0)));
         Box::pin(ready(Ok(Arc::new(connection))))
     }
+}
+
+/// A key in each part of all slots.
+pub(in crate::redis) fn parts(prefix: &str) -> Vec<String> {
+    let key = |number: usize| format!("{prefix}{{{number}}}part");
+    let keys = |part| {
+        let mut keys = (0..).map(key);
+        keys.find(|key| usize::from(slot_of(key)) / PART == part)
+    };
+    (0..PARTS).filter_map(keys).collect()
 }
 
 /// How many slots there are.
@@ -187,13 +195,13 @@ pub(super) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with, as the specification of Redis Cluster
 /// has it: what is hashed is the text within the first braces, unless there is none.
-fn slot_of(key: &str) -> usize {
+pub(super) fn slot_of(key: &str) -> u16 {
     let within = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'));
     let tag = within.map_or("", |(tag, _)| tag);
     let hashed = if tag.is_empty() { key } else { tag };
-    usize::from(crc16(hashed.as_bytes())) % SLOTS
+    crc16(hashed.as_bytes()) % SLOTS as u16
 }
 
 /// CRC-16/XMODEM: polynomial 0x1021, starting at zero; four bits at a time.

@@ -22,7 +22,10 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError, client::Client},
+    redis::{
+        Builder, ConnectError,
+        client::{Client, TlsCertificates},
+    },
 };
 
 fn rooted(server: &SecureServer) -> Builder {
@@ -233,6 +236,26 @@ async fn client_certificates_that_cannot_work_are_named() {
         let outcome = builder.connect("rediss://127.0.0.1:1/").await;
         assert_eq!(blamed(outcome), "client_certificate");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_set_in_one_place() {
+    let server = SecureServer::start().await;
+    let own = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(server.authority.certificate().into()),
+    };
+    let client = Client::build_with_tls(server.url(), own).expect("good certificates");
+    let info = client.get_connection_info();
+    works(&connected(async || RedisSemaphore::connect(info.clone()).await).await).await;
+    let outcome = rooted(&server).connect(info.clone()).await;
+    assert_eq!(blamed(outcome), "root_certificate");
+    let own = server.authority.sign("client.example");
+    let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
+    assert_eq!(
+        blamed(builder.connect(info.clone()).await),
+        "client_certificate"
+    );
 }
 
 #[tokio::test]

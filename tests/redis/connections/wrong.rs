@@ -393,4 +393,8 @@ async fn tls_on_one_side_only_is_told() {
         let outcome = builder.clone().connect(url).await;
         explained(outcome, is_setting("url"), &["needs `redis://`"]);
     }
+    let sentinel = sentinel(plain.port(), 1);
+    let url = sentinel.url().replace("redis:", "rediss:");
+    let outcome = builder.connect_sentinel([url], Sentinels::NAME).await;
+    explained(outcome, is_setting("url"), &["needs `redis://`"]);
 }

@@ -117,6 +117,11 @@ impl Proxy {
         self.wire.change(|faults| faults.drop_messages = on);
     }
 
+    /// Whether all of Pub/Sub is swallowed, so that a subscription is never confirmed.
+    pub fn drop_pushes(&self, on: bool) {
+        self.wire.change(|faults| faults.drop_pushes = on);
+    }
+
     /// How long each direction takes. Latency, not bandwidth: several commands may be in flight.
     pub fn delay(&self, to_server: Duration, to_client: Duration) {
         self.wire.change(|faults| {

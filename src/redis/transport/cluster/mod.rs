@@ -10,8 +10,8 @@ mod view;
 use super::{
     address::Address,
     attempt::{self, Unfit, timed_out},
-    connection::{Connection, Connections},
-    topology::{Place, Slots, Topology},
+    connection::Connection,
+    topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
     redis::error::Error,
@@ -21,15 +21,19 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     io,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
-use tokio::{select, sync::Notify, time::sleep};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
 use view::View;
 
-/// The pause after a survey.
+/// The pause between two surveys.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a survey may take.
@@ -62,17 +66,16 @@ struct Map {
     slots: Slots,
     /// The latest that is known: each failover begins a new one.
     epoch: u64,
-    /// When the last survey has ended that something has called for.
-    surveyed: Option<Instant>,
     /// Changes with the slots. 0: nothing is known yet.
     version: u64,
 }
 
 struct Node {
     address: Address,
-    connections: Connections,
-    /// How often it has left the cluster.
-    left: u64,
+    /// One of each runtime, for as long as it is used.
+    connections: HashMap<Id, Weak<Connection>>,
+    /// Until it leaves the cluster.
+    tenure: watch::Sender<()>,
 }
 
 impl Nodes {
@@ -107,7 +110,8 @@ impl Nodes {
     async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
         let (epoch, mut first) = self.views();
         let others = first.split_off(first.len().min(FIRST)).into_iter();
-        let others = others.chain(self.seeds.iter().map(view_of_seed)).collect();
+        let seeds = self.seeds.iter().map(|seed| seen_by(seed.clone(), None));
+        let others = others.chain(seeds).collect();
         let alone = deadline.min(Instant::now() + ALONE);
         let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
         for (more, until) in [(first, alone), (others, deadline)] {
@@ -133,18 +137,15 @@ impl Nodes {
 
     /// The latest epoch, and the views of all nodes, first of those with a connection.
     fn views(&self) -> (u64, Vec<Seen>) {
-        let map = self.map.lock();
+        let (map, here) = (self.map.lock(), Handle::current().id());
         let primaries = map.primaries().into_iter();
         let nodes = primaries.map(|number| &map.nodes[number]);
-        let mut nodes: Vec<_> = nodes.map(|node| (node, node.connections.here())).collect();
+        let own = |node: &Node| node.connections.get(&here).and_then(Weak::upgrade);
+        let mut nodes: Vec<_> = nodes.map(|node| (node, own(node))).collect();
         nodes.sort_by_key(|(_, connection)| connection.is_none());
         let views = nodes.into_iter().filter_map(|(node, connection)| {
             let client = node.address.client(&self.template).ok()?;
-            let host = node.address.host.clone();
-            Some(match connection {
-                Some(connection) => Box::pin(async move { View::of(&connection, &host).await }),
-                None => view_of_seed(&client),
-            })
+            Some(seen_by(client, connection))
         });
         (map.epoch, views.collect())
     }
@@ -166,9 +167,7 @@ impl Map {
             (self.slots, self.version) = (slots, self.version + 1);
         }
         for number in before.difference(&self.primaries()) {
-            let node = &mut self.nodes[*number];
-            node.left += 1;
-            node.connections.replace();
+            self.nodes[*number].tenure = watch::Sender::default();
         }
     }
 
@@ -177,8 +176,8 @@ impl Map {
         known.unwrap_or_else(|| {
             self.nodes.push(Node {
                 address: address.clone(),
-                connections: Connections::default(),
-                left: 0,
+                connections: HashMap::new(),
+                tenure: watch::Sender::default(),
             });
             self.nodes.len() - 1
         })
@@ -194,8 +193,8 @@ impl Topology for Nodes {
         self.map.lock().primaries().into_iter().collect()
     }
 
-    fn has_slots(&self) -> bool {
-        true
+    fn slot(&self, key: &str) -> u16 {
+        slot_of(key)
     }
 
     fn address(&self, server: usize) -> String {
@@ -206,45 +205,31 @@ impl Topology for Nodes {
 
     fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let (client, left) = {
+            let (client, tenure) = {
                 let map = self.map.lock();
                 let node = map.nodes.get(server).ok_or_else(nowhere)?;
-                (node.address.client(&self.template), node.left)
+                (node.address.client(&self.template), node.tenure.subscribe())
             };
             let client = client.map_err(Error::unconnected)?;
-            let connection = Arc::new(attempt::connect(&client).await?);
-            let node = &mut self.map.lock().nodes[server];
-            if node.left != left {
-                return Err(nowhere());
-            }
-            node.connections.add(&connection);
+            let connection = attempt::connect(&client).await?.during(tenure)?;
+            let all = &mut self.map.lock().nodes[server].connections;
+            all.retain(|_, other| other.strong_count() > 0);
+            all.insert(Handle::current().id(), Arc::downgrade(&connection));
             Ok(connection)
         })
     }
 
-    fn known_slots(&self) -> Slots {
-        self.map.lock().slots.clone()
+    fn slots(&self) -> (u64, Slots) {
+        let map = self.map.lock();
+        (map.version, map.slots.clone())
     }
 
-    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            loop {
-                let pause = {
-                    let map = self.map.lock();
-                    if map.version != version {
-                        return (map.version, map.slots.clone());
-                    }
-                    let since = map.surveyed.map(|surveyed| surveyed.elapsed());
-                    since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since))
-                };
-                select! {
-                    () = self.doubted.notified() => sleep(pause).await,
-                    () = sleep(FRESH) => {}
-                }
-                // A failure is ignored: what has failed fails again.
-                let _ = self.survey(Instant::now() + LONGEST).await;
-                self.map.lock().surveyed = Some(Instant::now());
-            }
+            sleep(PAUSE).await;
+            let _ = timeout(FRESH, self.doubted.notified()).await;
+            // A failure is ignored: what has failed fails again.
+            let _ = self.survey(Instant::now() + LONGEST).await;
         })
     }
 
@@ -272,12 +257,14 @@ fn nowhere() -> Error {
 /// What a node sees, once it has answered.
 type Seen = BoxFuture<Result<View, Error>>;
 
-/// Over a connection that ends with the call: a seed may be the name of all nodes together.
-fn view_of_seed(seed: &Client) -> Seen {
-    let seed = seed.clone();
+/// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
+fn seen_by(node: Client, connection: Option<Arc<Connection>>) -> Seen {
     Box::pin(async move {
-        let connection = attempt::connect(&seed).await?;
-        let address = Address::of(seed.get_connection_info()).ok_or(Error::Reply)?;
+        let address = Address::of(node.get_connection_info()).ok_or(Error::Reply)?;
+        let connection = match connection {
+            Some(connection) => connection,
+            None => Arc::new(attempt::connect(&node).await?),
+        };
         View::of(&connection, &address.host).await
     })
 }
@@ -334,10 +321,15 @@ mod tests {
         let mut map = Map::default();
         map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
         let asked = map.number(&address(3));
-        let left = |map: &Map| [0, 1, asked].map(|node| map.nodes[node].left);
+        let tenures = [0, 1, asked].map(|node| map.nodes[node].tenure.subscribe());
+        let have_left = || {
+            tenures
+                .each_ref()
+                .map(|tenure| tenure.has_changed().is_err())
+        };
         map.take(&view(2, &[(0, 199, 1)]));
-        assert_eq!(left(&map), [0, 1, 0]);
+        assert_eq!(have_left(), [false, true, false]);
         map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));
-        assert_eq!(left(&map), [0, 1, 0]);
+        assert_eq!(have_left(), [false, true, false]);
     }
 }

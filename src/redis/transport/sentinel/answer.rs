@@ -4,12 +4,12 @@ use crate::redis::{
     error::{Error, after, by},
     transport::{
         address::Address,
-        attempt::{self, Unfit, timed_out},
-        connection::{Connection, field},
+        attempt::{Unfit, timed_out},
+        connection::{Connection, field, gone},
     },
 };
-use redis::{Client, Cmd, Value, cmd, from_redis_value};
-use std::{collections::HashMap, io, time::Duration};
+use redis::{Cmd, Value, cmd, from_redis_value};
+use std::{collections::HashMap, time::Duration};
 
 /// How long a server may take to answer, a new connection included.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -22,27 +22,13 @@ pub(super) struct Named {
     pub(super) epoch: u64,
 }
 
-/// Connects to a Sentinel.
-pub(super) async fn connect(sentinel: &Client) -> Result<Connection, Error> {
-    within(attempt::connect(sentinel)).await
-}
-
-/// Connects to a Sentinel, and queries it for the primary of this name.
-pub(super) async fn query(sentinel: &Client, name: &str) -> Result<Named, Error> {
-    within(async { named(&attempt::connect(sentinel).await?, name).await }).await
-}
-
-/// Queries the Sentinel at the other end of a connection.
-pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Named, Error> {
-    within(named(connection, name)).await
-}
-
 /// An answer that comes in time.
-async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
-async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
+/// The primary of this name, as the Sentinel knows it at the other end of a connection.
+pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
     let (address, details) = both(connection, commands).await?;
@@ -139,11 +125,6 @@ impl Heard {
     }
 }
 
-/// There is no primary for this reason.
-pub(super) fn gone(why: &str) -> Error {
-    Error::unconnected(io::Error::other(why))
-}
-
 /// Whether the Sentinels know no primary of the name.
 pub(super) fn is_wrong_name(error: &Error) -> bool {
     says(error) == 2
@@ -161,25 +142,17 @@ fn says(error: &Error) -> u8 {
     }
 }
 
-/// What a server says of itself.
-pub(super) struct ServerInfo {
-    pub(super) is_primary: bool,
-    /// Another one after each start; empty if the server does not tell it to this user.
-    pub(super) run_id: String,
-}
-
-impl ServerInfo {
-    pub(super) async fn of(server: &Connection) -> Result<Self, Error> {
-        let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let (role, info) = within(both(server, commands)).await?;
-        let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
-        let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
-        let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
-        Ok(Self {
-            is_primary: matches!(role, Value::Array(role) if role.first().is_some_and(is_master)),
-            run_id: run_id.unwrap_or_default().to_owned(),
-        })
+/// What a primary calls itself: another name after each start, and none if it does not tell that to this user.
+pub(super) async fn run_id(server: &Connection) -> Result<String, Error> {
+    let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
+    let (role, info) = within(both(server, commands)).await?;
+    let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
+    if !matches!(role, Value::Array(role) if role.first().is_some_and(is_master)) {
+        return Err(gone("the server that the Sentinels name is no primary"));
     }
+    let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
+    let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
+    Ok(run_id.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -12,16 +12,16 @@ mod answer;
 use super::{
     address::Address,
     attempt::{self, timed_out},
-    connection::{Connection, Connections},
-    topology::{Place, Slots, Topology},
+    connection::{Connection, gone},
+    topology::{Place, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use answer::{Heard, Named, ServerInfo, gone, is_wrong_name};
+use answer::{Heard, Named, is_wrong_name, named, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
-use std::{future::pending, sync::Arc, time::Duration};
-use tokio::time::sleep;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, time::sleep};
 
 /// How often a Sentinel is queried whether there is another primary.
 const WATCH: Duration = Duration::from_secs(1);
@@ -55,7 +55,9 @@ impl Sentinels {
     pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Error> {
         let before = self.known.lock().generation;
         let clients = self.clients.iter();
-        let answers = clients.map(|client| answer::query(client, &self.name));
+        let answers = clients.map(|client| {
+            within(async { named(&attempt::connect(client).await?, &self.name).await })
+        });
         let mut answers: FuturesUnordered<_> = answers.collect();
         let mut heard = Heard::of(self.clients.len());
         while let Some(answer) = answers.next().await {
@@ -75,23 +77,13 @@ impl Sentinels {
         known.learn(answer, is_of_most)
     }
 
-    async fn watch_all(&self) {
-        for sentinel in self.clients.iter().cycle() {
-            if self.watch_one(sentinel).await.is_err() {
-                sleep(WATCH).await;
-                // It may have ended because of a failover.
-                let _ = self.find_primary().await;
-            }
-        }
-    }
-
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
-        let connection = answer::connect(sentinel).await?;
+        let connection = within(attempt::connect(sentinel)).await?;
         loop {
             sleep(WATCH).await;
-            let named = answer::query_on(&connection, &self.name).await?;
+            let named = within(named(&connection, &self.name)).await?;
             if self.known.lock().address() != Some(&named.address) {
                 return self.find_primary().await.map(drop);
             }
@@ -113,22 +105,31 @@ impl Topology for Sentinels {
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
             let is_named = self.find_primary().await?;
-            let primary = self.known.lock().primary.clone().ok_or_else(timed_out)?;
-            let client = primary.address.client(&self.template);
+            let (client, tenure) = {
+                let known = self.known.lock();
+                let primary = known.primary.as_ref().ok_or_else(timed_out)?;
+                let client = primary.address.client(&self.template);
+                (client, primary.tenure.subscribe())
+            };
             let client = client.map_err(Error::unconnected)?;
-            let connection = Arc::new(attempt::connect(&client).await?);
-            let info = ServerInfo::of(&connection).await?;
+            let connection = attempt::connect(&client).await?;
+            let run_id = run_id(&connection).await?;
             let mut known = self.known.lock();
-            known.check(&primary, is_named, info)?;
-            known.connections.add(&connection);
+            let connection = connection.during(tenure)?;
+            known.check(is_named, run_id)?;
             Ok(connection)
         })
     }
 
-    fn slots(self: Arc<Self>, _: u64) -> BoxFuture<(u64, Slots)> {
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            self.watch_all().await;
-            pending().await
+            for sentinel in self.clients.iter().cycle() {
+                if self.watch_one(sentinel).await.is_err() {
+                    sleep(WATCH).await;
+                    // It may have ended because of a failover.
+                    let _ = self.find_primary().await;
+                }
+            }
         })
     }
 }
@@ -139,17 +140,15 @@ struct Known {
     primary: Option<Primary>,
     /// Grows with each change of the primary.
     generation: u64,
-    /// Those to the primary.
-    connections: Connections,
 }
 
-#[derive(Clone)]
 struct Primary {
     address: Address,
     epoch: u64,
-    generation: u64,
     /// What it said of itself when Sentinels had named it. `None`: there was no connection to it yet.
     run_id: Option<String>,
+    /// Until another one takes its place.
+    tenure: watch::Sender<()>,
 }
 
 impl Known {
@@ -187,39 +186,28 @@ impl Known {
             (answer, _) => answer?,
         };
         self.generation += 1;
-        self.connections.replace();
         self.primary = Some(Primary {
             address: named.address,
             epoch: named.epoch,
-            generation: self.generation,
             run_id: None,
+            tenure: watch::Sender::default(),
         });
         Ok(true)
     }
 
-    /// Judges what the primary says of itself: it has to be one, and still the one that is known. If too few Sentinels
-    /// have answered, it must not have been started again since they did, because it may be empty then, and another one
-    /// may have taken its place. Whether it has is not known to a user who may not run `INFO`.
-    fn check(&mut self, asked: &Primary, is_named: bool, info: ServerInfo) -> Result<(), Error> {
-        if !info.is_primary {
-            return Err(gone("the server that the Sentinels name is no primary"));
-        }
-        if !is_named && info.run_id.is_empty() {
+    /// Judges what the primary calls itself. If too few Sentinels have answered, it must not have been started again
+    /// since they did, because it may be empty then, and another one may have taken its place. Whether it has is not
+    /// known to a user who may not run `INFO`.
+    fn check(&mut self, is_named: bool, run_id: String) -> Result<(), Error> {
+        let known = self.primary.as_mut().ok_or_else(timed_out)?;
+        if !is_named && run_id.is_empty() {
             return Err(gone(NOT_TOLD));
         }
-        if !is_named && asked.run_id.as_ref() != Some(&info.run_id) {
+        if !is_named && known.run_id.as_ref() != Some(&run_id) {
             let why = "too few Sentinels answer, and the server was started again since they did";
             return Err(gone(why));
         }
-        let mut known = self.primary.iter_mut();
-        match known.find(|known| known.generation == asked.generation) {
-            Some(known) => known.run_id = Some(info.run_id),
-            None => {
-                return Err(gone(
-                    "another primary has taken the place of this one meanwhile",
-                ));
-            }
-        }
+        known.run_id = Some(run_id);
         Ok(())
     }
 }
@@ -272,20 +260,10 @@ mod tests {
         assert!(known.is_news(&name(2, 1)));
     }
 
-    fn info(run_id: &str) -> ServerInfo {
-        ServerInfo {
-            is_primary: true,
-            run_id: run_id.to_owned(),
-        }
-    }
-
     #[test]
     fn without_sentinels_a_server_must_not_have_been_started_again() {
         let mut known = known();
-        let mut check = |is_named, run_id| {
-            let primary = known.primary.clone().expect("it is known");
-            known.check(&primary, is_named, info(run_id)).is_ok()
-        };
+        let mut check = |is_named, run_id: &str| known.check(is_named, run_id.to_owned()).is_ok();
         assert!(!check(false, "") && !check(false, "a"));
         assert!(check(true, "a") && check(false, "a"));
         assert!(!check(false, "b") && !check(false, ""));

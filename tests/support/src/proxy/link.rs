@@ -68,7 +68,8 @@ impl Link {
         if faults.hole != Hole::Off {
             return self.swallow();
         }
-        if faults.drop_messages && push && is_message(&frame.value) {
+        let is_dropped = || faults.drop_messages && is_message(&frame.value);
+        if push && (faults.drop_pushes || is_dropped()) {
             return Fate::Swallow;
         }
         match command {
