@@ -40,10 +40,6 @@ pub enum Error {
     /// No answer came within this time. The command may have run.
     #[non_exhaustive]
     Timeout(Duration),
-    /// The command reached the server after its deadline, so the server did not run it. The number
-    /// is the server's time then, in milliseconds since the Unix epoch.
-    #[non_exhaustive]
-    Late(u64),
     /// Only so many replicas are known to have what the command has written, in time, which is fewer
     /// than [`min_replicas`](super::Builder::min_replicas). The command has run.
     #[non_exhaustive]
@@ -124,7 +120,7 @@ impl Error {
     /// Whether the store is unavailable, so that the policy decides.
     pub(super) fn is_unavailable(&self) -> bool {
         match self {
-            Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
+            Self::Timeout(_) | Self::NotReplicated(_) => true,
             Self::Unavailable(error) | Self::Redis(error) => Meaning::of(error).is_unavailable(),
             Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
         }
@@ -175,7 +171,6 @@ impl fmt::Display for Error {
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
-            Self::Late(_) => f.write_str("Redis got the command too late"),
             Self::NotReplicated(have) => {
                 write!(
                     f,

@@ -29,14 +29,13 @@ fn a_connection_that_broke_is_told_from_one_that_was_not_made() {
         unavailable(),
         Error::Congested,
         Error::Timeout(Duration::ZERO),
-        Error::Late(1),
         broken(),
         answered("ERR"),
         Error::Reply,
     ];
     let [yes, no] = [true, false];
     let disconnect = are(&errors, Error::is_disconnect);
-    assert_eq!(disconnect, [no, no, no, no, yes, no, no]);
+    assert_eq!(disconnect, [no, no, no, yes, no, no]);
 }
 
 #[test]
@@ -115,7 +114,6 @@ fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
     let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
     assert!(Error::Unavailable(refused()).is_unavailable());
     assert!(Error::Timeout(Duration::ZERO).is_unavailable());
-    assert!(Error::Late(1).is_unavailable());
     assert!(!Error::Congested.is_unavailable());
     assert!(Error::Redis(refused()).is_unavailable());
 }
