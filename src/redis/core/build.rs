@@ -3,12 +3,12 @@
 use super::{
     Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items},
-    id::{At, CallId, Connection, PermitId, RuntimeId, THREAD},
+    id::{At, CallId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MOST_CLAIMS},
-    lease::{MayRun, Queue, State},
+    lease::{Queue, State},
     time::Time,
 };
-use crate::redis::protocol::{Command, Group, Position, Wanted};
+use crate::redis::protocol::{Command, Group, Part, Position, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -17,10 +17,10 @@ use std::{
 };
 
 /// A call that is being made.
+#[derive(Default)]
 struct Draft {
     flight: Flight,
     commands: Vec<Command>,
-    connection: Connection,
     bill: Bill,
     presence: bool,
     /// Whose slots are moving to this server.
@@ -46,19 +46,19 @@ impl Draft {
 }
 
 impl Core {
-    /// What a runtime sends now, until when an answer counts, and to which server. In the order of the commands:
-    /// releases, refreshes, polls and claims.
+    /// What a runtime sends now, and to which server. In the order of the commands: releases, refreshes, polls and claims.
     pub(in crate::redis) fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
+        self.now = now;
         let mut servers = 0..self.servers.len();
-        servers.find_map(|server| self.call_to(now, from, server))
+        servers.find_map(|server| self.call_to(from, server))
     }
 
     /// A call for a claim that has just been made, unless others wait with it: for a claim, or for a release.
-    pub(super) fn call_alone(&mut self, now: Time, at: At) -> Option<Call> {
+    pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
         let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        is_alone.then(|| self.call_to(now, from, server)).flatten()
+        is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
     /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
@@ -69,6 +69,7 @@ impl Core {
         from: RuntimeId,
         id: PermitId,
     ) -> Option<Call> {
+        self.now = now;
         let at = At(id, 0);
         let server = self.lease(at)?.waits()?.1;
         let lane = self.lanes.get(&(from, server))?;
@@ -81,34 +82,29 @@ impl Core {
         let is_alone = waiting.len() <= MOST_CLAIMS
             && waiting.iter().all(|other| *other == at || !tells(other));
         let can_send = is_idle && is_alone && self.servers[server].is_known();
-        can_send.then(|| self.make(now, from, server)).flatten()
+        can_send.then(|| self.make(from, server)).flatten()
     }
 
-    fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
+    fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
         let may_send = self.may_send(runtime, server);
-        may_send.then(|| self.make(now, runtime, server)).flatten()
+        may_send.then(|| self.make(runtime, server)).flatten()
     }
 
-    fn make(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
+    fn make(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
         let lane = self.lanes.get(&(runtime, server))?;
         let flight = Flight {
             id: CallId(self.last_call + 1),
             runtime,
             server,
-            sent: now,
-            deadline: now + self.settings.timeout,
+            generation: lane.generation,
+            sent: self.now,
+            deadline: self.now + self.settings.timeout,
             ..Flight::default()
         };
         let mut draft = Draft {
             flight,
-            connection: (runtime, server, lane.generation),
-            commands: Vec::new(),
-            bill: Bill::default(),
             presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
-            asking: BTreeSet::new(),
-            releases: Vec::new(),
-            refreshes: Vec::new(),
-            acquires: Vec::new(),
+            ..Draft::default()
         };
         match (self.is_ready(server), self.is_open(server)) {
             (true, false) => self.fill(&mut draft),
@@ -165,7 +161,7 @@ impl Core {
             return true;
         };
         // Since it came its server may have failed, or others have left.
-        let has_room = queue != Queue::Claims || !self.is_beyond_share(draft.flight.sent, at.0);
+        let has_room = queue != Queue::Claims || !self.is_beyond_share(at.0);
         if has_room && !self.put(draft, at, queue) {
             return false;
         }
@@ -173,7 +169,7 @@ impl Core {
         self.permits[at].waits_in = None;
         match queue {
             Queue::Claims if has_room => self.count(at.0),
-            Queue::Claims => self.hold_back(draft.flight.sent, at),
+            Queue::Claims => self.hold_back(at),
             _ => {}
         }
         true
@@ -208,7 +204,7 @@ impl Core {
     fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
         let asks = self.permits[at].asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
-            self.put_under_limits(draft.flight.sent, at);
+            self.put_under_limits(at);
             for release in self.releases_before(draft, at) {
                 if !self.adds(draft, release) {
                     return false;
@@ -241,7 +237,7 @@ impl Core {
     }
 
     fn put_release(&mut self, draft: &mut Draft, at: At) {
-        self.permits[at].release_sent(&draft.flight, draft.connection);
+        self.permits[at].release_sent(&draft.flight);
         draft.releases.push(at);
     }
 
@@ -263,16 +259,11 @@ impl Core {
         let State::Released(released) = &lease.state else {
             return false;
         };
-        released
-            .sent_in
-            .as_ref()
-            .is_some_and(|(call, connection, left)| {
-                let is_same = *connection == draft.connection && left.is_noted();
-                let is_before = released.in_flight > 0 && is_same;
-                let settles =
-                    !released.is_settled && lease.is_settled(draft.flight.sent, draft.connection);
-                *call == draft.flight.id || is_before && !settles
-            })
+        released.last.as_ref().is_some_and(|last| {
+            let is_before = released.in_flight > 0 && last.is_before(&draft.flight);
+            let settles = !released.is_settled && lease.is_settled(&draft.flight);
+            last.call == draft.flight.id || is_before && !settles
+        })
     }
 
     /// Makes the commands, and notes what they name.
@@ -295,49 +286,50 @@ impl Core {
         (flight.claims, flight.units) = (draft.acquires.len(), draft.bill.units);
         let call = Call {
             id: flight.id,
+            runtime: flight.runtime,
             server: flight.server,
             commands,
-            deadline: flight.deadline,
             left: flight.left.clone(),
         };
         self.last_call = call.id.0;
         let keeps_order = self.settings.is_own;
         let lane = self.lane(flight.runtime, flight.server);
-        lane.send(flight.sent, (flight.claims, flight.units), keeps_order);
+        lane.send(&flight, keeps_order);
         self.calls.insert(call.id, flight);
         Some(call)
     }
 
     /// Each of the store's keys is on one server. The others only tell their time.
     fn presence_commands(&self, draft: &mut Draft) {
-        let (server, now) = (draft.flight.server, draft.flight.sent);
+        let server = draft.flight.server;
         let [clock, processes] = self.settings.slots_of_store;
-        let is_own = |slot| self.slots.server_of(slot) == server;
-        let has_clock = self.settings.claims && is_own(clock);
-        let counts = is_own(processes);
+        let is_own = |slot: &u16| self.slots.server_of(*slot) == server;
+        let counts = is_own(&processes);
         if counts && self.stay == Stay::Leaving {
             draft.add(Command::Leave, Items::Leave);
         }
-        let counts = counts && self.stay == Stay::Here;
-        let says_who = self.stay == Stay::Here && !self.is_open(server);
-        let slot = self.settings.slot_of_process;
-        if let Some(slot) = slot.filter(|slot| says_who && is_own(*slot)) {
-            draft.add(Command::Introduce, Items::Presence(Some(slot)));
+        let stays = self.stay == Stay::Here;
+        let slot = self.settings.slot_of_process.filter(is_own);
+        if let Some(slot) = slot.filter(|_| stays && !self.is_open(server)) {
+            let who = Command::Presence(vec![Part::Process]);
+            draft.add(who, Items::Presence(Some(slot)));
         }
-        let highest = Some(self.highest.floor(now)).filter(|_| has_clock);
-        let parts = match has_clock && counts && clock != processes {
-            true => vec![(highest, false), (None, true)],
-            false => vec![(highest, counts)],
-        };
-        for (highest, counts) in parts {
-            let presence = Command::Presence {
-                highest,
-                counts,
-                limits: self.limits.version(),
-                part: (!self.settings.is_own).then_some(server),
-            };
-            let slot = highest.map(|_| clock).or(counts.then_some(processes));
-            draft.add(presence, Items::Presence(slot));
+        let mut parts = Vec::new();
+        if self.settings.claims && is_own(&clock) {
+            parts.push((clock, Part::Clock(self.highest.floor(self.now))));
+        }
+        if counts && stays {
+            let limits = Part::Limits(self.limits.version());
+            parts.extend([(processes, Part::Processes), (processes, limits)]);
+        }
+        if parts.is_empty() {
+            let slots = (!self.settings.is_own).then_some(Part::Slots(server));
+            let time = Command::Presence(slots.into_iter().collect());
+            draft.add(time, Items::Presence(None));
+        }
+        for parts in parts.chunk_by(|(one, _), (next, _)| one == next) {
+            let said = parts.iter().map(|(_, part)| part.clone()).collect();
+            draft.add(Command::Presence(said), Items::Presence(Some(parts[0].0)));
         }
     }
 
@@ -416,7 +408,7 @@ impl Core {
             draft.ask(&all);
             self.sort_by_key(&mut all);
             let claims = all.iter();
-            let claims = claims.map(|at| self.wanted(draft.flight.sent, *at));
+            let claims = claims.map(|at| self.wanted(*at));
             let claims = claims.collect();
             let acquire = Command::Acquire {
                 lasts: self.note_sent(draft, &all, true),
@@ -438,23 +430,18 @@ impl Core {
 
     /// Returns how long the leases last.
     fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
-        let (length, flight) = (self.length(all[0]), &draft.flight);
-        let run = MayRun {
-            until: flight.deadline,
-            connection: draft.connection,
-            left: flight.left.clone(),
-        };
+        let length = self.length(all[0]);
         for at in all {
-            self.permits[*at].sent((flight.id, run.clone()), acquires, length);
+            self.permits[*at].sent(&draft.flight, acquires, length);
         }
         length
     }
 
-    fn wanted(&self, now: Time, at: At) -> Vec<Wanted> {
+    fn wanted(&self, at: At) -> Vec<Wanted> {
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let wanted = lease.levels.clone().map(|at| {
             let level = &permit.levels[at];
-            let position = permit.wait(level, now).map(|wait| Position {
+            let position = permit.wait(level, self.now).map(|wait| Position {
                 alive: self.settings.alive(),
                 max_waiting: wait.max_waiting,
                 arrival: lease.arrival_at(at),

@@ -5,7 +5,7 @@ use super::{
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Acquired, Flow, PermitId as UnitsOf};
+use crate::redis::protocol::{Flow, PermitId as UnitsOf};
 use slab::Slab;
 use std::{
     ops::{Index, IndexMut},
@@ -121,7 +121,7 @@ impl Own {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Permit {
     pub(super) id: PermitId,
     /// The permit that it adds units to, and at which level.
@@ -161,20 +161,13 @@ impl Permit {
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         Self {
             id,
-            adds_to: None,
-            growths: Vec::new(),
             from,
             levels,
             leases,
             asked,
             budget: Some(asked + longest + settings.budget()),
-            filed: None,
-            is_strict: false,
-            counts: false,
-            tells_release: false,
             was_held: true,
-            growths_left: 0,
-            ends_with_root: false,
+            ..Self::default()
         }
     }
 
@@ -229,10 +222,6 @@ impl Permit {
         found.unwrap_or_default()
     }
 
-    pub(super) fn lease_of(&self, level: usize) -> &Lease {
-        &self.leases[self.number_of(level)]
-    }
-
     /// The permit that callers know.
     pub(super) fn root(&self) -> PermitId {
         self.adds_to.map_or(self.id, |(root, _)| root)
@@ -258,18 +247,12 @@ impl Permit {
         }
     }
 
-    /// Why a claim is refused that a server refuses.
-    pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
-        let (Acquired::Full { level, held } | Acquired::QueueFull { level, held }) = *acquired
-        else {
-            return Refusal::Revoked;
-        };
-        let level = self.leases[lease].levels.start + level;
-        let (limit, wait) = (self.levels[level].units.limit, self.levels[level].wait);
-        match acquired {
-            Acquired::QueueFull { .. } => Refusal::QueueFull(level, limit),
-            _ if wait.is_some() => Refusal::TimedOut(level, held, limit),
-            _ => Refusal::Full(level, held, limit),
+    /// Why a claim is refused at a level that is full, where so many units are held.
+    pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
+        let Own { units, wait, .. } = &self.levels[level];
+        match wait {
+            Some(_) => Refusal::TimedOut(level, held, units.limit),
+            None => Refusal::Full(level, held, units.limit),
         }
     }
 }

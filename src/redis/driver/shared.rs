@@ -1,18 +1,18 @@
 //! The core, behind a mutex.
 
 use super::{
-    cell::{Cell, Cells, Refused},
+    cell::{Cell, Cells},
     runtimes::{Keeper, Needs, Runtimes},
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
-    observe::{LostBy, contain},
+    observe::contain,
     redis::core::{
         Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
     },
     sync::{Mutex, MutexGuard},
 };
-use std::{any::Any, collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{any::Any, collections::VecDeque, mem, sync::Arc};
 use tokio::sync::{Notify, watch};
 
 /// Whether a store works.
@@ -82,9 +82,6 @@ pub(super) struct Rest<C> {
 #[derive(Debug)]
 pub(super) struct Load<C> {
     pub(super) call: Call,
-    /// How long an answer counts.
-    pub(super) left: Duration,
-    pub(super) from: RuntimeId,
     pub(super) connection: Arc<C>,
 }
 
@@ -152,21 +149,6 @@ impl<T: Transport> Shared<T> {
         let result = self.hold(self.state.lock(), work);
         self.settle();
         result
-    }
-
-    /// All that a runtime sends now.
-    pub(super) fn loads(
-        self: &Arc<Self>,
-        from: RuntimeId,
-        first: Option<Next<T::Connection>>,
-    ) -> Vec<Load<T::Connection>> {
-        let (mut loads, mut next) = (Vec::new(), first);
-        while let Some(Next { load, has_more }) = next {
-            loads.extend(load);
-            let more = || self.enter(|core, rest, now| rest.next(core, now, from));
-            next = has_more.then(more).flatten();
-        }
-        loads
     }
 
     /// Changes what goes with the core, which may have panicked.
@@ -336,7 +318,17 @@ impl<C: Connection> Rest<C> {
             // No task waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
             let is_loss = matches!(event, Event::Lost | Event::Revoked);
-            if self.write(&cell, event, &mut outbox.news) {
+            let is_end = self.is_shut && event == Event::Lost;
+            let is_last = matches!(
+                event,
+                Event::Revoked | Event::Refused(..) | Event::Released(..)
+            );
+            match is_end {
+                // Its holder knows why.
+                true => drop(cell.take(Event::Revoked)),
+                false => outbox.news.extend(cell.take(event)),
+            }
+            if is_end || is_last {
                 let cell = self.cells.remove(id);
                 outbox.dropped.extend(cell.map(|cell| cell as _));
             }
@@ -348,29 +340,6 @@ impl<C: Connection> Rest<C> {
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
         }
-    }
-
-    /// Returns whether nothing more follows of the permit.
-    fn write(&self, cell: &Cell, event: Event, news: &mut Vec<News>) -> bool {
-        let is_end = matches!(event, Event::Lost) && self.is_shut;
-        let is_last = matches!(
-            event,
-            Event::Revoked | Event::Refused(..) | Event::Released(..)
-        );
-        match event {
-            Event::Queued(level) => cell.queue(level),
-            Event::Held(end) => cell.hold(end),
-            Event::Granted(grants) => cell.grant(&grants),
-            Event::Degraded => news.extend(cell.degrade()),
-            Event::Regained(tokens) => cell.regain(&tokens),
-            // Its holder knows why.
-            Event::Lost if is_end => drop(cell.revoke()),
-            Event::Lost => news.extend(cell.lose(LostBy::Lease)),
-            Event::Revoked => news.extend(cell.revoke()),
-            Event::Refused(why) => cell.refuse(Refused::By(why)),
-            Event::Released(was_held) => cell.release(was_held),
-        }
-        is_last || is_end
     }
 
     /// Without a core claims fail, and leases end at their ends.
@@ -392,28 +361,17 @@ impl<C: Connection> Rest<C> {
     /// A call that a runtime sends now.
     pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
         let call = core.poll_call(now, from);
-        let load = call.and_then(|call| self.load(core, now, (from, call)));
+        let load = call.and_then(|call| self.load(core, now, call));
         let has_more = load.is_some() && core.has_call(from);
         Next { load, has_more }
     }
 
     /// A call, and the connection that it takes.
-    pub(super) fn load(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        (from, call): (RuntimeId, Call),
-    ) -> Option<Load<C>> {
-        let Some(connection) = self.runtimes.connection(from, call.server) else {
+    pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
+        let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
             core.handle_reply(now, call.id, Err(Failure::NotConnected));
             return None;
         };
-        let left = call.deadline.saturating_sub(now);
-        Some(Load {
-            call,
-            left,
-            from,
-            connection,
-        })
+        Some(Load { call, connection })
     }
 }

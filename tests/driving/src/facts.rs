@@ -472,7 +472,9 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
 /// A carrier has a timer of its own, which may be faster than the thread's. The simulation's calls have none.
 #[test]
 fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
-    let mut core = Core::new(settings(LEASE));
+    let settings = settings(LEASE);
+    let timeout = settings.timeout;
+    let mut core = Core::new(settings);
     let mut now = Duration::from_secs(1_000);
     core.handle_servers(now, Change::Connected(THREAD, 0));
     for round in 0..4 {
@@ -482,7 +484,7 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
             0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1), None)]),
             _ => Err(Failure::Abandoned),
         };
-        now = if round == 0 { now } else { call.deadline };
+        now = if round == 0 { now } else { now + timeout };
         core.handle_reply(now, call.id, reply);
         now = core
             .poll_timeout()
