@@ -49,16 +49,17 @@ impl Core {
     /// What a runtime sends now, until when an answer counts, and to which server. In the order of the commands:
     /// releases, refreshes, polls and claims.
     pub(in crate::redis) fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
+        self.now = now;
         let mut servers = 0..self.servers.len();
-        servers.find_map(|server| self.call_to(now, from, server))
+        servers.find_map(|server| self.call_to(from, server))
     }
 
     /// A call for a claim that has just been made, unless others wait with it: for a claim, or for a release.
-    pub(super) fn call_alone(&mut self, now: Time, at: At) -> Option<Call> {
+    pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
         let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        is_alone.then(|| self.call_to(now, from, server)).flatten()
+        is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
     /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
@@ -69,6 +70,7 @@ impl Core {
         from: RuntimeId,
         id: PermitId,
     ) -> Option<Call> {
+        self.now = now;
         let at = At(id, 0);
         let server = self.lease(at)?.waits()?.1;
         let lane = self.lanes.get(&(from, server))?;
@@ -81,22 +83,22 @@ impl Core {
         let is_alone = waiting.len() <= MOST_CLAIMS
             && waiting.iter().all(|other| *other == at || !tells(other));
         let can_send = is_idle && is_alone && self.servers[server].is_known();
-        can_send.then(|| self.make(now, from, server)).flatten()
+        can_send.then(|| self.make(from, server)).flatten()
     }
 
-    fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
+    fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
         let may_send = self.may_send(runtime, server);
-        may_send.then(|| self.make(now, runtime, server)).flatten()
+        may_send.then(|| self.make(runtime, server)).flatten()
     }
 
-    fn make(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
+    fn make(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
         let lane = self.lanes.get(&(runtime, server))?;
         let flight = Flight {
             id: CallId(self.last_call + 1),
             runtime,
             server,
-            sent: now,
-            deadline: now + self.settings.timeout,
+            sent: self.now,
+            deadline: self.now + self.settings.timeout,
             ..Flight::default()
         };
         let mut draft = Draft {
@@ -165,7 +167,7 @@ impl Core {
             return true;
         };
         // Since it came its server may have failed, or others have left.
-        let has_room = queue != Queue::Claims || !self.is_beyond_share(draft.flight.sent, at.0);
+        let has_room = queue != Queue::Claims || !self.is_beyond_share(at.0);
         if has_room && !self.put(draft, at, queue) {
             return false;
         }
@@ -173,7 +175,7 @@ impl Core {
         self.permits[at].waits_in = None;
         match queue {
             Queue::Claims if has_room => self.count(at.0),
-            Queue::Claims => self.hold_back(draft.flight.sent, at),
+            Queue::Claims => self.hold_back(at),
             _ => {}
         }
         true
@@ -208,7 +210,7 @@ impl Core {
     fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
         let asks = self.permits[at].asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
-            self.put_under_limits(draft.flight.sent, at);
+            self.put_under_limits(at);
             for release in self.releases_before(draft, at) {
                 if !self.adds(draft, release) {
                     return false;
@@ -416,7 +418,7 @@ impl Core {
             draft.ask(&all);
             self.sort_by_key(&mut all);
             let claims = all.iter();
-            let claims = claims.map(|at| self.wanted(draft.flight.sent, *at));
+            let claims = claims.map(|at| self.wanted(*at));
             let claims = claims.collect();
             let acquire = Command::Acquire {
                 lasts: self.note_sent(draft, &all, true),
@@ -450,11 +452,11 @@ impl Core {
         length
     }
 
-    fn wanted(&self, now: Time, at: At) -> Vec<Wanted> {
+    fn wanted(&self, at: At) -> Vec<Wanted> {
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let wanted = lease.levels.clone().map(|at| {
             let level = &permit.levels[at];
-            let position = permit.wait(level, now).map(|wait| Position {
+            let position = permit.wait(level, self.now).map(|wait| Position {
                 alive: self.settings.alive(),
                 max_waiting: wait.max_waiting,
                 arrival: lease.arrival_at(at),

@@ -13,35 +13,38 @@ impl Core {
     // Losses.
 
     /// What is over at its end: a claim's budget, a lease, a release.
-    pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
-        if self.permits[id].budget.is_some_and(|budget| budget <= now) {
-            self.out_of_time(now, id);
+    pub(super) fn end_due(&mut self, id: PermitId) {
+        if self.permits[id]
+            .budget
+            .is_some_and(|budget| budget <= self.now)
+        {
+            self.out_of_time(id);
         }
         self.each_of(id, |core, at| {
             let lease = &core.permits[at];
-            if lease.end().is_none_or(|end| end > now) {
+            if lease.end().is_none_or(|end| end > core.now) {
                 return;
             }
             match &lease.state {
                 State::Released(_) => core.done(at),
-                State::Held(_) if core.is_kept(at) => core.degrade(now, at, (now, false)),
-                _ => core.lose(now, at, (now, false)),
+                State::Held(_) if core.is_kept(at) => core.degrade(at, core.now, false),
+                _ => core.lose(at, core.now, false),
             }
         });
     }
 
     /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
-    pub(super) fn lose(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
+    pub(super) fn lose(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
-        if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(now, at) {
-            return self.degrade(now, at, (then, is_gone));
+        if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
+            return self.degrade(at, then, is_gone);
         }
         let was_held = self.held_until(root).is_some();
-        self.set_absent(now, at, (None, is_gone));
+        self.set_absent(at, None, is_gone);
         if was_held {
             self.events.push_back((root, Event::Lost));
         }
-        self.next_at(now, at, then);
+        self.next_at(at, then);
     }
 
     /// Until when the holder of a permit may rely on it, and on all that was added to it. `None`: it is not held as a
@@ -66,39 +69,39 @@ impl Core {
     }
 
     /// A server has nothing of a lease, or its end has passed, or it never answered.
-    pub(super) fn set_absent(&mut self, now: Time, at: At, (end, is_gone): (Option<Time>, bool)) {
+    pub(super) fn set_absent(&mut self, at: At, end: Option<Time>, is_gone: bool) {
         let mut levels = self.levels_of(at).iter();
         let is_heavy = levels.any(|level| level.units.weight > 1);
         let lease = &mut self.permits[at];
         let was_held = matches!(lease.state, State::Held(_));
         lease.state = State::Lost(Lost { end, is_gone });
         if was_held && is_heavy {
-            self.renew(now, at);
+            self.renew(at);
         }
-        self.fall_back(now, at);
+        self.fall_back(at);
     }
 
     /// A lease of a claim that is not whole is wanted again, and what is wider is given back.
-    fn fall_back(&mut self, now: Time, at: At) {
+    fn fall_back(&mut self, at: At) {
         let (permit, leases) = (&self.permits[at.0], self.permits[at.0].leases.len());
         if permit.is_decided() {
             return;
         }
         for wider in at.1 + 1..leases {
-            self.set_idle(now, At(at.0, wider));
+            self.set_idle(At(at.0, wider));
         }
-        self.want(at, now);
+        self.want(at);
     }
 
     /// A lease of a claim is given back, and wanted later under another id.
-    pub(super) fn set_idle(&mut self, now: Time, at: At) {
-        self.renew(now, at);
+    pub(super) fn set_idle(&mut self, at: At) {
+        self.renew(at);
         let lease = &mut self.permits[at];
         (lease.state, lease.waits_in) = (State::Idle, None);
     }
 
     /// A lost lease is held again. Its holder learns of it if it was told of the loss.
-    pub(super) fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
+    pub(super) fn returned(&mut self, sent: Time, at: At, grants: &[(u64, u32)]) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         let (length, root) = (lease.length, permit.root());
@@ -106,7 +109,7 @@ impl Core {
         if was_told {
             permit.take(at.1, grants);
         }
-        self.hold(now, at, self.lasts(sent, length));
+        self.hold(at, self.lasts(sent, length));
         if was_told {
             self.tell_return(root);
         }
@@ -131,22 +134,22 @@ impl Core {
     // Releases.
 
     /// This process claims no more.
-    pub(super) fn close(&mut self, now: Time, id: PermitId) {
+    pub(super) fn close(&mut self, id: PermitId) {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_released()) else {
             return;
         };
         if !permit.is_decided() {
-            return self.refuse(now, id, Refusal::Closed);
+            return self.refuse(id, Refusal::Closed);
         }
         let root = permit.root();
         if self.held_until(root).is_some() {
             self.events.push_back((root, Event::Lost));
         }
-        self.let_go(now, root);
+        self.let_go(root);
     }
 
     /// Releases what a server may know of a permit.
-    pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
+    pub(super) fn let_go(&mut self, id: PermitId) {
         let permit = &mut self.permits[id];
         permit.budget = None;
         let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
@@ -155,50 +158,50 @@ impl Core {
         }
         self.uncount(id);
         for growth in growths {
-            self.end_growth(now, (id, growth));
+            self.end_growth((id, growth));
         }
         self.each_of(id, |core, at| {
             let lease = &core.permits[at];
             match &lease.state {
                 State::Idle | State::Released(_) => {}
-                _ if !lease.may_be_known(now) => core.done(at),
-                _ => core.let_go_of(now, at),
+                _ if !lease.may_be_known(core.now) => core.done(at),
+                _ => core.let_go_of(at),
             }
         });
         self.end_if_over(id);
         self.file(id);
     }
 
-    pub(super) fn let_go_of(&mut self, now: Time, at: At) {
-        self.permits[at].release(now);
+    pub(super) fn let_go_of(&mut self, at: At) {
+        self.permits[at].release(self.now);
         for level in self.permits[at.0].levels_of(at.1) {
             self.keys[level.key].releases.insert(at);
         }
-        self.send_if_due(now, at);
+        self.send_if_due(at);
     }
 
     /// A release was answered, or is to be sent again then. One that was sent while an acquire could run is sent once more,
     /// after that.
-    pub(super) fn released(&mut self, now: Time, all: &[(At, bool)], again: Option<Time>) {
+    pub(super) fn released(&mut self, all: &[(At, bool)], again: Option<Time>) {
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
             match again {
                 None if is_settled => self.done(at),
-                _ => self.release_landed(now, at, again.unwrap_or(now)),
+                _ => self.release_landed(at, again.unwrap_or(self.now)),
             }
         }
     }
 
     /// A release was answered: whether it has found each level of each lease. Before the end of the lease only another
     /// one can have removed what it has not found, and its answer may be lost, or still on its way.
-    pub(super) fn freed(&mut self, now: Time, all: &[(At, bool)], each: &[bool]) {
+    pub(super) fn freed(&mut self, all: &[(At, bool)], each: &[bool]) {
         let levels = || all.iter().zip(each);
         let missed = levels().filter(|(_, was_held)| !**was_held);
         let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
         for at in levels().map(|((at, _), _)| *at).collect::<BTreeSet<_>>() {
             if let Some(released) = self.release_of(at) {
                 let may_have_run = released.may_have_run || released.in_flight > 1;
-                let was_held = may_have_run && now < released.held_until;
+                let was_held = may_have_run && self.now < released.held_until;
                 released.was_held |= was_held || !missed.contains(&at);
             }
         }
@@ -220,14 +223,14 @@ impl Core {
         }
     }
 
-    fn release_landed(&mut self, now: Time, at: At, then: Time) {
+    fn release_landed(&mut self, at: At, then: Time) {
         let Some(lease) = self.lease(at) else {
             return;
         };
         let runs_until = lease.runs_until();
         if let State::Released(released) = &mut lease.state {
             released.in_flight = released.in_flight.saturating_sub(1);
-            self.next_at(now, at, then.max(runs_until));
+            self.next_at(at, then.max(runs_until));
         }
     }
 

@@ -23,6 +23,7 @@ impl Core {
 
     /// An operator has set a limit here, which this process reads at once.
     pub(in crate::redis) fn look_at_limits(&mut self, now: Time) {
+        self.now = now;
         self.limits.set_here = now;
         let server = self.counting();
         let next = &mut self.servers[server].presence_at;
@@ -30,9 +31,9 @@ impl Core {
     }
 
     /// When this process announces itself again to a server that has answered what was sent then.
-    pub(super) fn announces_at(&self, now: Time, sent: Time) -> Time {
+    pub(super) fn announces_at(&self, sent: Time) -> Time {
         match sent < self.limits.set_here {
-            true => now,
+            true => self.now,
             false => sent + self.settings.announcement(),
         }
     }
@@ -57,8 +58,8 @@ impl Core {
     }
 
     /// Limits have changed. What waits under others is acquired anew at once.
-    pub(super) fn limit_anew(&mut self, now: Time, id: PermitId) {
-        if self.refuse_if_heavy(now, id) {
+    pub(super) fn limit_anew(&mut self, id: PermitId) {
+        if self.refuse_if_heavy(id) {
             return;
         }
         self.each_of(id, |core, at| {
@@ -69,7 +70,7 @@ impl Core {
                 State::Queued(_) | State::Wanted if has_changed && lease.call.is_some() => {
                     lease.was_notified = true;
                 }
-                State::Queued(_) if has_changed => core.next_at(now, at, now),
+                State::Queued(_) if has_changed => core.next_at(at, core.now),
                 _ => {}
             }
         });
@@ -77,7 +78,7 @@ impl Core {
 
     /// Refuses a claim that could only wait in vain, because it is heavier than a limit that an operator has set at a level
     /// that it does not hold. Returns whether it is refused.
-    pub(super) fn refuse_if_heavy(&mut self, now: Time, id: PermitId) -> bool {
+    pub(super) fn refuse_if_heavy(&mut self, id: PermitId) -> bool {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return false;
         };
@@ -89,7 +90,7 @@ impl Core {
         };
         let refusal = levels.enumerate().skip(first).find_map(heavy);
         if let Some(refusal) = refusal {
-            self.refuse(now, id, refusal);
+            self.refuse(id, refusal);
         }
         refusal.is_some()
     }
@@ -111,7 +112,7 @@ impl Core {
     }
 
     /// Puts a lease that is to be acquired under the limits in force.
-    pub(super) fn put_under_limits(&mut self, now: Time, at: At) {
+    pub(super) fn put_under_limits(&mut self, at: At) {
         let levels = self.levels_ahead(at);
         let lease = &mut self.permits[at];
         if lease.limits == self.limits.changes {
@@ -121,7 +122,7 @@ impl Core {
             lease.limits = self.limits.changes;
         }
         // After its end its server has forgotten it by itself.
-        let is_known = lease.may_be_known(now) && lease.lasts > now;
+        let is_known = lease.may_be_known(self.now) && lease.lasts > self.now;
         let was_sent = lease.was_sent;
         let mut old = Vec::new();
         for level in levels {
@@ -138,7 +139,7 @@ impl Core {
         }
         let is_whole = old.len() == self.permits[at].levels.len();
         if is_known && !old.is_empty() {
-            self.part(now, at, old, false);
+            self.part(at, old, false);
         }
         if is_whole {
             self.permits[at].forget();

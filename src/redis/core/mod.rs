@@ -133,6 +133,8 @@ enum Stay {
 /// See the module docs.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Core {
+    /// When it was last entered: the time of all that it does.
+    now: Time,
     settings: Settings,
     permits: Slab<Permit>,
     /// The permits of claims that may wait in a queue, by their serials.
@@ -186,6 +188,7 @@ impl Core {
         from: RuntimeId,
         levels: &[Level],
     ) -> (PermitId, Option<Call>) {
+        self.now = now;
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
@@ -198,8 +201,8 @@ impl Core {
         let leases = permit::leases(levels);
         let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
-        self.claim(now, permit);
-        (id, self.call_alone(now, At(id, 0)))
+        self.claim(permit);
+        (id, self.call_alone(At(id, 0)))
     }
 
     /// The id of the permit that is added next.
@@ -216,7 +219,7 @@ impl Core {
         self.permits.insert(permit);
     }
 
-    fn claim(&mut self, now: Time, permit: Permit) {
+    fn claim(&mut self, permit: Permit) {
         let id = permit.id;
         // Its grant may be told before the answer that it waits.
         if permit.levels.iter().any(|level| level.wait.is_some()) {
@@ -224,17 +227,17 @@ impl Core {
         }
         self.add(permit);
         match self.is_closed {
-            true => self.refuse(now, id, Refusal::Closed),
-            false => self.begin(now, id),
+            true => self.refuse(id, Refusal::Closed),
+            false => self.begin(id),
         }
         self.file(id);
     }
 
     /// Begins a claim under the limits in force.
-    fn begin(&mut self, now: Time, id: PermitId) {
-        self.each_of(id, |core, at| core.put_under_limits(now, at));
-        if !self.refuse_if_heavy(now, id) {
-            self.want(At(id, 0), now);
+    fn begin(&mut self, id: PermitId) {
+        self.each_of(id, |core, at| core.put_under_limits(at));
+        if !self.refuse_if_heavy(id) {
+            self.want(At(id, 0));
         }
     }
 
@@ -255,12 +258,13 @@ impl Core {
 
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
+        self.now = now;
         let Some(permit) = self.permit(id) else {
             let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
         permit.tells_release |= tells;
-        self.let_go(now, id);
+        self.let_go(id);
     }
 
     // Servers.
@@ -272,28 +276,30 @@ impl Core {
         id: CallId,
         reply: Result<Vec<Answer>, Failure>,
     ) {
-        let Some(flight) = self.land(now, id) else {
+        self.now = now;
+        let Some(flight) = self.land(id) else {
             return;
         };
         match reply {
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
-                self.unanswered(now, &flight, Failure::TimedOut);
+                self.unanswered(&flight, Failure::TimedOut);
             }
             Ok(answers) if self.is_confirmed(&flight, &answers) => {
-                self.answered(now, &flight, answers);
+                self.answered(&flight, answers);
             }
-            Ok(_) => self.unanswered(now, &flight, Failure::Unconfirmed),
-            Err(failure) => self.unanswered(now, &flight, failure),
+            Ok(_) => self.unanswered(&flight, Failure::Unconfirmed),
+            Err(failure) => self.unanswered(&flight, failure),
         }
         self.parts.remove(&id);
     }
 
     /// Takes a message.
     pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
+        self.now = now;
         match message {
             Message::Granted(serial, token, held) => {
                 if let Some(id) = self.waiters.get(&UnitsOf::base(serial)) {
-                    self.notified(now, *id, serial, (token, held));
+                    self.notified(*id, serial, (token, held));
                 }
             }
             Message::Revoked(serial) => {
@@ -301,7 +307,7 @@ impl Core {
                 let mut permits = self.permits.iter();
                 let found = permits.find(|(_, permit)| permit.id.serial == serial);
                 if let Some(id) = found.map(|(_, permit)| permit.id) {
-                    self.revoked(now, id);
+                    self.revoked(id);
                 }
             }
         }
@@ -309,13 +315,14 @@ impl Core {
 
     /// Learns of a connection, or where slots are.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
+        self.now = now;
         if let Change::Connected(_, server) | Change::Gone(_, server) | Change::Denied(server) =
             change
         {
             self.know(server);
         }
         match change {
-            Change::Slots(slots) => self.take_slots(now, slots),
+            Change::Slots(slots) => self.take_slots(slots),
             Change::Connected(runtime, server) => {
                 self.lane(runtime, server).connect();
                 if self.is_stuck(server) {
@@ -334,10 +341,10 @@ impl Core {
                 self.hand_over(runtime, server);
                 if runtime == THREAD {
                     self.stay_is_over(server);
-                    self.disconnected(now, server);
+                    self.disconnected(server);
                 }
             }
-            Change::Denied(server) => self.denied(now, server),
+            Change::Denied(server) => self.denied(server),
         }
     }
 
@@ -394,6 +401,7 @@ impl Core {
 
     /// Does what is due. Ends come before sends.
     pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
         for _ in 0..MOST_DUE {
             match self.calls.first_key_value() {
                 Some((&id, flight)) if flight.deadline <= now => {
@@ -402,10 +410,10 @@ impl Core {
                 _ => break,
             }
         }
-        self.go_on_sweeping(now);
+        self.go_on_sweeping();
         for _ in 0..MOST_DUE {
             match self.due.first() {
-                Some((at, id)) if *at <= now => self.permit_due(now, *id),
+                Some((at, id)) if *at <= now => self.permit_due(*id),
                 _ => break,
             }
         }
@@ -432,36 +440,36 @@ impl Core {
     }
 
     /// Ends come first, then what is to be sent.
-    fn permit_due(&mut self, now: Time, id: PermitId) {
+    fn permit_due(&mut self, id: PermitId) {
         self.unfile(id);
-        self.end_due(now, id);
-        self.each_of(id, |core, at| core.send_if_due(now, at));
+        self.end_due(id);
+        self.each_of(id, |core, at| core.send_if_due(at));
         self.file(id);
     }
 
     /// Visits all permits, some at a time.
-    fn go_on_sweeping(&mut self, now: Time) {
+    fn go_on_sweeping(&mut self) {
         let Some(from) = self.sweep else {
             return;
         };
         let end = from + MOST_DUE;
         for slot in from..end {
             if let Some(id) = self.permits.get(slot).map(|permit| permit.id) {
-                self.visit(now, id);
+                self.visit(id);
             }
         }
         self.sweep = (end < self.permits.capacity()).then_some(end);
     }
 
     /// What has become of a server, or of this process, concerns a permit.
-    fn visit(&mut self, now: Time, id: PermitId) {
+    fn visit(&mut self, id: PermitId) {
         if self.is_closed {
-            return self.close(now, id);
+            return self.close(id);
         }
-        self.wait_elsewhere(now, id);
-        self.limit_anew(now, id);
-        self.refresh_soon(now, id);
-        self.decide_if_open(now, id);
+        self.wait_elsewhere(id);
+        self.limit_anew(id);
+        self.refresh_soon(id);
+        self.decide_if_open(id);
     }
 
     // Out.
@@ -578,7 +586,7 @@ impl Core {
     }
 
     /// Puts a lease where it waits to be sent, if it has work that is due.
-    fn send_if_due(&mut self, now: Time, at: At) {
+    fn send_if_due(&mut self, at: At) {
         if self.permit(at.0).is_none() {
             return;
         }
@@ -586,19 +594,19 @@ impl Core {
         let Some(queue) = lease.queue() else {
             return;
         };
-        if lease.waits().is_some() || lease.next > now {
+        if lease.waits().is_some() || lease.next > self.now {
             return;
         }
-        if matches!(lease.state, State::Wanted) && self.is_beyond_share(now, at.0) {
-            return self.hold_back(now, at);
+        if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
+            return self.hold_back(at);
         }
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
         let from = if is_claim { permit.from } else { THREAD };
-        self.push(now, at, (queue, from));
+        self.push(at, (queue, from));
     }
 
-    fn push(&mut self, now: Time, at: At, (queue, from): (Queue, RuntimeId)) {
+    fn push(&mut self, at: At, (queue, from): (Queue, RuntimeId)) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
         lease.waits_in = Some((queue, number));
@@ -613,7 +621,7 @@ impl Core {
             }
             Queue::Releases => {
                 let is_urgent = self.is_urgent(at);
-                self.servers[number].release(now, at, is_urgent);
+                self.servers[number].release(self.now, at, is_urgent);
             }
         }
     }
@@ -644,10 +652,10 @@ impl Core {
 
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing
     /// leaves while a server is in an outage.
-    fn want(&mut self, at: At, now: Time) {
+    fn want(&mut self, at: At) {
         let lease = &mut self.permits[at];
-        (lease.state, lease.next) = (State::Wanted, now);
-        self.decide_if_open(now, at.0);
-        self.send_if_due(now, at);
+        (lease.state, lease.next) = (State::Wanted, self.now);
+        self.decide_if_open(at.0);
+        self.send_if_due(at);
     }
 }

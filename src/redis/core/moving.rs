@@ -15,23 +15,23 @@ use std::ops::Range;
 
 impl Core {
     /// Learns which servers have slots.
-    pub(super) fn take_slots(&mut self, now: Time, slots: Vec<(Range<usize>, usize)>) {
+    pub(super) fn take_slots(&mut self, slots: Vec<(Range<usize>, usize)>) {
         for (slots, server) in slots {
-            self.put_slots(now, slots, server);
+            self.put_slots(slots, server);
         }
     }
 
     /// A server that takes over from one that is not well has not been told what was admitted without that one.
-    fn put_slots(&mut self, now: Time, slots: Range<usize>, server: usize) {
+    fn put_slots(&mut self, slots: Range<usize>, server: usize) {
         self.know(server);
         let before = self.slots.put(slots, server);
         if before.is_empty() {
             return;
         }
         self.sweep = Some(0);
-        let is_well = |old: &usize| self.servers[*old].health.is_well(now, &self.settings);
+        let is_well = |old: &usize| self.servers[*old].health.is_well(self.now, &self.settings);
         if !before.iter().all(is_well) {
-            self.servers[server].health.succeeds(now);
+            self.servers[server].health.succeeds(self.now);
         }
     }
 
@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// A server has not run a command, because another one has the slot.
-    pub(super) fn moved(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
+    pub(super) fn moved(&mut self, flight: &Flight, (items, server): (&Items, usize)) {
         let slot = match items {
             Items::Presence(slot) => *slot,
             _ => {
@@ -56,16 +56,16 @@ impl Core {
                 leases.find_map(|at| Some(self.lease(at)?.slot))
             }
         };
-        let then = slot.map_or(now, |slot| {
+        let then = slot.map_or(self.now, |slot| {
             let number = usize::from(slot);
-            self.put_slots(now, number..number + 1, server);
-            self.slots.moves(now, slot)
+            self.put_slots(number..number + 1, server);
+            self.slots.moves(self.now, slot)
         });
-        self.repeat(now, flight, (items, then));
+        self.repeat(flight, (items, then));
     }
 
     /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once.
-    pub(super) fn asks(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
+    pub(super) fn asks(&mut self, flight: &Flight, (items, server): (&Items, usize)) {
         self.know(server);
         self.slots.ask(server);
         for at in items.leases() {
@@ -73,18 +73,18 @@ impl Core {
                 lease.asks = Some(server);
             }
         }
-        self.repeat(now, flight, (items, now));
+        self.repeat(flight, (items, self.now));
     }
 
     /// What waits for the server that had its slot waits for the one that has it.
-    pub(super) fn wait_elsewhere(&mut self, now: Time, id: PermitId) {
+    pub(super) fn wait_elsewhere(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             let server = core.server_of(at);
             let lease = &mut core.permits[at];
             let is_there = |(_, waits_at)| waits_at == server;
             if !lease.waits_in.is_none_or(is_there) || lease.asks.is_some() {
                 (lease.waits_in, lease.asks) = (None, None);
-                core.send_if_due(now, at);
+                core.send_if_due(at);
                 core.file(id);
             }
         });

@@ -13,14 +13,14 @@ use std::mem;
 
 impl Core {
     /// A server has answered what was sent to it then. If it `works` it has also done all of that.
-    pub(super) fn answers(&mut self, now: Time, number: usize, (sent, works): (Time, bool)) {
+    pub(super) fn answers(&mut self, number: usize, sent: Time, works: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
         server.is_denied &= !works;
-        if !server.health.works(sent, now, &self.settings) {
+        if !server.health.works(sent, self.now, &self.settings) {
             return;
         }
-        server.presence_at = server.presence_at.map(|_| now);
+        server.presence_at = server.presence_at.map(|_| self.now);
         if was_open {
             self.outages.push_back((number, Outage::Ends { works }));
         }
@@ -28,35 +28,35 @@ impl Core {
     }
 
     /// A server refuses connections. It is there, and only a person can mend that.
-    pub(super) fn denied(&mut self, now: Time, server: usize) {
+    pub(super) fn denied(&mut self, server: usize) {
         self.servers[server].is_denied = true;
-        self.answers(now, server, (now, false));
+        self.answers(server, self.now, false);
         self.sweep = Some(0);
     }
 
     /// A call to a server has failed. If it was a caller's, the thread looks whether the server is there.
-    pub(super) fn fails(&mut self, now: Time, flight: &Flight) {
+    pub(super) fn fails(&mut self, flight: &Flight) {
         let is_of_thread = flight.runtime == THREAD;
-        self.failed(now, flight.server, (flight.sent, is_of_thread));
+        self.failed(flight.server, flight.sent, is_of_thread);
     }
 
     /// The thread has no connection to a server. That is its failure, unless it has refused one.
-    pub(super) fn disconnected(&mut self, now: Time, server: usize) {
+    pub(super) fn disconnected(&mut self, server: usize) {
         if !self.servers[server].is_denied {
-            self.failed(now, server, (now, true));
+            self.failed(server, self.now, true);
         }
     }
 
-    pub(super) fn failed(&mut self, now: Time, number: usize, (sent, is_of_thread): (Time, bool)) {
+    pub(super) fn failed(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
-        server.health.fails(sent, now, is_of_thread);
+        server.health.fails(sent, self.now, is_of_thread);
         if server.health.is_failing() {
             let pause = match is_of_thread {
                 true => server.health.pause(&self.settings),
                 false => Time::ZERO,
             };
-            server.presence_at = server.presence_at.map(|at| at.min(now + pause));
+            server.presence_at = server.presence_at.map(|at| at.min(self.now + pause));
         }
         if !was_open && server.health.is_open(&self.settings) {
             self.outages.push_back((number, Outage::Begins));
@@ -72,7 +72,7 @@ impl Core {
     // Claims.
 
     /// A claim whose server is in an outage, or refuses connections, is decided.
-    pub(super) fn decide_if_open(&mut self, now: Time, id: PermitId) {
+    pub(super) fn decide_if_open(&mut self, id: PermitId) {
         let undecided = self.permit(id).filter(|permit| !permit.is_decided());
         let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
         let Some((from, current)) = claim else {
@@ -80,9 +80,9 @@ impl Core {
         };
         let server = self.server_of(At(id, current));
         if self.is_open(server) {
-            self.decide(now, id, server);
+            self.decide(id, server);
         } else if self.is_denied(from, server) {
-            self.refuse(now, id, Refusal::Failed(server));
+            self.refuse(id, Refusal::Failed(server));
         }
     }
 
@@ -94,50 +94,52 @@ impl Core {
 
     /// Whether a claim has no room in its share, and needs it: while a server is not well, others may have admitted
     /// claims in its stead, whose places it must not take for a moment either.
-    pub(super) fn is_beyond_share(&self, now: Time, id: PermitId) -> bool {
-        !self.permits[id].is_decided() && !self.may_be_granted(now, id)
+    pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
+        !self.permits[id].is_decided() && !self.may_be_granted(id)
     }
 
     /// Such a claim is refused, unless it can wait: then it looks again at the next tick.
-    pub(super) fn hold_back(&mut self, now: Time, at: At) {
+    pub(super) fn hold_back(&mut self, at: At) {
         let server = self.server_of(at);
-        match self.may_wait(now, at.0) {
-            true => self.next_at(now, at, now + self.settings.short_tick()),
-            false => self.refuse(now, at.0, Refusal::Unavailable(server)),
+        match self.may_wait(at.0) {
+            true => self.next_at(at, self.now + self.settings.short_tick()),
+            false => self.refuse(at.0, Refusal::Unavailable(server)),
         }
     }
 
     /// A claim that was granted beyond its share gives that back, and begins again if it can wait.
-    pub(super) fn begin_again(&mut self, now: Time, at: At) {
+    pub(super) fn begin_again(&mut self, at: At) {
         let id = at.0;
-        if !self.may_wait(now, id) {
+        if !self.may_wait(id) {
             let server = self.server_of(at);
-            return self.refuse(now, id, Refusal::Unavailable(server));
+            return self.refuse(id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        self.each_of(id, |core, at| core.set_idle(now, at));
-        self.want(At(id, 0), now);
+        self.each_of(id, |core, at| core.set_idle(at));
+        self.want(At(id, 0));
     }
 
     /// Whether a claim may wait yet.
-    fn may_wait(&self, now: Time, id: PermitId) -> bool {
+    fn may_wait(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut levels = permit.levels.iter();
-        levels.any(|level| permit.wait(level, now).is_some())
+        levels.any(|level| permit.wait(level, self.now).is_some())
     }
 
     /// A server cannot decide a claim. One that waits, or may be within a share, is sent again until that is
     /// clear.
-    pub(super) fn cannot_decide(&mut self, now: Time, id: PermitId, server: usize) {
-        let is_clear = self.servers[server].health.is_clear(now, &self.settings);
+    pub(super) fn cannot_decide(&mut self, id: PermitId, server: usize) {
+        let is_clear = self.servers[server]
+            .health
+            .is_clear(self.now, &self.settings);
         let shares = !self.permits[id].is_strict && self.settings.policy.shares();
-        if !self.may_wait(now, id) && (!shares || is_clear) {
-            self.decide(now, id, server);
+        if !self.may_wait(id) && (!shares || is_clear) {
+            self.decide(id, server);
         }
     }
 
     /// The time of a claim is over. Only if its server is failing the policy decides.
-    pub(super) fn out_of_time(&mut self, now: Time, id: PermitId) {
+    pub(super) fn out_of_time(&mut self, id: PermitId) {
         let current = self.permits[id].current();
         let server = self.server_of(At(id, current.unwrap_or_default()));
         let health = &self.servers[server].health;
@@ -145,27 +147,27 @@ impl Core {
         let leases = &self.permits[id].leases;
         let was_sent = current.is_none_or(|current| leases[current].was_sent);
         match health.is_failing() {
-            true if !shares || health.is_clear(now, &self.settings) => self.decide(now, id, server),
-            false if !was_sent => self.refuse(now, id, Refusal::Congested(server)),
-            _ => self.refuse(now, id, Refusal::Unavailable(server)),
+            true if !shares || health.is_clear(self.now, &self.settings) => self.decide(id, server),
+            false if !was_sent => self.refuse(id, Refusal::Congested(server)),
+            _ => self.refuse(id, Refusal::Unavailable(server)),
         }
     }
 
     /// The policy decides a claim.
-    fn decide(&mut self, now: Time, id: PermitId, server: usize) {
+    fn decide(&mut self, id: PermitId, server: usize) {
         let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
         match self.settings.policy {
-            WhenUnavailable::Refuse => self.refuse(now, id, Refusal::Unavailable(server)),
+            WhenUnavailable::Refuse => self.refuse(id, Refusal::Unavailable(server)),
             _ if is_refused || !self.is_within_share(permit) => {
-                self.refuse(now, id, Refusal::Unavailable(server));
+                self.refuse(id, Refusal::Unavailable(server));
             }
-            _ => self.admit(now, id),
+            _ => self.admit(id),
         }
     }
 
     /// Admits a claim without its server.
-    fn admit(&mut self, now: Time, id: PermitId) {
+    fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
         let held = |level| self.held_of_share(permit, level);
         let held = permit
@@ -174,8 +176,8 @@ impl Core {
             .map(|level| (0, held(level), level.units.limit));
         let held = held.collect();
         self.permits[id].budget = None;
-        let then = now + self.settings.absence();
-        self.each_of(id, |core, at| core.degrade(now, at, (then, false)));
+        let then = self.now + self.settings.absence();
+        self.each_of(id, |core, at| core.degrade(at, then, false));
         self.count(id);
         self.tell_end(id);
         self.events.push_back((id, Event::Granted(held)));
@@ -183,14 +185,14 @@ impl Core {
     }
 
     /// A lease goes on without its server, which it is acquired from again then.
-    pub(super) fn degrade(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
+    pub(super) fn degrade(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
         if !self.permits[at].is_degraded() {
             self.events.push_back((root, Event::Degraded));
         }
-        self.set_absent(now, at, (Some(FOREVER), is_gone));
+        self.set_absent(at, Some(FOREVER), is_gone);
         self.permits[at].waits_in = None;
-        self.next_at(now, at, then);
+        self.next_at(at, then);
     }
 
     /// Whether a permit may go on although its server has nothing of it.
@@ -200,9 +202,9 @@ impl Core {
     }
 
     /// Whether no process can have taken the server of a lease for unavailable.
-    pub(super) fn is_well(&self, now: Time, at: At) -> bool {
+    pub(super) fn is_well(&self, at: At) -> bool {
         let server = &self.servers[self.server_of(at)];
-        server.health.is_well(now, &self.settings)
+        server.health.is_well(self.now, &self.settings)
     }
 
     // Shares.
@@ -226,13 +228,11 @@ impl Core {
 
     /// Whether a claim that its servers have granted may be. While one is not well, others may have admitted claims
     /// in its stead, so it has to be within the share as well.
-    pub(super) fn may_be_granted(&self, now: Time, id: PermitId) -> bool {
+    pub(super) fn may_be_granted(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
         let shares = self.settings.policy.shares() && !permit.is_strict;
-        !shares
-            || leases.all(|lease| self.is_well(now, At(id, lease)))
-            || self.is_within_share(permit)
+        !shares || leases.all(|lease| self.is_well(At(id, lease))) || self.is_within_share(permit)
     }
 
     /// What a permit shows as held that was admitted within a share: all but what is left of that.

@@ -13,8 +13,9 @@ use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
     /// Ends a call. `None`: it has ended before.
-    pub(super) fn land(&mut self, now: Time, id: CallId) -> Option<Flight> {
+    pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
         let flight = self.calls.remove(&id)?;
+        let now = self.now;
         let lane = self.lane(flight.runtime, flight.server);
         lane.land(now, (flight.claims, flight.units));
         Some(flight)
@@ -30,55 +31,55 @@ impl Core {
         })
     }
 
-    pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
+    pub(super) fn answered(&mut self, flight: &Flight, answers: Vec<Answer>) {
         flight.left.note_over();
         let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
         let works = !answers
             .iter()
             .any(|answer| matches!(answer, Answer::Failed(_)));
         match answers.iter().any(is_unwell) {
-            true => self.fails(now, flight),
-            false => self.answers(now, flight.server, (flight.sent, works)),
+            true => self.fails(flight),
+            false => self.answers(flight.server, flight.sent, works),
         }
         let mut answers = answers.into_iter();
         for items in &flight.items {
             match answers.next() {
-                Some(answer) => self.take_answer(now, flight, items, answer),
-                None => self.not_run(now, flight, items, Fault::Unavailable),
+                Some(answer) => self.take_answer(flight, items, answer),
+                None => self.not_run(flight, items, Fault::Unavailable),
             }
         }
     }
 
-    fn take_answer(&mut self, now: Time, flight: &Flight, items: &Items, answer: Answer) {
+    fn take_answer(&mut self, flight: &Flight, items: &Items, answer: Answer) {
         if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, ..) = answer {
-            self.servers[flight.server].observe(ms, (flight.sent, now));
-            self.highest.raise(ms * 1_000, now);
+            self.servers[flight.server].observe(ms, (flight.sent, self.now));
+            self.highest.raise(ms * 1_000, self.now);
         }
         match (items, answer) {
             (Items::Leave, _) => self.stay = Stay::Gone,
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     self.carried_by(flight.runtime, at.0);
-                    self.parts_acquired(now, flight, *at, &acquired);
+                    self.parts_acquired(flight, *at, &acquired);
                     match self.landed(*at, flight.id) {
-                        true => self.acquired(now, flight.sent, *at, acquired),
-                        false => self.next_at(now, *at, now),
+                        true => self.acquired(flight.sent, *at, acquired),
+                        false => self.next_at(*at, self.now),
                     }
                 }
             }
-            (Items::Acquire(_), Answer::Late(_)) => self.repeat(now, flight, (items, now)),
-            (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
+            (Items::Acquire(_), Answer::Late(_)) => self.repeat(flight, (items, self.now)),
+            (Items::Refresh(all), Answer::Held(each)) => self.refreshed(flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                self.freed(now, all, &each);
-                self.released(now, all, None);
+                self.freed(all, &each);
+                self.released(all, None);
             }
-            (Items::Release(all), Answer::Done) => self.released(now, all, None),
+            (Items::Release(all), Answer::Done) => self.released(all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live, limits)) => {
-                let next = self.announces_at(now, flight.sent);
+                let next = self.announces_at(flight.sent);
                 self.servers[flight.server].presence_at = Some(next);
-                self.highest.raise(highest.unwrap_or_default(), now);
+                self.highest.raise(highest.unwrap_or_default(), self.now);
                 if let Some(live) = live {
-                    self.live.told(live, now, self.settings.lease);
+                    self.live.told(live, self.now, self.settings.lease);
                     self.limits.are_told(true);
                 }
                 if let Some(limits) = limits {
@@ -86,22 +87,22 @@ impl Core {
                 }
             }
             // The server does not know the script, and is told it with the next call.
-            (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),
+            (items, Answer::NotRun) => self.repeat(flight, (items, self.now)),
             (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(Fault::Moved(server))) => {
-                self.moved(now, flight, (items, server));
+                self.moved(flight, (items, server));
             }
-            (items, Answer::Failed(Fault::Ask(server))) => self.asks(now, flight, (items, server)),
+            (items, Answer::Failed(Fault::Ask(server))) => self.asks(flight, (items, server)),
             (items, Answer::Failed(Fault::Again)) => {
-                self.repeat(now, flight, (items, now + PAUSE));
+                self.repeat(flight, (items, self.now + PAUSE));
             }
-            (items, Answer::Failed(fault)) => self.not_run(now, flight, items, fault),
-            (items, _) => self.not_run(now, flight, items, Fault::Mistake),
+            (items, Answer::Failed(fault)) => self.not_run(flight, items, fault),
+            (items, _) => self.not_run(flight, items, Fault::Mistake),
         }
     }
 
     /// A server could not run a command, or not to its end.
-    fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
+    fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
         if let Items::Release(all) = items {
             self.may_have_freed(all);
         }
@@ -109,14 +110,14 @@ impl Core {
         if is_presence && fault == Fault::Mistake && flight.server == self.counting() {
             self.limits.are_told(false);
         }
-        if fault == Fault::Mistake && self.take_apart(now, flight, items) {
+        if fault == Fault::Mistake && self.take_apart(flight, items) {
             return;
         }
         let then = match fault {
-            Fault::Mistake => now + self.settings.heartbeat(),
-            _ => now + PAUSE,
+            Fault::Mistake => self.now + self.settings.heartbeat(),
+            _ => self.now + PAUSE,
         };
-        self.repeat(now, flight, (items, then));
+        self.repeat(flight, (items, then));
         let Items::Acquire(all) = items else {
             return;
         };
@@ -124,25 +125,19 @@ impl Core {
             let is_undecided = self.permit(*id).is_some_and(|permit| !permit.is_decided());
             match fault {
                 _ if !is_undecided => {}
-                Fault::Mistake => self.refuse(now, *id, Refusal::Failed(flight.server)),
-                _ => self.cannot_decide(now, *id, flight.server),
+                Fault::Mistake => self.refuse(*id, Refusal::Failed(flight.server)),
+                _ => self.cannot_decide(*id, flight.server),
             }
         }
     }
 
     /// A command has not run. What it named is due then.
-    pub(super) fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
-        self.again(now, flight, (items, then), None);
+    pub(super) fn repeat(&mut self, flight: &Flight, (items, then): (&Items, Time)) {
+        self.again(flight, (items, then), None);
     }
 
     /// What a command named is due then. It has not run, or has no answer for this reason.
-    fn again(
-        &mut self,
-        now: Time,
-        flight: &Flight,
-        (items, then): (&Items, Time),
-        failure: Option<Failure>,
-    ) {
+    fn again(&mut self, flight: &Flight, (items, then): (&Items, Time), failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
             flight.left.note_over();
@@ -154,14 +149,14 @@ impl Core {
                     if let Some(lease) = self.lease(*at) {
                         lease.was_unanswered |= may_run;
                     }
-                    self.next_at(now, *at, then);
+                    self.next_at(*at, then);
                 }
             }
             Items::Release(all) => {
                 if may_run {
                     self.may_have_freed(all);
                 }
-                self.released(now, all, Some(then));
+                self.released(all, Some(then));
             }
             Items::Presence(_) => {
                 let server = &mut self.servers[flight.server];
@@ -169,7 +164,7 @@ impl Core {
                     Some(Failure::Abandoned) => Duration::ZERO,
                     _ => server.health.pause(&self.settings),
                 };
-                server.presence_at = Some(then.max(now + pause));
+                server.presence_at = Some(then.max(self.now + pause));
             }
             Items::Leave => self.stay = Stay::Gone,
             Items::Asking | Items::Confirm => {}
@@ -177,12 +172,12 @@ impl Core {
     }
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
-    fn take_apart(&mut self, now: Time, flight: &Flight, items: &Items) -> bool {
+    fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
         let all: BTreeSet<At> = items.leases().into_iter().collect();
         if all.len() < 2 {
             return false;
         }
-        self.repeat(now, flight, (items, now));
+        self.repeat(flight, (items, self.now));
         // After that, because an answer ends it.
         for at in all {
             if let Some(lease) = self.lease(at) {
@@ -193,17 +188,17 @@ impl Core {
     }
 
     /// A call has no answer. What was sent may run yet.
-    pub(super) fn unanswered(&mut self, now: Time, flight: &Flight, failure: Failure) {
+    pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
         if failure != Failure::Abandoned {
-            self.fails(now, flight);
+            self.fails(flight);
         }
         let then = match failure {
             // Until its end is noticed a connection that is broken takes what is sent.
-            Failure::NotConnected | Failure::Broken => now + PAUSE,
-            _ => now,
+            Failure::NotConnected | Failure::Broken => self.now + PAUSE,
+            _ => self.now,
         };
         for items in &flight.items {
-            self.again(now, flight, (items, then), Some(failure));
+            self.again(flight, (items, then), Some(failure));
         }
         self.hand_over(flight.runtime, flight.server);
     }
@@ -215,11 +210,11 @@ impl Core {
     }
 
     /// The next call of a lease is due then.
-    pub(super) fn next_at(&mut self, now: Time, at: At, then: Time) {
+    pub(super) fn next_at(&mut self, at: At, then: Time) {
         if let Some(lease) = self.lease(at) {
             lease.next = then;
         }
-        self.send_if_due(now, at);
+        self.send_if_due(at);
         self.file(at.0);
     }
 
@@ -227,47 +222,47 @@ impl Core {
 
     /// After a refusal nothing of a lease is left, if no other acquire could run any more when it was sent: it may run
     /// before one that was sent before.
-    fn acquired(&mut self, now: Time, sent: Time, at: At, acquired: Acquired) {
+    fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         self.note_contention(at, &acquired);
         let lease = &self.permits[at];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
             (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
-            (State::Released(_), _) => self.next_at(now, at, now),
-            (_, Acquired::Revoked) => self.revoked(now, at.0),
-            (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
+            (State::Released(_), _) => self.next_at(at, self.now),
+            (_, Acquired::Revoked) => self.revoked(at.0),
+            (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
-            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
+            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(at, self.now),
             (State::Lost(_), _) => {
                 let is_gone = lease.runs_until() <= sent;
-                let pause = match self.is_well(now, at) {
+                let pause = match self.is_well(at) {
                     true => self.settings.absence(),
                     // Others get places, and it is to be before they may have more than their shares.
                     false => self.settings.short_tick(),
                 };
-                self.lose(now, at, (now + pause, is_gone));
+                self.lose(at, self.now + pause, is_gone);
             }
             (State::Held(_), Acquired::Granted(_)) => {
-                self.hold(now, at, self.lasts(sent, lease.length));
+                self.hold(at, self.lasts(sent, lease.length));
             }
-            (State::Held(_), _) => self.next_at(now, at, now),
+            (State::Held(_), _) => self.next_at(at, self.now),
             (_, Acquired::Granted(grants)) => {
                 let lasts = self.lasts(sent, lease.length);
-                self.granted(now, at, &grants, lasts);
+                self.granted(at, &grants, lasts);
             }
-            (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
-            (_, refusal) => self.refused(now, sent, at, &refusal),
+            (_, queued @ Acquired::Queued { .. }) => self.queued(sent, at, &queued),
+            (_, refusal) => self.refused(sent, at, &refusal),
         }
     }
 
     /// The same, of what a lease has given up since the acquire was sent.
-    fn parts_acquired(&mut self, now: Time, flight: &Flight, at: At, acquired: &Acquired) {
+    fn parts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
         let parts = self.parts.get(&flight.id).into_iter().flatten();
         let parts = parts.filter(|(lease, _)| *lease == at);
         for part in parts.map(|(_, part)| *part).collect::<Vec<_>>() {
             if self.lease(part).is_some() {
-                self.acquired(now, flight.sent, part, acquired.clone());
+                self.acquired(flight.sent, part, acquired.clone());
             }
         }
     }
@@ -296,10 +291,10 @@ impl Core {
         (end, self.refresh_at(sent, length))
     }
 
-    pub(super) fn hold(&mut self, now: Time, at: At, (end, next): (Time, Time)) {
+    pub(super) fn hold(&mut self, at: At, (end, next): (Time, Time)) {
         self.permits[at].hold(end, next);
         self.tell_end(at.0);
-        self.send_if_due(now, at);
+        self.send_if_due(at);
         self.file(at.0);
     }
 
@@ -311,18 +306,18 @@ impl Core {
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
-    fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
+    fn granted(&mut self, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
         self.permits[at.0].take(at.1, grants);
-        self.hold(now, at, lasts);
+        self.hold(at, lasts);
         let permit = &self.permits[at.0];
         if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
-            return self.want(At(at.0, wider), now);
+            return self.want(At(at.0, wider));
         }
         if permit.is_decided() {
             return;
         }
-        if !self.may_be_granted(now, at.0) {
-            return self.begin_again(now, at);
+        if !self.may_be_granted(at.0) {
+            return self.begin_again(at);
         }
         self.count(at.0);
         let permit = &mut self.permits[at.0];
@@ -330,19 +325,19 @@ impl Core {
         let event = (at.0, Event::Granted(permit.grants().collect()));
         self.tell_end(at.0);
         self.events.push_back(event);
-        self.lasts_from(now, at.0);
+        self.lasts_from(at.0);
     }
 
     /// A claim is whole: its leases are refreshed that were to last only until then.
-    fn lasts_from(&mut self, now: Time, id: PermitId) {
+    fn lasts_from(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             if core.permits[at].length < core.settings.lease {
-                core.next_at(now, at, now);
+                core.next_at(at, core.now);
             }
         });
     }
 
-    fn queued(&mut self, now: Time, sent: Time, at: At, queued: &Acquired) {
+    fn queued(&mut self, sent: Time, at: At, queued: &Acquired) {
         let Acquired::Queued {
             level,
             arrival,
@@ -357,7 +352,7 @@ impl Core {
         let pause = recheck.map_or(pause, |after| after.min(pause));
         let permit = &mut self.permits[at.0];
         let level = permit.leases[at.1].levels.start + level;
-        let over = permit.waits_until(level).max(now);
+        let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
         let before = lease.queued_at();
         let pause = match mem::take(&mut lease.was_notified) {
@@ -374,33 +369,27 @@ impl Core {
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));
         }
-        self.next_at(now, at, over.min(now + pause));
+        self.next_at(at, over.min(self.now + pause));
     }
 
-    fn refused(&mut self, now: Time, sent: Time, at: At, refusal: &Acquired) {
+    fn refused(&mut self, sent: Time, at: At, refusal: &Acquired) {
         let permit = &mut self.permits[at.0];
         let why = permit.refusal(at.1, refusal);
         if permit.leases[at.1].runs_until() <= sent {
             permit.leases[at.1].state = State::Idle;
         }
-        self.refuse(now, at.0, why);
+        self.refuse(at.0, why);
     }
 
-    pub(super) fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
+    pub(super) fn refuse(&mut self, id: PermitId, why: Refusal) {
         self.events.push_back((id, Event::Refused(why)));
-        self.let_go(now, id);
+        self.let_go(id);
     }
 
     // Messages.
 
     /// A waiter of this process was granted with this token, or should poll.
-    pub(super) fn notified(
-        &mut self,
-        now: Time,
-        id: PermitId,
-        serial: u64,
-        (token, held): (u64, u32),
-    ) {
+    pub(super) fn notified(&mut self, id: PermitId, serial: u64, (token, held): (u64, u32)) {
         let permit = &self.permits[id];
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
             return;
@@ -418,33 +407,33 @@ impl Core {
         let end = self
             .settings
             .held_until(queued.polled, self.settings.alive());
-        let is_grant = is_one && token > queued.last_token && end > now;
+        let is_grant = is_one && token > queued.last_token && end > self.now;
         self.carried_by(THREAD, id);
         if is_grant {
-            self.granted(now, at, &[(token, held)], (end, now));
+            self.granted(at, &[(token, held)], (end, self.now));
         } else {
-            self.next_at(now, at, now);
+            self.next_at(at, self.now);
         }
     }
 
     /// An operator has ended a permit or a claim.
-    pub(super) fn revoked(&mut self, now: Time, id: PermitId) {
+    pub(super) fn revoked(&mut self, id: PermitId) {
         let permit = &self.permits[id];
         if permit.is_released() {
             return;
         }
         if !permit.is_decided() {
-            return self.refuse(now, id, Refusal::Revoked);
+            return self.refuse(id, Refusal::Revoked);
         }
         let root = permit.root();
         self.events.push_back((root, Event::Revoked));
-        self.let_go(now, root);
+        self.let_go(root);
     }
 
     // Refreshes.
 
     /// A lease of several levels has an answer for each, and is held if all are.
-    fn refreshed(&mut self, now: Time, flight: &Flight, all: &[At], each: &[bool]) {
+    fn refreshed(&mut self, flight: &Flight, all: &[At], each: &[bool]) {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
@@ -457,11 +446,11 @@ impl Core {
                 _ => None,
             });
             match held {
-                None => self.next_at(now, at, now),
-                Some((end, _)) if is_lost => self.not_found(now, at, end),
+                None => self.next_at(at, self.now),
+                Some((end, _)) if is_lost => self.not_found(at, end),
                 Some((_, length)) => {
-                    self.permits[at].refreshed(now);
-                    self.hold(now, at, self.lasts(flight.sent, length));
+                    self.permits[at].refreshed(self.now);
+                    self.hold(at, self.lasts(flight.sent, length));
                 }
             }
         }
@@ -472,17 +461,17 @@ impl Core {
 
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest; a strict
     /// one at once, because another holder may have had it in between.
-    fn not_found(&mut self, now: Time, at: At, end: Time) {
+    fn not_found(&mut self, at: At, end: Time) {
         // The server may have other levels and units of it.
         let is_gone = false;
         if self.permits[at.0].is_strict {
-            return self.lose(now, at, (now, is_gone));
+            return self.lose(at, self.now, is_gone);
         }
-        if self.is_kept(at) && !self.is_well(now, at) {
-            return self.degrade(now, at, (now, is_gone));
+        if self.is_kept(at) && !self.is_well(at) {
+            return self.degrade(at, self.now, is_gone);
         }
-        self.set_absent(now, at, (Some(end), is_gone));
-        self.next_at(now, at, now);
+        self.set_absent(at, Some(end), is_gone);
+        self.next_at(at, self.now);
     }
 
     /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
@@ -495,7 +484,7 @@ impl Core {
         }
     }
 
-    pub(super) fn refresh_soon(&mut self, now: Time, id: PermitId) {
+    pub(super) fn refresh_soon(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             let (server, lease) = (core.server_of(at), &core.permits[at]);
             let lost_before = core.servers[server].lost_before;
@@ -505,8 +494,8 @@ impl Core {
                 State::Queued(queued) => queued.polled < lost_before,
                 _ => lease.is_absent() && !core.is_open(server),
             };
-            if is_due && lease.next > now {
-                core.next_at(now, at, now);
+            if is_due && lease.next > core.now {
+                core.next_at(at, core.now);
             }
         });
     }

@@ -25,6 +25,7 @@ impl Core {
         (root, level): (PermitId, usize),
         (weight, limit): (u32, u32),
     ) -> Option<(PermitId, Option<Call>)> {
+        self.now = now;
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
         let lease = permit.lease_of(level);
         let (slot, key) = (lease.slot, permit.levels[level].key);
@@ -38,8 +39,8 @@ impl Core {
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root].growths.push(id);
-        self.claim(now, growth);
-        Some((id, self.call_alone(now, At(id, 0))))
+        self.claim(growth);
+        Some((id, self.call_alone(At(id, 0))))
     }
 
     /// Releases units of a level of a permit, fewer than it has: first what was added last. Returns what is
@@ -50,6 +51,7 @@ impl Core {
         root: PermitId,
         (level, mut units): (usize, u32),
     ) -> Option<Vec<PermitId>> {
+        self.now = now;
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
         let growths = permit.growths.clone();
         let was_in_place = self.is_in_place(root);
@@ -62,7 +64,7 @@ impl Core {
             }
             match own <= units {
                 true => self.release(now, id, true),
-                false => parts.push(self.split(now, (id, 0), own - units)),
+                false => parts.push(self.split((id, 0), own - units)),
             }
             if own <= units {
                 parts.push(id);
@@ -71,7 +73,7 @@ impl Core {
         }
         if units > 0 {
             let own = self.permits[root].levels[level].units.units();
-            parts.push(self.split(now, (root, level), own - units));
+            parts.push(self.split((root, level), own - units));
         }
         self.tell_end(root);
         if !was_in_place {
@@ -82,7 +84,7 @@ impl Core {
     }
 
     /// Keeps the first units of a level. Returns the others, which are released.
-    fn split(&mut self, now: Time, (id, level): (PermitId, usize), keep: u32) -> PermitId {
+    fn split(&mut self, (id, level): (PermitId, usize), keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
         let number = permit.number_of(level);
         let own = &mut permit.levels[level];
@@ -93,15 +95,15 @@ impl Core {
         lease.outdated = lease.call;
         let is_absent = lease.is_absent();
         self.keys[key].units -= others.units();
-        let part = self.part(now, At(id, number), vec![(key, others)], true);
+        let part = self.part(At(id, number), vec![(key, others)], true);
         if is_absent {
-            self.renew(now, At(id, number));
+            self.renew(At(id, number));
         }
         part
     }
 
     /// What a server may have of a lease is released, and the lease gets an id that was not used before.
-    pub(super) fn renew(&mut self, now: Time, at: At) {
+    pub(super) fn renew(&mut self, at: At) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         // An id stands for all units that it was made with, whichever are left.
@@ -110,14 +112,14 @@ impl Core {
         if !lease.was_sent && is_whole {
             return;
         }
-        let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(now));
+        let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(self.now));
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
             (level.key, mem::replace(&mut level.units, renewed))
         });
         let levels = levels.collect();
         if is_known {
-            self.part(now, at, levels, false);
+            self.part(at, levels, false);
         }
         self.permits[at].forget();
     }
@@ -125,7 +127,6 @@ impl Core {
     /// A permit of what a server may have of a lease, which is released: at once if no server knows it.
     pub(super) fn part(
         &mut self,
-        now: Time,
         At(id, number): At,
         levels: Vec<(usize, UnitsOf)>,
         tells: bool,
@@ -141,13 +142,19 @@ impl Core {
             let parts = self.parts.entry(call).or_default();
             parts.push((At(id, number), At(part, 0)));
         }
-        let (is_known, lease) = (lease.may_be_known(now), lease.part(0..levels.len()));
-        let mut permit = Permit::new(part, (now, THREAD), levels, vec![lease], &self.settings);
+        let (is_known, lease) = (lease.may_be_known(self.now), lease.part(0..levels.len()));
+        let mut permit = Permit::new(
+            part,
+            (self.now, THREAD),
+            levels,
+            vec![lease],
+            &self.settings,
+        );
         (permit.budget, permit.tells_release) = (None, tells);
         permit.was_held = is_known;
         self.add(permit);
         match is_known {
-            true => self.let_go_of(now, At(part, 0)),
+            true => self.let_go_of(At(part, 0)),
             false => self.done(At(part, 0)),
         }
         self.file(part);
@@ -155,17 +162,17 @@ impl Core {
     }
 
     /// A permit is released to which this one has added units.
-    pub(super) fn end_growth(&mut self, now: Time, (root, growth): (PermitId, PermitId)) {
+    pub(super) fn end_growth(&mut self, (root, growth): (PermitId, PermitId)) {
         if !self.permits[growth].is_decided() {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
-            return self.refuse(now, growth, is_closed.unwrap_or(Refusal::Revoked));
+            return self.refuse(growth, is_closed.unwrap_or(Refusal::Revoked));
         }
         let root = &mut self.permits[root];
         root.growths_left += 1;
         let tells_release = root.tells_release;
         let added = &mut self.permits[growth];
         (added.ends_with_root, added.tells_release) = (true, tells_release);
-        self.let_go(now, growth);
+        self.let_go(growth);
     }
 
     /// Nothing is left of what was added to a permit that is released.
