@@ -3,9 +3,9 @@
 use super::{
     Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items},
-    id::{At, CallId, Connection, PermitId, RuntimeId, THREAD},
+    id::{At, CallId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MOST_CLAIMS},
-    lease::{MayRun, Queue, State},
+    lease::{Queue, State},
     time::Time,
 };
 use crate::redis::protocol::{Command, Group, Position, Wanted};
@@ -20,7 +20,6 @@ use std::{
 struct Draft {
     flight: Flight,
     commands: Vec<Command>,
-    connection: Connection,
     bill: Bill,
     presence: bool,
     /// Whose slots are moving to this server.
@@ -97,13 +96,13 @@ impl Core {
             id: CallId(self.last_call + 1),
             runtime,
             server,
+            generation: lane.generation,
             sent: self.now,
             deadline: self.now + self.settings.timeout,
             ..Flight::default()
         };
         let mut draft = Draft {
             flight,
-            connection: (runtime, server, lane.generation),
             commands: Vec::new(),
             bill: Bill::default(),
             presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
@@ -243,7 +242,7 @@ impl Core {
     }
 
     fn put_release(&mut self, draft: &mut Draft, at: At) {
-        self.permits[at].release_sent(&draft.flight, draft.connection);
+        self.permits[at].release_sent(&draft.flight);
         draft.releases.push(at);
     }
 
@@ -265,16 +264,11 @@ impl Core {
         let State::Released(released) = &lease.state else {
             return false;
         };
-        released
-            .sent_in
-            .as_ref()
-            .is_some_and(|(call, connection, left)| {
-                let is_same = *connection == draft.connection && left.is_noted();
-                let is_before = released.in_flight > 0 && is_same;
-                let settles =
-                    !released.is_settled && lease.is_settled(draft.flight.sent, draft.connection);
-                *call == draft.flight.id || is_before && !settles
-            })
+        released.last.as_ref().is_some_and(|last| {
+            let is_before = released.in_flight > 0 && last.is_before(&draft.flight);
+            let settles = !released.is_settled && lease.is_settled(&draft.flight);
+            last.call == draft.flight.id || is_before && !settles
+        })
     }
 
     /// Makes the commands, and notes what they name.
@@ -440,14 +434,9 @@ impl Core {
 
     /// Returns how long the leases last.
     fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
-        let (length, flight) = (self.length(all[0]), &draft.flight);
-        let run = MayRun {
-            until: flight.deadline,
-            connection: draft.connection,
-            left: flight.left.clone(),
-        };
+        let length = self.length(all[0]);
         for at in all {
-            self.permits[*at].sent((flight.id, run.clone()), acquires, length);
+            self.permits[*at].sent(&draft.flight, acquires, length);
         }
         length
     }

@@ -1,7 +1,7 @@
 //! What travels to a server and back.
 
 use super::{
-    id::{At, CallId, RuntimeId},
+    id::{At, CallId, Connection, RuntimeId},
     time::Time,
 };
 use crate::redis::protocol::Command;
@@ -69,6 +69,8 @@ pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,
     pub(super) server: usize,
+    /// Which connection of the runtime to the server takes it.
+    pub(super) generation: u64,
     pub(super) sent: Time,
     pub(super) deadline: Time,
     /// How many leases it acquires.
@@ -78,6 +80,37 @@ pub(super) struct Flight {
     /// How many units they have.
     pub(super) units: usize,
     pub(super) left: Left,
+}
+
+impl Flight {
+    fn connection(&self) -> Connection {
+        (self.runtime, self.server, self.generation)
+    }
+}
+
+/// What a lease remembers of a call: it may run yet, unless it is over.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    pub(super) call: CallId,
+    pub(super) until: Time,
+    connection: Connection,
+    pub(super) left: Left,
+}
+
+impl Sent {
+    pub(super) fn in_call(flight: &Flight) -> Self {
+        Self {
+            call: flight.id,
+            until: flight.deadline,
+            connection: flight.connection(),
+            left: flight.left.clone(),
+        }
+    }
+
+    /// Whether it has left over the connection of a later call, so that it runs before that.
+    pub(super) fn is_before(&self, later: &Flight) -> bool {
+        self.connection == later.connection() && self.left.is_noted()
+    }
 }
 
 #[derive(Debug)]

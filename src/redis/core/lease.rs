@@ -2,8 +2,8 @@
 //! released as a whole.
 
 use super::{
-    call::{Flight, Left},
-    id::{CallId, Connection},
+    call::{Flight, Sent},
+    id::CallId,
     time::{FOREVER, Time},
 };
 use std::{ops::Range, time::Duration};
@@ -26,7 +26,8 @@ pub(super) enum State {
     Wanted,
     /// It waits in the queue of one of its levels.
     Queued(Queued),
-    Held(Held),
+    /// Until then, when its holder is told that it is lost.
+    Held(Time),
     /// A server did not find it, or its end has come. It is to be acquired again.
     Lost(Lost),
     Released(Released),
@@ -44,12 +45,6 @@ pub(super) struct Queued {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
-    /// When its holder is told that it is lost.
-    pub(super) end: Time,
-}
-
-#[derive(Debug)]
 pub(super) struct Lost {
     /// The end that its holder knows: [`FOREVER`] if the holder was told to go on while its server is unavailable.
     /// `None`: the holder was told that it is lost.
@@ -64,23 +59,15 @@ pub(super) struct Released {
     pub(super) gives_up: Time,
     /// Until when it was known to be held.
     pub(super) held_until: Time,
-    /// How many releases have no answer; and the call of the last one, and its connection.
+    /// How many releases have no answer; and the last one.
     pub(super) in_flight: usize,
-    pub(super) sent_in: Option<(CallId, Connection, Left)>,
+    pub(super) last: Option<Sent>,
     /// Whether the last one is the last word.
     pub(super) is_settled: bool,
     /// Whether one that has no answer may have run, or a part of it.
     pub(super) may_have_run: bool,
     /// Whether they have found all of the lease.
     pub(super) was_held: bool,
-}
-
-/// An acquire that may run yet, and the connection on which it was sent.
-#[derive(Debug, Clone)]
-pub(super) struct MayRun {
-    pub(super) until: Time,
-    pub(super) connection: Connection,
-    pub(super) left: Left,
 }
 
 #[derive(Debug, Default)]
@@ -113,7 +100,8 @@ pub(super) struct Lease {
     /// How long what was sent last lasts on the server, and until when all that was sent.
     pub(super) length: Duration,
     pub(super) lasts: Time,
-    pub(super) may_run: Vec<MayRun>,
+    /// The acquires that may run yet.
+    pub(super) may_run: Vec<Sent>,
 }
 
 impl Lease {
@@ -150,7 +138,7 @@ impl Lease {
     /// When its holder is told that it is lost, or its release is given up.
     pub(super) fn end(&self) -> Option<Time> {
         match &self.state {
-            State::Held(held) => Some(held.end),
+            State::Held(end) => Some(*end),
             State::Lost(lost) => lost.end,
             State::Released(released) => Some(released.gives_up),
             State::Idle | State::Wanted | State::Queued(_) => None,
@@ -197,7 +185,7 @@ impl Lease {
         }
     }
 
-    fn runs(&self) -> impl Iterator<Item = &MayRun> {
+    fn runs(&self) -> impl Iterator<Item = &Sent> {
         self.may_run.iter().filter(|run| !run.left.is_over())
     }
 
@@ -207,26 +195,26 @@ impl Lease {
         untils.max().unwrap_or_default()
     }
 
-    /// Whether a release that is sent now is the last word: no acquire can run after it.
-    pub(super) fn is_settled(&self, now: Time, connection: Connection) -> bool {
-        self.runs()
-            .all(|run| run.until <= now || run.connection == connection && run.left.is_noted())
+    /// Whether a release that is sent with this call is the last word: no acquire can run after it.
+    pub(super) fn is_settled(&self, flight: &Flight) -> bool {
+        let mut runs = self.runs();
+        runs.all(|run| run.until <= flight.sent || run.is_before(flight))
     }
 
     /// An acquire or a refresh of it leaves.
-    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), acquires: bool, length: Duration) {
-        self.call = Some(call);
+    pub(super) fn sent(&mut self, flight: &Flight, acquires: bool, length: Duration) {
+        self.call = Some(flight.id);
         self.length = length;
         // A refresh that arrives late finds the lease for as long as what was sent before lasts.
         self.lasts = match acquires {
-            false => self.lasts.max(run.until) + length,
-            true => self.lasts.max(run.until + length),
+            false => self.lasts.max(flight.deadline) + length,
+            true => self.lasts.max(flight.deadline + length),
         };
         if acquires {
             self.was_sent = true;
             self.may_run.retain(|run| !run.left.is_over());
             self.may_run.reserve_exact(1);
-            self.may_run.push(run);
+            self.may_run.push(Sent::in_call(flight));
             if let State::Lost(lost) = &mut self.state {
                 lost.is_gone = false;
             }
@@ -242,22 +230,21 @@ impl Lease {
 
     /// It is held from the sending of a call on, until then at least.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
-        let before = match &self.state {
-            State::Held(held) => held.end,
+        let before = match self.state {
+            State::Held(before) => before,
             _ => end,
         };
-        let end = end.max(before);
-        self.state = State::Held(Held { end });
+        self.state = State::Held(end.max(before));
         (self.is_alone, self.next) = (false, next);
     }
 
     /// A release of it leaves.
-    pub(super) fn release_sent(&mut self, flight: &Flight, connection: Connection) {
+    pub(super) fn release_sent(&mut self, flight: &Flight) {
         self.waits_in = None;
-        let is_settled = self.is_settled(flight.sent, connection);
+        let is_settled = self.is_settled(flight);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
-            released.sent_in = Some((flight.id, connection, flight.left.clone()));
+            released.last = Some(Sent::in_call(flight));
             released.is_settled = is_settled;
         }
     }
@@ -291,8 +278,8 @@ impl Lease {
 
     pub(super) fn release(&mut self, now: Time) {
         let gives_up = self.lasts.max(now);
-        let held_until = match &self.state {
-            State::Held(held) => held.end,
+        let held_until = match self.state {
+            State::Held(end) => end,
             _ => Time::ZERO,
         };
         self.state = State::Released(Released {

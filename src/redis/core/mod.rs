@@ -23,7 +23,7 @@
 //! 1. *One budget per claim*: its longest wait and two timeouts. It is a timer of the permit, which nothing
 //!    moves.
 //! 2. *A stale command cannot grant*: each acquire carries its own end by its server's clock, which is
-//!    estimated from below. So [`MayRun`] ends when the call's time here does.
+//!    estimated from below. So what was [sent](call::Sent) ends when the call's time here does.
 //! 3. *What may have run is released* until a release was answered that was sent after the last acquire could
 //!    run, or behind it on the same connection. Nothing acquires a released lease: its state has no way back.
 //! 4. *A process sees its own releases*: a call that acquires on a key begins with the releases of that key

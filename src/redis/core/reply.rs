@@ -440,8 +440,8 @@ impl Core {
             let is_own = self.landed(at, flight.id);
             let is_lost = lost.contains(&at);
             let held = self.lease(at).and_then(|lease| match &lease.state {
-                State::Held(held) if is_own && !(is_lost && lease.outdated == Some(flight.id)) => {
-                    Some((held.end, lease.length))
+                State::Held(end) if is_own && !(is_lost && lease.outdated == Some(flight.id)) => {
+                    Some((*end, lease.length))
                 }
                 _ => None,
             });
@@ -490,7 +490,7 @@ impl Core {
             let lost_before = core.servers[server].lost_before;
             let found_until = core.settings.held_until(lost_before, core.settings.lease);
             let is_due = match &lease.state {
-                State::Held(held) => held.end < found_until,
+                State::Held(end) => *end < found_until,
                 State::Queued(queued) => queued.polled < lost_before,
                 _ => lease.is_absent() && !core.is_open(server),
             };
