@@ -180,29 +180,24 @@ impl Core {
         self.send_if_due(at);
     }
 
-    /// A release was answered, or is to be sent again then. One that was sent while an acquire could run is sent once more,
-    /// after that.
-    pub(super) fn released(&mut self, all: &[(At, bool)], again: Option<Time>) {
+    /// A release was answered: whether it has found each level of each lease, if it was asked. Before the end of the lease
+    /// only another one can have removed what it has not found, and its answer may be lost, or still on its way. One that was
+    /// sent while an acquire could run is sent once more, after that.
+    pub(super) fn released(&mut self, all: &[(At, bool)], each: Option<&[bool]>) {
+        let found = each.into_iter().flatten();
+        let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
+        let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
+        let now = self.now;
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
-            match again {
-                None if is_settled => self.done(at),
-                _ => self.release_landed(at, again.unwrap_or(self.now)),
-            }
-        }
-    }
-
-    /// A release was answered: whether it has found each level of each lease. Before the end of the lease only another
-    /// one can have removed what it has not found, and its answer may be lost, or still on its way.
-    pub(super) fn freed(&mut self, all: &[(At, bool)], each: &[bool]) {
-        let levels = || all.iter().zip(each);
-        let missed = levels().filter(|(_, was_held)| !**was_held);
-        let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
-        for at in levels().map(|((at, _), _)| *at).collect::<BTreeSet<_>>() {
-            if let Some(released) = self.release_of(at) {
+            if let Some((released, _)) = self.release_of(at).filter(|_| each.is_some()) {
                 let may_have_run = released.may_have_run || released.in_flight > 1;
-                let was_held = may_have_run && self.now < released.held_until;
+                let was_held = may_have_run && now < released.held_until;
                 released.was_held |= was_held || !missed.contains(&at);
+            }
+            match is_settled {
+                true => self.done(at),
+                false => self.release_again(at, now),
             }
         }
     }
@@ -210,27 +205,27 @@ impl Core {
     /// A release may have run, or a part of it.
     pub(super) fn may_have_freed(&mut self, all: &[(At, bool)]) {
         for (at, _) in all {
-            if let Some(released) = self.release_of(*at) {
+            if let Some((released, _)) = self.release_of(*at) {
                 released.may_have_run = true;
             }
         }
     }
 
-    fn release_of(&mut self, at: At) -> Option<&mut Released> {
-        match &mut self.lease(at)?.state {
-            State::Released(released) => Some(released),
-            _ => None,
+    /// A release is to be sent again then.
+    pub(super) fn release_again(&mut self, at: At, then: Time) {
+        if let Some((released, runs_until)) = self.release_of(at) {
+            released.in_flight = released.in_flight.saturating_sub(1);
+            self.next_at(at, then.max(runs_until));
         }
     }
 
-    fn release_landed(&mut self, at: At, then: Time) {
-        let Some(lease) = self.lease(at) else {
-            return;
-        };
+    /// And until when an acquire of the lease may run.
+    fn release_of(&mut self, at: At) -> Option<(&mut Released, Time)> {
+        let lease = self.lease(at)?;
         let runs_until = lease.runs_until();
-        if let State::Released(released) = &mut lease.state {
-            released.in_flight = released.in_flight.saturating_sub(1);
-            self.next_at(at, then.max(runs_until));
+        match &mut lease.state {
+            State::Released(released) => Some((released, runs_until)),
+            _ => None,
         }
     }
 

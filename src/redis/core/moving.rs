@@ -6,7 +6,7 @@
 
 use super::{
     Core,
-    call::{Flight, Items},
+    call::Items,
     id::{At, PermitId},
     server::Server,
     time::Time,
@@ -47,8 +47,8 @@ impl Core {
         lease.asks.unwrap_or(self.slots.server_of(lease.slot))
     }
 
-    /// A server has not run a command, because another one has the slot.
-    pub(super) fn moved(&mut self, flight: &Flight, (items, server): (&Items, usize)) {
+    /// A server has not run a command, because another one has the slot. Returns when to ask that.
+    pub(super) fn moved(&mut self, items: &Items, server: usize) -> Time {
         let slot = match items {
             Items::Presence(slot) => *slot,
             _ => {
@@ -56,16 +56,15 @@ impl Core {
                 leases.find_map(|at| Some(self.lease(at)?.slot))
             }
         };
-        let then = slot.map_or(self.now, |slot| {
+        slot.map_or(self.now, |slot| {
             let number = usize::from(slot);
             self.put_slots(number..number + 1, server);
             self.slots.moves(self.now, slot)
-        });
-        self.repeat(flight, (items, then));
+        })
     }
 
-    /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once.
-    pub(super) fn asks(&mut self, flight: &Flight, (items, server): (&Items, usize)) {
+    /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once, at once.
+    pub(super) fn asks(&mut self, items: &Items, server: usize) -> Time {
         self.know(server);
         self.slots.ask(server);
         for at in items.leases() {
@@ -73,7 +72,7 @@ impl Core {
                 lease.asks = Some(server);
             }
         }
-        self.repeat(flight, (items, self.now));
+        self.now
     }
 
     /// What waits for the server that had its slot waits for the one that has it.

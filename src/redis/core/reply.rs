@@ -67,12 +67,9 @@ impl Core {
                     }
                 }
             }
-            (Items::Acquire(_), Answer::Late(_)) => self.repeat(flight, (items, self.now)),
+            (Items::Acquire(_), Answer::Late(_)) => self.again(flight, items, self.now, None),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(flight, all, &each),
-            (Items::Release(all), Answer::Held(each)) => {
-                self.freed(all, &each);
-                self.released(all, None);
-            }
+            (Items::Release(all), Answer::Held(each)) => self.released(all, Some(&each)),
             (Items::Release(all), Answer::Done) => self.released(all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live, limits)) => {
                 let next = self.announces_at(flight.sent);
@@ -87,15 +84,8 @@ impl Core {
                 }
             }
             // The server does not know the script, and is told it with the next call.
-            (items, Answer::NotRun) => self.repeat(flight, (items, self.now)),
+            (items, Answer::NotRun) => self.again(flight, items, self.now, None),
             (Items::Asking | Items::Confirm, _) => {}
-            (items, Answer::Failed(Fault::Moved(server))) => {
-                self.moved(flight, (items, server));
-            }
-            (items, Answer::Failed(Fault::Ask(server))) => self.asks(flight, (items, server)),
-            (items, Answer::Failed(Fault::Again)) => {
-                self.repeat(flight, (items, self.now + PAUSE));
-            }
             (items, Answer::Failed(fault)) => self.not_run(flight, items, fault),
             (items, _) => self.not_run(flight, items, Fault::Mistake),
         }
@@ -103,41 +93,36 @@ impl Core {
 
     /// A server could not run a command, or not to its end.
     fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
-        if let Items::Release(all) = items {
+        if let (Items::Release(all), Fault::Mistake | Fault::Unavailable) = (items, fault) {
             self.may_have_freed(all);
         }
+        let then = match fault {
+            Fault::Moved(server) => self.moved(items, server),
+            Fault::Ask(server) => self.asks(items, server),
+            Fault::Mistake if self.take_apart(flight, items) => return,
+            Fault::Mistake => self.now + self.settings.heartbeat(),
+            Fault::Again | Fault::Unavailable => self.now + PAUSE,
+        };
         let is_presence = matches!(items, Items::Presence(_));
         if is_presence && fault == Fault::Mistake && flight.server == self.counting() {
             self.limits.are_told(false);
         }
-        if fault == Fault::Mistake && self.take_apart(flight, items) {
-            return;
-        }
-        let then = match fault {
-            Fault::Mistake => self.now + self.settings.heartbeat(),
-            _ => self.now + PAUSE,
-        };
-        self.repeat(flight, (items, then));
+        self.again(flight, items, then, None);
         let Items::Acquire(all) = items else {
             return;
         };
         for At(id, _) in all {
             let is_undecided = self.permit(*id).is_some_and(|permit| !permit.is_decided());
             match fault {
-                _ if !is_undecided => {}
-                Fault::Mistake => self.refuse(*id, Refusal::Failed(flight.server)),
-                _ => self.cannot_decide(*id, flight.server),
+                Fault::Mistake if is_undecided => self.refuse(*id, Refusal::Failed(flight.server)),
+                Fault::Unavailable if is_undecided => self.cannot_decide(*id, flight.server),
+                _ => {}
             }
         }
     }
 
-    /// A command has not run. What it named is due then.
-    pub(super) fn repeat(&mut self, flight: &Flight, (items, then): (&Items, Time)) {
-        self.again(flight, (items, then), None);
-    }
-
     /// What a command named is due then. It has not run, or has no answer for this reason.
-    fn again(&mut self, flight: &Flight, (items, then): (&Items, Time), failure: Option<Failure>) {
+    fn again(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
             flight.left.note_over();
@@ -156,7 +141,10 @@ impl Core {
                 if may_run {
                     self.may_have_freed(all);
                 }
-                self.released(all, Some(then));
+                let all = all.iter().map(|(at, _)| *at);
+                for at in all.collect::<BTreeSet<_>>() {
+                    self.release_again(at, then);
+                }
             }
             Items::Presence(_) => {
                 let server = &mut self.servers[flight.server];
@@ -177,7 +165,7 @@ impl Core {
         if all.len() < 2 {
             return false;
         }
-        self.repeat(flight, (items, self.now));
+        self.again(flight, items, self.now, None);
         // After that, because an answer ends it.
         for at in all {
             if let Some(lease) = self.lease(at) {
@@ -198,7 +186,7 @@ impl Core {
             _ => self.now,
         };
         for items in &flight.items {
-            self.again(flight, (items, then), Some(failure));
+            self.again(flight, items, then, Some(failure));
         }
         self.hand_over(flight.runtime, flight.server);
     }
