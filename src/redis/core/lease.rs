@@ -87,8 +87,6 @@ pub(super) struct Lease {
     pub(super) is_alone: bool,
     /// A message has told of its grant, or to poll, before the answer that it waits.
     pub(super) was_notified: bool,
-    /// How often limits had changed when it was last put under them.
-    pub(super) limits: u32,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
     /// The one that names units that were given up since, so it does not find them all.

@@ -97,12 +97,11 @@ impl Core {
 
     /// Whether a lease has another limit than is in force at a level that it does not hold.
     fn has_changed(&self, at: At) -> bool {
-        let is_old = self.permits[at].limits != self.limits.changes;
         let differs = |level: usize| {
             let own = &self.permits[at.0].levels[level];
             own.units.limit != self.limit_of(at.0, level)
         };
-        is_old && self.levels_ahead(at).any(differs)
+        self.levels_ahead(at).any(differs)
     }
 
     /// The levels of a lease from the one where it waits on. It keeps what it has of narrower ones.
@@ -114,13 +113,7 @@ impl Core {
     /// Puts a lease that is to be acquired under the limits in force.
     pub(super) fn put_under_limits(&mut self, at: At) {
         let levels = self.levels_ahead(at);
-        let lease = &mut self.permits[at];
-        if lease.limits == self.limits.changes {
-            return;
-        }
-        if levels == lease.levels {
-            lease.limits = self.limits.changes;
-        }
+        let lease = &self.permits[at];
         // After its end its server has forgotten it by itself.
         let is_known = lease.may_be_known(self.now) && lease.lasts > self.now;
         let was_sent = lease.was_sent;

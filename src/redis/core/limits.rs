@@ -25,8 +25,6 @@ pub(super) struct Limits {
     first: u64,
     /// By what they are of: `POLICY:KEY`, or `POLICY`.
     all: HashMap<Box<str>, u32>,
-    /// How often they have changed.
-    pub(super) changes: u32,
     /// When one was last set here. What a server was asked before does not tell it.
     pub(super) set_here: Time,
     is_untold: bool,
@@ -52,7 +50,6 @@ impl Limits {
         if are_others && known != self.all {
             self.event = Some(LimitsEvent::Lost);
         }
-        self.changes += 1;
     }
 
     /// Whether their server answers. If it does not, those that are known stay in force.
