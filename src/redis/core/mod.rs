@@ -226,19 +226,13 @@ impl Core {
             self.waiters.insert(id.serial, id);
         }
         self.add(permit);
-        match self.is_closed {
-            true => self.refuse(id, Refusal::Closed),
-            false => self.begin(id),
-        }
-        self.file(id);
-    }
-
-    /// Begins a claim under the limits in force.
-    fn begin(&mut self, id: PermitId) {
-        self.each_of(id, |core, at| core.put_under_limits(at));
-        if !self.refuse_if_heavy(id) {
+        self.each_of(id, Self::put_under_limits);
+        if self.is_closed {
+            self.refuse(id, Refusal::Closed);
+        } else if !self.refuse_if_heavy(id) {
             self.want(At(id, 0));
         }
+        self.file(id);
     }
 
     /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
@@ -322,7 +316,11 @@ impl Core {
             self.know(server);
         }
         match change {
-            Change::Slots(slots) => self.take_slots(slots),
+            Change::Slots(slots) => {
+                for (slots, server) in slots {
+                    self.put_slots(slots, server);
+                }
+            }
             Change::Connected(runtime, server) => {
                 self.lane(runtime, server).connect();
                 if self.is_stuck(server) {
@@ -341,7 +339,10 @@ impl Core {
                 self.hand_over(runtime, server);
                 if runtime == THREAD {
                     self.stay_is_over(server);
-                    self.disconnected(server);
+                    // That is its failure, unless it has refused a connection.
+                    if !self.servers[server].is_denied {
+                        self.failed(server, now, true);
+                    }
                 }
             }
             Change::Denied(server) => self.denied(server),
@@ -443,7 +444,7 @@ impl Core {
     fn permit_due(&mut self, id: PermitId) {
         self.unfile(id);
         self.end_due(id);
-        self.each_of(id, |core, at| core.send_if_due(at));
+        self.each_of(id, Self::send_if_due);
         self.file(id);
     }
 

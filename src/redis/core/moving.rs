@@ -14,15 +14,9 @@ use super::{
 use std::ops::Range;
 
 impl Core {
-    /// Learns which servers have slots.
-    pub(super) fn take_slots(&mut self, slots: Vec<(Range<usize>, usize)>) {
-        for (slots, server) in slots {
-            self.put_slots(slots, server);
-        }
-    }
-
-    /// A server that takes over from one that is not well has not been told what was admitted without that one.
-    fn put_slots(&mut self, slots: Range<usize>, server: usize) {
+    /// A server has these slots. One that takes over from one that is not well has not been told what was admitted without
+    /// that.
+    pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize) {
         self.know(server);
         let before = self.slots.put(slots, server);
         if before.is_empty() {

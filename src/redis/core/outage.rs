@@ -1,8 +1,7 @@
 //! What calls tell of their server, and what becomes of claims and permits while it is unavailable.
 
 use super::{
-    Core, THREAD,
-    call::Flight,
+    Core,
     health::Outage,
     id::{At, PermitId, RuntimeId},
     permit::{Event, Own, Permit, Refusal},
@@ -34,19 +33,7 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// A call to a server has failed. If it was a caller's, the thread looks whether the server is there.
-    pub(super) fn fails(&mut self, flight: &Flight) {
-        let is_of_thread = flight.runtime == THREAD;
-        self.failed(flight.server, flight.sent, is_of_thread);
-    }
-
-    /// The thread has no connection to a server. That is its failure, unless it has refused one.
-    pub(super) fn disconnected(&mut self, server: usize) {
-        if !self.servers[server].is_denied {
-            self.failed(server, self.now, true);
-        }
-    }
-
+    /// A call to a server has failed that was sent then. If it was a caller's, the thread looks whether the server is there.
     pub(super) fn failed(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
@@ -157,23 +144,17 @@ impl Core {
     fn decide(&mut self, id: PermitId, server: usize) {
         let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
-        match self.settings.policy {
-            WhenUnavailable::Refuse => self.refuse(id, Refusal::Unavailable(server)),
-            _ if is_refused || !self.is_within_share(permit) => {
-                self.refuse(id, Refusal::Unavailable(server));
-            }
-            _ => self.admit(id),
+        match is_refused || !self.is_within_share(permit) {
+            true => self.refuse(id, Refusal::Unavailable(server)),
+            false => self.admit(id),
         }
     }
 
     /// Admits a claim without its server.
     fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
-        let held = |level| self.held_of_share(permit, level);
-        let held = permit
-            .levels
-            .iter()
-            .map(|level| (0, held(level), level.units.limit));
+        let levels = permit.levels.iter();
+        let held = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
         let held = held.collect();
         self.permits[id].budget = None;
         let then = self.now + self.settings.absence();
@@ -270,7 +251,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::redis::{
-        core::{Change, Failure, Level, Settings},
+        core::{Change, Failure, Level, Settings, THREAD},
         protocol::{Answer, Fault},
     };
     use std::time::Duration;

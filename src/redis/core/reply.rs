@@ -38,7 +38,7 @@ impl Core {
             .iter()
             .any(|answer| matches!(answer, Answer::Failed(_)));
         match answers.iter().any(is_unwell) {
-            true => self.fails(flight),
+            true => self.failed(flight.server, flight.sent, flight.runtime == THREAD),
             false => self.answers(flight.server, flight.sent, works),
         }
         let mut answers = answers.into_iter();
@@ -178,7 +178,7 @@ impl Core {
     /// A call has no answer. What was sent may run yet.
     pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
         if failure != Failure::Abandoned {
-            self.fails(flight);
+            self.failed(flight.server, flight.sent, flight.runtime == THREAD);
         }
         let then = match failure {
             // Until its end is noticed a connection that is broken takes what is sent.
