@@ -2,7 +2,7 @@
 
 use super::{
     runtimes::PAUSE,
-    shared::{Dropped, Load, Shared},
+    shared::{Dropped, Load, Next, Shared},
     transport::{Connection, Messages, News, Transport},
 };
 use crate::{
@@ -59,29 +59,31 @@ impl<T: Transport> Carrier<T> {
     /// Carries the call. What waits behind it goes in tasks of their own.
     pub(super) async fn carry(mut self) {
         let (next, _) = self.call().await;
-        spawn_all(&self.shared, next);
+        spawn(next);
     }
 
     /// Carries the call, no longer than its answer counts, and then what waits behind it. After a failure that waits
     /// for a turn, so that another task can notice that the connection is broken: else calls that fail at once would
     /// follow each other without end.
-    async fn carry_on(mut self) {
-        while let Some(left) = self.load.as_ref().map(|load| load.left) {
-            let Ok((next, is_answered)) = timeout(left, self.call()).await else {
+    async fn carry_on(self) {
+        let mut own = Some(self);
+        while let Some(mut carrier) = own {
+            let left = carrier.load.as_ref().map(|load| load.left);
+            let call = timeout(left.unwrap_or_default(), carrier.call());
+            let Ok((next, is_answered)) = call.await else {
                 return;
             };
             let mut next = next.into_iter();
-            self.load = is_answered.then(|| next.next()).flatten();
-            let behind: Vec<_> = carriers(&self.shared, next).collect();
+            own = is_answered.then(|| next.next()).flatten();
             if !is_answered {
                 yield_now().await;
             }
-            spawn(behind);
+            spawn(next);
         }
     }
 
-    /// Returns what the runtime sends next, and whether the call was answered.
-    async fn call(&mut self) -> (Vec<Load<T::Connection>>, bool) {
+    /// Returns the carriers of what the runtime sends next, and whether the call was answered.
+    async fn call(&mut self) -> (Vec<Self>, bool) {
         let commands = self.commands();
         let Some(load) = &self.load else {
             return (Vec::new(), false);
@@ -101,11 +103,8 @@ impl<T: Transport> Carrier<T> {
         (self.report(reply), is_answered)
     }
 
-    /// Reports the answers, or why there are none. Returns what the runtime sends next.
-    pub(super) fn report(
-        &mut self,
-        reply: Result<Vec<Answer>, Failure>,
-    ) -> Vec<Load<T::Connection>> {
+    /// Reports the answers, or why there are none. Returns the carriers of what the runtime sends next.
+    pub(super) fn report(&mut self, reply: Result<Vec<Answer>, Failure>) -> Vec<Self> {
         let Some(load) = self.load.take() else {
             return Vec::new();
         };
@@ -119,7 +118,7 @@ impl<T: Transport> Carrier<T> {
             core.handle_reply(now, load.call.id, reply);
             rest.next(core, now, load.from)
         });
-        self.shared.loads(load.from, next)
+        carriers(&self.shared, load.from, next)
     }
 
     fn tell(&mut self, from: RuntimeId, answered: impl Fn(usize) -> Answered) {
@@ -160,24 +159,24 @@ impl<T: Transport> Drop for Carrier<T> {
     }
 }
 
+/// The carriers of all that a runtime sends now.
+pub(super) fn carriers<T: Transport>(
+    shared: &Arc<Shared<T>>,
+    from: RuntimeId,
+    first: Option<Next<T::Connection>>,
+) -> Vec<Carrier<T>> {
+    let (mut carriers, mut next) = (Vec::new(), first);
+    while let Some(Next { load, has_more }) = next {
+        carriers.extend(load.map(|load| Carrier::new(shared, load)));
+        let more = || shared.enter(|core, rest, now| rest.next(core, now, from));
+        next = has_more.then(more).flatten();
+    }
+    carriers
+}
+
 /// Carries calls in tasks of the current runtime, in which they leave in this order. Without a runtime their carriers are
 /// dropped, and the thread takes over.
-pub(super) fn spawn_all<T: Transport>(
-    shared: &Arc<Shared<T>>,
-    loads: impl IntoIterator<Item = Load<T::Connection>>,
-) {
-    spawn(carriers(shared, loads));
-}
-
-fn carriers<T: Transport>(
-    shared: &Arc<Shared<T>>,
-    loads: impl IntoIterator<Item = Load<T::Connection>>,
-) -> impl Iterator<Item = Carrier<T>> {
-    let carrier = |load| Carrier::new(shared, load);
-    loads.into_iter().map(carrier)
-}
-
-fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
+pub(super) fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
     for carrier in carriers {
         if let Ok(runtime) = Handle::try_current() {
             let mut carrying = Box::pin(carrier.carry_on());
@@ -233,7 +232,7 @@ impl<T: Transport> Link<T> {
             return false;
         };
         let connection = Arc::new(connection);
-        spawn_all(&self.shared, self.connected(&connection));
+        spawn(self.connected(&connection));
         connection.closed().await;
         true
     }
@@ -264,8 +263,8 @@ impl<T: Transport> Link<T> {
         })
     }
 
-    /// Returns what the runtime sends now.
-    pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Load<T::Connection>> {
+    /// Returns the carriers of what the runtime sends now.
+    pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Carrier<T>> {
         let connected = self.shared.enter(|core, rest, now| {
             let connection = Arc::clone(connection);
             let again = rest
@@ -279,7 +278,7 @@ impl<T: Transport> Link<T> {
             let address = self.shared.transport.address(self.server);
             self.shared.tell(News::Connected(address, again));
         }
-        self.shared.loads(self.runtime, next)
+        carriers(&self.shared, self.runtime, next)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A handle, the future of an acquire, and the permit.
 
 use super::{
-    carry::{Carrier, Link, spawn_all},
+    carry::{Carrier, Link, carriers, spawn},
     cell::{Cell, Refused},
     keeper::{self, boot_time},
     shared::{Dropped, Health, Shared},
@@ -235,7 +235,7 @@ impl<T: Transport> Driver<T> {
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
-        spawn_all(&shared, shared.loads(from, Some(next)));
+        spawn(carriers(&shared, from, Some(next)));
         let own = own.map(|load| Carrier::new(&shared, load));
         let held = Held {
             driver: self,

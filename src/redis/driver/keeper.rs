@@ -1,7 +1,7 @@
 //! The keeper's thread: time, refreshes, and whatever no runtime carries.
 
 use super::{
-    carry::{Link, spawn_all},
+    carry::{Carrier, Link, spawn},
     runtimes::Keeper,
     shared::{Dropped, Load, Next, Shared},
     transport::{News, Transport},
@@ -82,7 +82,7 @@ async fn follow_slots<T: Transport>(shared: &Arc<Shared<T>>) {
 async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
     loop {
         let step = shared.look();
-        spawn_all(shared, step.load);
+        spawn(step.load.map(|load| Carrier::new(shared, load)));
         for server in step.connects {
             Link::new(shared, THREAD, server).spawn();
         }

@@ -154,21 +154,6 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    /// All that a runtime sends now.
-    pub(super) fn loads(
-        self: &Arc<Self>,
-        from: RuntimeId,
-        first: Option<Next<T::Connection>>,
-    ) -> Vec<Load<T::Connection>> {
-        let (mut loads, mut next) = (Vec::new(), first);
-        while let Some(Next { load, has_more }) = next {
-            loads.extend(load);
-            let more = || self.enter(|core, rest, now| rest.next(core, now, from));
-            next = has_more.then(more).flatten();
-        }
-        loads
-    }
-
     /// Changes what goes with the core, which may have panicked.
     pub(super) fn change<R>(
         self: &Arc<Self>,

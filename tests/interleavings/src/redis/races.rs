@@ -79,8 +79,8 @@ impl World {
         let [first, none] = links.each_ref().map(|link| link.connected(&connection));
         assert!(first.len() == 1 && none.is_empty());
         // It asks for the server's clock.
-        for load in first {
-            granted(Some(Carrier::new(&shared, load)));
+        for carrier in first {
+            granted(Some(carrier));
         }
         assert!(carriers(&shared).is_empty());
         Self {
