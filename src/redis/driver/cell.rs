@@ -3,7 +3,7 @@
 use super::transport::News;
 use crate::{
     observe::LostBy,
-    redis::core::{PermitId, Refusal, Time},
+    redis::core::{Event, PermitId, Refusal, Time},
     semaphore::{Loss, Policy},
     sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, OnceLock},
 };
@@ -79,29 +79,46 @@ impl Cell {
 
     // Under the lock.
 
-    pub(super) fn queue(&self, level: usize) {
-        self.queued.store(level + 1, Relaxed);
-    }
-
-    pub(super) fn grant(&self, grants: &[(u64, u32, u32)]) {
-        self.set_tokens(grants.iter().map(|(token, ..)| *token));
-        for (level, (_, held, limit)) in self.levels.iter().zip(grants) {
-            level.held.store(u64::from(*held), Relaxed);
-            level.limit.store(u64::from(*limit), Relaxed);
+    /// Takes what the core tells. Returns what to tell operators of that, unless it was told before.
+    pub(super) fn take(&self, event: Event) -> Vec<News> {
+        match event {
+            Event::Queued(level) => self.queued.store(level + 1, Relaxed),
+            Event::Granted(grants) => {
+                self.set_tokens(grants.iter().map(|(token, ..)| *token));
+                for (level, (_, held, limit)) in self.levels.iter().zip(grants) {
+                    level.held.store(u64::from(held), Relaxed);
+                    level.limit.store(u64::from(limit), Relaxed);
+                }
+                self.outcome.get_or_init(|| Ok(()));
+            }
+            Event::Held(end) => self.end.store(end.as_micros() as u64, Relaxed),
+            Event::Refused(why) => self.refuse(Refused::By(why)),
+            Event::Lost => return self.lose(LostBy::Lease),
+            Event::Degraded => {
+                let is_kept = matches!(self.outcome(), Some(Ok(_)));
+                let was_degraded = self.is_degraded.swap(true, Relaxed);
+                return self.news(!was_degraded, |level| {
+                    News::Degraded(level.policy.clone(), Arc::clone(&level.name), is_kept)
+                });
+            }
+            Event::Regained(tokens) => {
+                self.is_degraded.store(false, Relaxed);
+                self.set_tokens(tokens.into_iter());
+                // One that was released stays lost.
+                if !self.is_gone() {
+                    self.loss.clear();
+                }
+            }
+            Event::Revoked => {
+                self.leave();
+                return self.lose(LostBy::Revoked);
+            }
+            Event::Released(was_held) => self.release(was_held),
         }
-        self.outcome.get_or_init(|| Ok(()));
+        Vec::new()
     }
 
-    pub(super) fn refuse(&self, why: Refused) {
-        self.outcome.get_or_init(|| Err(why));
-    }
-
-    pub(super) fn hold(&self, end: Time) {
-        self.end.store(end.as_micros() as u64, Relaxed);
-    }
-
-    /// Returns what to tell of that, unless it was lost before.
-    pub(super) fn lose(&self, by: LostBy) -> Vec<News> {
+    fn lose(&self, by: LostBy) -> Vec<News> {
         let was_lost = self.loss.is_set();
         self.loss.mark();
         self.news(!was_lost, |level| {
@@ -109,32 +126,13 @@ impl Cell {
         })
     }
 
-    pub(super) fn revoke(&self) -> Vec<News> {
-        self.leave();
-        self.lose(LostBy::Revoked)
-    }
-
-    /// Returns what to tell of that, unless it was told before.
-    pub(super) fn degrade(&self) -> Vec<News> {
-        let is_kept = matches!(self.outcome(), Some(Ok(_)));
-        let was_degraded = self.is_degraded.swap(true, Relaxed);
-        self.news(!was_degraded, |level| {
-            News::Degraded(level.policy.clone(), Arc::clone(&level.name), is_kept)
-        })
+    fn refuse(&self, why: Refused) {
+        self.outcome.get_or_init(|| Err(why));
     }
 
     /// What is told of each level, if anything is.
     fn news(&self, is_new: bool, of: impl Fn(&Level) -> News) -> Vec<News> {
         self.levels.iter().filter(|_| is_new).map(of).collect()
-    }
-
-    /// One that was released stays lost.
-    pub(super) fn regain(&self, tokens: &[u64]) {
-        self.is_degraded.store(false, Relaxed);
-        self.set_tokens(tokens.iter().copied());
-        if !self.is_gone() {
-            self.loss.clear();
-        }
     }
 
     pub(super) fn release(&self, was_held: bool) {

@@ -1,12 +1,12 @@
 //! The core, behind a mutex.
 
 use super::{
-    cell::{Cell, Cells, Refused},
+    cell::{Cell, Cells},
     runtimes::{Keeper, Needs, Runtimes},
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
-    observe::{LostBy, contain},
+    observe::contain,
     redis::core::{
         Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
     },
@@ -321,7 +321,17 @@ impl<C: Connection> Rest<C> {
             // No task waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
             let is_loss = matches!(event, Event::Lost | Event::Revoked);
-            if self.write(&cell, event, &mut outbox.news) {
+            let is_end = self.is_shut && event == Event::Lost;
+            let is_last = matches!(
+                event,
+                Event::Revoked | Event::Refused(..) | Event::Released(..)
+            );
+            match is_end {
+                // Its holder knows why.
+                true => drop(cell.take(Event::Revoked)),
+                false => outbox.news.extend(cell.take(event)),
+            }
+            if is_end || is_last {
                 let cell = self.cells.remove(id);
                 outbox.dropped.extend(cell.map(|cell| cell as _));
             }
@@ -333,29 +343,6 @@ impl<C: Connection> Rest<C> {
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
         }
-    }
-
-    /// Returns whether nothing more follows of the permit.
-    fn write(&self, cell: &Cell, event: Event, news: &mut Vec<News>) -> bool {
-        let is_end = matches!(event, Event::Lost) && self.is_shut;
-        let is_last = matches!(
-            event,
-            Event::Revoked | Event::Refused(..) | Event::Released(..)
-        );
-        match event {
-            Event::Queued(level) => cell.queue(level),
-            Event::Held(end) => cell.hold(end),
-            Event::Granted(grants) => cell.grant(&grants),
-            Event::Degraded => news.extend(cell.degrade()),
-            Event::Regained(tokens) => cell.regain(&tokens),
-            // Its holder knows why.
-            Event::Lost if is_end => drop(cell.revoke()),
-            Event::Lost => news.extend(cell.lose(LostBy::Lease)),
-            Event::Revoked => news.extend(cell.revoke()),
-            Event::Refused(why) => cell.refuse(Refused::By(why)),
-            Event::Released(was_held) => cell.release(was_held),
-        }
-        is_last || is_end
     }
 
     /// Without a core claims fail, and leases end at their ends.
