@@ -1,7 +1,7 @@
 //! What things are called.
 
 /// A claim and its permit have one number, which is never used again, and a place where the core finds them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::redis) struct PermitId {
     pub(in crate::redis) slot: usize,
     pub(in crate::redis) serial: u64,

@@ -227,13 +227,13 @@ impl Lease {
     }
 
     /// It is held from the sending of a call on, until then at least.
-    pub(super) fn hold(&mut self, end: Time, next: Time) {
+    pub(super) fn hold(&mut self, end: Time) {
         let before = match self.state {
             State::Held(before) => before,
             _ => end,
         };
         self.state = State::Held(end.max(before));
-        (self.is_alone, self.next) = (false, next);
+        self.is_alone = false;
     }
 
     /// A release of it leaves.

@@ -121,7 +121,7 @@ impl Own {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Permit {
     pub(super) id: PermitId,
     /// The permit that it adds units to, and at which level.
@@ -161,20 +161,13 @@ impl Permit {
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         Self {
             id,
-            adds_to: None,
-            growths: Vec::new(),
             from,
             levels,
             leases,
             asked,
             budget: Some(asked + longest + settings.budget()),
-            filed: None,
-            is_strict: false,
-            counts: false,
-            tells_release: false,
             was_held: true,
-            growths_left: 0,
-            ends_with_root: false,
+            ..Self::default()
         }
     }
 
@@ -227,10 +220,6 @@ impl Permit {
         let mut leases = self.leases.iter();
         let found = leases.position(|lease| lease.levels.contains(&level));
         found.unwrap_or_default()
-    }
-
-    pub(super) fn lease_of(&self, level: usize) -> &Lease {
-        &self.leases[self.number_of(level)]
     }
 
     /// The permit that callers know.

@@ -239,7 +239,23 @@ impl Core {
                 let lasts = self.lasts(sent, lease.length);
                 self.granted(at, &grants, lasts);
             }
-            (_, queued @ Acquired::Queued { .. }) => self.queued(sent, at, &queued),
+            (
+                _,
+                Acquired::Queued {
+                    level,
+                    arrival,
+                    recheck,
+                    last_token,
+                },
+            ) => {
+                let queued = Queued {
+                    level: lease.levels.start + level,
+                    arrival,
+                    last_token,
+                    polled: sent,
+                };
+                self.queued(at, queued, recheck);
+            }
             (_, refusal) => self.refused(sent, at, &refusal),
         }
     }
@@ -280,10 +296,9 @@ impl Core {
     }
 
     pub(super) fn hold(&mut self, at: At, (end, next): (Time, Time)) {
-        self.permits[at].hold(end, next);
+        self.permits[at].hold(end);
         self.tell_end(at.0);
-        self.send_if_due(at);
-        self.file(at.0);
+        self.next_at(at, next);
     }
 
     pub(super) fn tell_end(&mut self, id: PermitId) {
@@ -325,21 +340,13 @@ impl Core {
         });
     }
 
-    fn queued(&mut self, sent: Time, at: At, queued: &Acquired) {
-        let Acquired::Queued {
-            level,
-            arrival,
-            recheck,
-            last_token,
-        } = *queued
-        else {
-            return;
-        };
+    /// A lease waits in a queue, in which it polls again: at its head at this time, if not before.
+    fn queued(&mut self, at: At, queued: Queued, recheck: Option<Duration>) {
         let pause = self.settings.poll(recheck.is_some());
         let recheck = recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
         let permit = &mut self.permits[at.0];
-        let level = permit.leases[at.1].levels.start + level;
+        let level = queued.level;
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
         let before = lease.queued_at();
@@ -347,12 +354,7 @@ impl Core {
             true => Duration::ZERO,
             false => pause,
         };
-        lease.state = State::Queued(Queued {
-            level,
-            arrival,
-            last_token,
-            polled: sent,
-        });
+        lease.state = State::Queued(queued);
         self.uncount(at.0);
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));

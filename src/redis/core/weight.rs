@@ -27,7 +27,7 @@ impl Core {
     ) -> Option<(PermitId, Option<Call>)> {
         self.now = now;
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
-        let lease = permit.lease_of(level);
+        let lease = &permit.leases[permit.number_of(level)];
         let (slot, key) = (lease.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let id = self.next_id();
