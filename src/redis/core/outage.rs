@@ -79,12 +79,6 @@ impl Core {
         self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
-    /// Whether a claim has no room in its share, and needs it: while a server is not well, others may have admitted
-    /// claims in its stead, whose places it must not take for a moment either.
-    pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
-        !self.permits[id].is_decided() && !self.may_be_granted(id)
-    }
-
     /// Such a claim is refused, unless it can wait: then it looks again at the next tick.
     pub(super) fn hold_back(&mut self, at: At) {
         let server = self.server_of(at);
@@ -102,7 +96,7 @@ impl Core {
             return self.refuse(id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        self.each_of(id, |core, at| core.set_idle(at));
+        self.each_of(id, Self::set_idle);
         self.want(At(id, 0));
     }
 
@@ -207,13 +201,14 @@ impl Core {
         self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
 
-    /// Whether a claim that its servers have granted may be. While one is not well, others may have admitted claims
-    /// in its stead, so it has to be within the share as well.
-    pub(super) fn may_be_granted(&self, id: PermitId) -> bool {
+    /// Whether a claim has no room in its share, and needs it, granted or not: while a server is not well, others may have
+    /// admitted claims in its stead, whose places it must not take for a moment either.
+    pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
-        let shares = self.settings.policy.shares() && !permit.is_strict;
-        !shares || leases.all(|lease| self.is_well(At(id, lease))) || self.is_within_share(permit)
+        let needs_none = !self.settings.policy.shares() || permit.is_strict || permit.is_decided();
+        let is_well = |lease| self.is_well(At(id, lease));
+        !(needs_none || leases.all(is_well) || self.is_within_share(permit))
     }
 
     /// What a permit shows as held that was admitted within a share: all but what is left of that.

@@ -319,7 +319,7 @@ impl Core {
         if permit.is_decided() {
             return;
         }
-        if !self.may_be_granted(at.0) {
+        if self.is_beyond_share(at.0) {
             return self.begin_again(at);
         }
         self.count(at.0);
