@@ -8,7 +8,7 @@ use super::{
     lease::{Queue, State},
     time::Time,
 };
-use crate::redis::protocol::{Command, Group, Position, Wanted};
+use crate::redis::protocol::{Command, Group, Part, Position, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -306,34 +306,35 @@ impl Core {
 
     /// Each of the store's keys is on one server. The others only tell their time.
     fn presence_commands(&self, draft: &mut Draft) {
-        let (server, now) = (draft.flight.server, draft.flight.sent);
+        let server = draft.flight.server;
         let [clock, processes] = self.settings.slots_of_store;
-        let is_own = |slot| self.slots.server_of(slot) == server;
-        let has_clock = self.settings.claims && is_own(clock);
-        let counts = is_own(processes);
+        let is_own = |slot: &u16| self.slots.server_of(*slot) == server;
+        let counts = is_own(&processes);
         if counts && self.stay == Stay::Leaving {
             draft.add(Command::Leave, Items::Leave);
         }
-        let counts = counts && self.stay == Stay::Here;
-        let says_who = self.stay == Stay::Here && !self.is_open(server);
-        let slot = self.settings.slot_of_process;
-        if let Some(slot) = slot.filter(|slot| says_who && is_own(*slot)) {
-            draft.add(Command::Introduce, Items::Presence(Some(slot)));
+        let stays = self.stay == Stay::Here;
+        let slot = self.settings.slot_of_process.filter(is_own);
+        if let Some(slot) = slot.filter(|_| stays && !self.is_open(server)) {
+            let who = Command::Presence(vec![Part::Process]);
+            draft.add(who, Items::Presence(Some(slot)));
         }
-        let highest = Some(self.highest.floor(now)).filter(|_| has_clock);
-        let parts = match has_clock && counts && clock != processes {
-            true => vec![(highest, false), (None, true)],
-            false => vec![(highest, counts)],
-        };
-        for (highest, counts) in parts {
-            let presence = Command::Presence {
-                highest,
-                counts,
-                limits: self.limits.version(),
-                part: (!self.settings.is_own).then_some(server),
-            };
-            let slot = highest.map(|_| clock).or(counts.then_some(processes));
-            draft.add(presence, Items::Presence(slot));
+        let mut parts = Vec::new();
+        if self.settings.claims && is_own(&clock) {
+            parts.push((clock, Part::Clock(self.highest.floor(self.now))));
+        }
+        if counts && stays {
+            let limits = Part::Limits(self.limits.version());
+            parts.extend([(processes, Part::Processes), (processes, limits)]);
+        }
+        if parts.is_empty() {
+            let slots = (!self.settings.is_own).then_some(Part::Slots(server));
+            let time = Command::Presence(slots.into_iter().collect());
+            draft.add(time, Items::Presence(None));
+        }
+        for parts in parts.chunk_by(|(one, _), (next, _)| one == next) {
+            let said = parts.iter().map(|(_, part)| part.clone()).collect();
+            draft.add(Command::Presence(said), Items::Presence(Some(parts[0].0)));
         }
     }
 

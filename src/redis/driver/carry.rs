@@ -142,7 +142,7 @@ fn what(command: &Command) -> (&'static str, usize) {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
         Command::Refresh { groups, .. } => ("refresh", permits(groups)),
         Command::Release { groups, .. } => ("release", permits(groups)),
-        Command::Presence { .. } | Command::Introduce | Command::Leave => ("presence", 1),
+        Command::Presence(_) | Command::Leave => ("presence", 1),
         Command::Asking => ("asking", 1),
         Command::Confirm { .. } => ("wait", 1),
     }

@@ -2,7 +2,7 @@
 //!
 //! Every shape of a reply is read. One that no script returns is no answer.
 
-use super::command::{Command, Group, Wanted};
+use super::command::{Command, Group, Part, Wanted};
 use std::time::Duration;
 
 /// The answer to a command.
@@ -142,10 +142,7 @@ impl Command {
                 ..
             } => held(reply, groups),
             Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
-            Self::Presence {
-                highest, counts, ..
-            } => presence(reply, highest.is_some(), *counts),
-            Self::Introduce => timed(reply).map(|(now, _)| Answer::Presence(now, None, None, None)),
+            Self::Presence(parts) => presence(reply, parts),
             Self::Leave => timed(reply).map(|_| Answer::Done),
             Self::Asking => Some(Answer::Done),
             Self::Confirm { .. } => number(reply).map(Answer::Replicas),
@@ -159,21 +156,18 @@ fn timed<R: Reply>(reply: &R) -> Option<(u64, &[R])> {
     Some((millis(now.integer()?)?, items))
 }
 
-fn presence(reply: &impl Reply, has_highest: bool, counts: bool) -> Option<Answer> {
+fn presence(reply: &impl Reply, parts: &[Part]) -> Option<Answer> {
     let (now, items) = timed(reply)?;
-    let mut items = items.iter();
-    let highest = match has_highest {
-        true => Some(micros(items.next()?.integer()?)?),
-        false => None,
-    };
-    let live = match counts {
-        true => Some(number(items.next()?)?),
-        false => None,
-    };
-    let limits = match counts {
-        true => told(items.next()?)?,
-        false => None,
-    };
+    let (mut items, mut highest, mut live, mut limits) = (items.iter(), None, None, None);
+    for part in parts {
+        match part {
+            Part::Clock(_) => highest = Some(micros(items.next()?.integer()?)?),
+            Part::Processes => live = Some(number(items.next()?)?),
+            Part::Limits(_) => limits = told(items.next()?)?,
+            Part::Process => drop(items.next()?),
+            Part::Slots(_) => {}
+        }
+    }
     let is_all = items.next().is_none();
     is_all.then_some(Answer::Presence(now, highest, live, limits))
 }

@@ -33,25 +33,45 @@ pub(in crate::redis) enum Command {
         floor: u64,
         groups: Vec<Group>,
     },
-    /// Says that this process lives, and reads the server's clock.
-    Presence {
-        /// The highest time of any server that this process has seen, microseconds. `None`: the server does not keep it.
-        highest: Option<u64>,
-        /// Whether the server counts processes, and has the limits that operators set.
-        counts: bool,
-        /// The version of the limits that this process knows.
-        limits: Option<u64>,
-        /// The number of a part of all slots, if a key of it is to say which node is asked.
-        part: Option<usize>,
-    },
-    /// Says to operators who this process is.
-    Introduce,
+    /// Reads the server's clock, and says and asks this.
+    Presence(Vec<Part>),
     /// Says that this process leaves.
     Leave,
     /// The next command runs although its slot is moving.
     Asking,
     /// Waits until so many replicas have what was written before, but not longer.
     Confirm { replicas: u32, within: Duration },
+}
+
+/// What a presence says or asks, each with a key of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum Part {
+    /// The highest time of any server that this process has seen, microseconds.
+    Clock(u64),
+    /// That this process lives, and how many do.
+    Processes,
+    /// The limits that operators set, if this is not their version.
+    Limits(Option<u64>),
+    /// To operators, who this process is.
+    Process,
+    /// Nothing: the key is in this part of all slots, and says which node is asked.
+    Slots(usize),
+}
+
+impl Part {
+    /// Its key; and what it is called, and what is said.
+    fn said(&self, owner: &Owner) -> (String, Option<(&'static str, String)>) {
+        match self {
+            Self::Clock(highest) => (owner.key("clock"), Some(("clock", highest.to_string()))),
+            Self::Processes => (owner.key("processes"), Some(("processes", owner.member()))),
+            Self::Limits(known) => {
+                let known = known.map_or(String::new(), |version| version.to_string());
+                (owner.limits_key(), Some(("limits", known)))
+            }
+            Self::Process => (owner.process_key(), Some(("process", owner.about.clone()))),
+            Self::Slots(part) => (owner.parts[*part].clone(), None),
+        }
+    }
 }
 
 /// A level of a claim.
@@ -173,32 +193,8 @@ impl Command {
                 let head = [u64::from(*with_answer), *floor];
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
-            Self::Presence {
-                highest,
-                counts,
-                limits,
-                part,
-            } => {
-                let clock = highest.map(|highest| ("clock", highest.to_string()));
-                let processes = counts.then(|| ("processes", owner.member()));
-                let said = clock.into_iter().chain(processes);
-                let said = said.map(|said| (owner.key(said.0), Some(said)));
-                let known = || limits.map_or(String::new(), |version| version.to_string());
-                let limits = counts.then(|| (owner.limits_key(), Some(("limits", known()))));
-                let mut parts: Vec<_> = said.chain(limits).collect();
-                if let (true, Some(part)) = (parts.is_empty(), part) {
-                    parts.push((owner.parts[*part].clone(), None));
-                }
-                encode_presence(owner.lease_ms, &parts, sink);
-            }
-            Self::Introduce => {
-                let said = ("process", owner.about.clone());
-                encode_presence(owner.lease_ms, &[(owner.process_key(), Some(said))], sink);
-            }
-            Self::Leave => {
-                let said = ("processes", owner.member());
-                encode_presence(0, &[(owner.key(said.0), Some(said))], sink);
-            }
+            Self::Presence(parts) => encode_presence(owner.lease_ms, parts, (owner, sink)),
+            Self::Leave => encode_presence(0, &[Part::Processes], (owner, sink)),
             Self::Asking => sink.plain(&[&"ASKING"]),
             Self::Confirm { replicas, within } => {
                 // Zero would be no bound.
@@ -208,10 +204,8 @@ impl Command {
     }
 }
 
-/// A key, and which part of a presence it is with what is said there. Without that it only says which node is asked.
-type Part = (String, Option<(&'static str, String)>);
-
-fn encode_presence(lease_ms: u64, parts: &[Part], sink: &mut impl Sink) {
+fn encode_presence(lease_ms: u64, parts: &[Part], (owner, sink): (&Owner, &mut impl Sink)) {
+    let parts: Vec<_> = parts.iter().map(|part| part.said(owner)).collect();
     let keys: Vec<&str> = parts.iter().map(|(key, _)| &**key).collect();
     begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(lease_ms);

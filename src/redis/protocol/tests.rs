@@ -1,7 +1,8 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, Group, Of, Owner, PermitId, Position, Sink, Tag, Told, Verb, Wanted,
+    Acquired, Answer, Command, Group, Of, Owner, Part, PermitId, Position, Sink, Tag, Told, Verb,
+    Wanted,
 };
 use redis::Value;
 use std::{fmt::Display, time::Duration};
@@ -137,16 +138,9 @@ fn units_are_written_one_by_one_those_that_a_permit_still_has() {
 
 #[test]
 fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
-    let (highest, clock) = (Some(8), "s:clock".to_owned());
-    let (counts, processes) = (true, "s:processes".to_owned());
-    let (limits, part) = (Some(7), None);
-    let presence = Command::Presence {
-        highest,
-        counts,
-        limits,
-        part,
-    };
-    let (verb, keys, args) = written(&presence);
+    let [clock, processes] = ["s:clock", "s:processes"].map(str::to_owned);
+    let all = vec![Part::Clock(8), Part::Processes, Part::Limits(Some(7))];
+    let (verb, keys, args) = written(&Command::Presence(all));
     assert_eq!(
         (verb, keys),
         (
@@ -157,21 +151,9 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
     let own = ["2", "processes", "p1:3000"];
     let first = ["3000", "2", "clock", "8"];
     assert_eq!(args, [&first[..], &own, &["2", "limits", "7"]].concat());
-    let alone = Command::Presence {
-        highest,
-        counts: false,
-        limits,
-        part,
-    };
-    let (_, keys, args) = written(&alone);
+    let (_, keys, args) = written(&Command::Presence(vec![Part::Clock(8)]));
     assert_eq!((keys, args.len()), (vec![clock], 4));
-    let nothing = Command::Presence {
-        highest: None,
-        counts: false,
-        limits,
-        part,
-    };
-    let (_, keys, args) = written(&nothing);
+    let (_, keys, args) = written(&Command::Presence(Vec::new()));
     assert_eq!((keys, args), (vec![], vec!["3000".to_owned()]));
     let (verb, keys, args) = written(&Command::Leave);
     assert_eq!(
@@ -240,12 +222,7 @@ fn claims_are_answered_together_with_the_time() {
 
 #[test]
 fn limits_are_told_by_their_version_and_only_if_they_are_others() {
-    let command = Command::Presence {
-        highest: None,
-        counts: true,
-        limits: Some(7),
-        part: None,
-    };
+    let command = Command::Presence(vec![Part::Processes, Part::Limits(Some(7))]);
     let text = |text: &str| Value::BulkString(text.into());
     let told = |limits: Value| {
         let answer = command.decode(&Value::Array(vec![int(5), int(1), limits]));
@@ -295,12 +272,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         acquire(vec![vec![wanted("a"), wanted("b")], vec![wanted("a")]]),
         refresh(groups()),
         release(true, groups()),
-        Command::Presence {
-            highest: Some(1),
-            counts: true,
-            limits: None,
-            part: None,
-        },
+        Command::Presence(vec![Part::Clock(1), Part::Processes, Part::Limits(None)]),
     ];
     let mut answers = 0;
     for number in 0..items.len().pow(6) {

@@ -177,7 +177,7 @@ impl Server {
                     false => Answer::Done,
                 }
             }
-            Command::Presence { .. } => {
+            Command::Presence(_) => {
                 let limits = Some(Told::default());
                 Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1), limits)
             }

@@ -74,7 +74,7 @@ mod redis {
         mod command;
         mod id;
         pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Told};
-        pub(in crate::redis) use command::{Command, Group, Position, Wanted};
+        pub(in crate::redis) use command::{Command, Group, Part, Position, Wanted};
         pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
     }
 }

@@ -144,10 +144,9 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => {
+        Command::Presence(_) => {
             Answer::Presence(1_000_000, Some(0), Some(1), Some(Told::default()))
         }
-        Command::Introduce => Answer::Presence(1_000_000, None, None, None),
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
     let answers = answers.collect();
