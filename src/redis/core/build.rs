@@ -17,6 +17,7 @@ use std::{
 };
 
 /// A call that is being made.
+#[derive(Default)]
 struct Draft {
     flight: Flight,
     commands: Vec<Command>,
@@ -103,13 +104,8 @@ impl Core {
         };
         let mut draft = Draft {
             flight,
-            commands: Vec::new(),
-            bill: Bill::default(),
             presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
-            asking: BTreeSet::new(),
-            releases: Vec::new(),
-            refreshes: Vec::new(),
-            acquires: Vec::new(),
+            ..Draft::default()
         };
         match (self.is_ready(server), self.is_open(server)) {
             (true, false) => self.fill(&mut draft),

@@ -33,18 +33,9 @@ pub(super) struct Keys {
 impl Keys {
     /// The number of a semaphore.
     pub(super) fn number(&mut self, name: &Arc<str>) -> usize {
-        match self.numbers.get(name) {
-            Some(number) => *number,
-            None => self.add(name),
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
         }
-    }
-
-    /// One more lease has it as a level.
-    pub(super) fn enter(&mut self, number: usize) {
-        self.all[number].leases += 1;
-    }
-
-    fn add(&mut self, name: &Arc<str>) -> usize {
         let number = self.all.insert(Key {
             name: Arc::clone(name),
             ..Key::default()

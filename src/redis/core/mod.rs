@@ -214,7 +214,7 @@ impl Core {
 
     fn add(&mut self, permit: Permit) {
         for level in &permit.levels {
-            self.keys.enter(level.key);
+            self.keys[level.key].leases += 1;
         }
         self.permits.insert(permit);
     }

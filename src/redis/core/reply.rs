@@ -313,7 +313,7 @@ impl Core {
         self.permits[at.0].take(at.1, grants);
         self.hold(at, lasts);
         let permit = &self.permits[at.0];
-        if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
+        if let Some(wider) = permit.current() {
             return self.want(At(at.0, wider));
         }
         if permit.is_decided() {
