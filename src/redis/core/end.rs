@@ -133,18 +133,20 @@ impl Core {
 
     // Releases.
 
-    /// This process claims no more.
-    pub(super) fn close(&mut self, id: PermitId) {
+    /// An operator, or the end of this process, ends a permit or a claim, unless its caller has.
+    pub(super) fn end(&mut self, id: PermitId, why: Refusal) {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_released()) else {
             return;
         };
         if !permit.is_decided() {
-            return self.refuse(id, Refusal::Closed);
+            return self.refuse(id, why);
         }
         let root = permit.root();
-        if self.held_until(root).is_some() {
-            self.events.push_back((root, Event::Lost));
-        }
+        let event = match why {
+            Refusal::Revoked => Some(Event::Revoked),
+            _ => self.held_until(root).map(|_| Event::Lost),
+        };
+        self.events.extend(event.map(|event| (root, event)));
         self.let_go(root);
     }
 

@@ -301,7 +301,7 @@ impl Core {
                 let mut permits = self.permits.iter();
                 let found = permits.find(|(_, permit)| permit.id.serial == serial);
                 if let Some(id) = found.map(|(_, permit)| permit.id) {
-                    self.revoked(id);
+                    self.end(id, Refusal::Revoked);
                 }
             }
         }
@@ -465,7 +465,7 @@ impl Core {
     /// What has become of a server, or of this process, concerns a permit.
     fn visit(&mut self, id: PermitId) {
         if self.is_closed {
-            return self.close(id);
+            return self.end(id, Refusal::Closed);
         }
         self.wait_elsewhere(id);
         self.limit_anew(id);

@@ -5,7 +5,7 @@ use super::{
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Acquired, Flow, PermitId as UnitsOf};
+use crate::redis::protocol::{Flow, PermitId as UnitsOf};
 use slab::Slab;
 use std::{
     ops::{Index, IndexMut},
@@ -247,18 +247,12 @@ impl Permit {
         }
     }
 
-    /// Why a claim is refused that a server refuses.
-    pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
-        let (Acquired::Full { level, held } | Acquired::QueueFull { level, held }) = *acquired
-        else {
-            return Refusal::Revoked;
-        };
-        let level = self.leases[lease].levels.start + level;
-        let (limit, wait) = (self.levels[level].units.limit, self.levels[level].wait);
-        match acquired {
-            Acquired::QueueFull { .. } => Refusal::QueueFull(level, limit),
-            _ if wait.is_some() => Refusal::TimedOut(level, held, limit),
-            _ => Refusal::Full(level, held, limit),
+    /// Why a claim is refused at a level that is full, where so many units are held.
+    pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
+        let Own { units, wait, .. } = &self.levels[level];
+        match wait {
+            Some(_) => Refusal::TimedOut(level, held, units.limit),
+            None => Refusal::Full(level, held, units.limit),
         }
     }
 }

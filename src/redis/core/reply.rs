@@ -211,14 +211,16 @@ impl Core {
     /// After a refusal nothing of a lease is left, if no other acquire could run any more when it was sent: it may run
     /// before one that was sent before.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
-        self.note_contention(at, &acquired);
+        for level in self.permits[at.0].levels_of(at.1) {
+            self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
+        }
         let lease = &self.permits[at];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
             (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
             (State::Released(_), _) => self.next_at(at, self.now),
-            (_, Acquired::Revoked) => self.revoked(at.0),
+            (_, Acquired::Revoked) => self.end(at.0, Refusal::Revoked),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
             (State::Lost(_), Acquired::Queued { .. }) => self.next_at(at, self.now),
@@ -256,7 +258,15 @@ impl Core {
                 };
                 self.queued(at, queued, recheck);
             }
-            (_, refusal) => self.refused(sent, at, &refusal),
+            (_, Acquired::Full { level, held }) => {
+                let why = self.permits[at.0].refusal(lease.levels.start + level, held);
+                self.refused(sent, at, why);
+            }
+            (_, Acquired::QueueFull { level, .. }) => {
+                let level = lease.levels.start + level;
+                let limit = self.permits[at.0].levels[level].units.limit;
+                self.refused(sent, at, Refusal::QueueFull(level, limit));
+            }
         }
     }
 
@@ -268,13 +278,6 @@ impl Core {
             if self.lease(part).is_some() {
                 self.acquired(flight.sent, part, acquired.clone());
             }
-        }
-    }
-
-    /// Notes whether anybody waits for a lease's semaphores.
-    fn note_contention(&mut self, at: At, acquired: &Acquired) {
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
         }
     }
 
@@ -328,12 +331,8 @@ impl Core {
         let event = (at.0, Event::Granted(permit.grants().collect()));
         self.tell_end(at.0);
         self.events.push_back(event);
-        self.lasts_from(at.0);
-    }
-
-    /// A claim is whole: its leases are refreshed that were to last only until then.
-    fn lasts_from(&mut self, id: PermitId) {
-        self.each_of(id, |core, at| {
+        // Its leases are refreshed that were to last only until the claim is whole.
+        self.each_of(at.0, |core, at| {
             if core.permits[at].length < core.settings.lease {
                 core.next_at(at, core.now);
             }
@@ -362,11 +361,10 @@ impl Core {
         self.next_at(at, over.min(self.now + pause));
     }
 
-    fn refused(&mut self, sent: Time, at: At, refusal: &Acquired) {
-        let permit = &mut self.permits[at.0];
-        let why = permit.refusal(at.1, refusal);
-        if permit.leases[at.1].runs_until() <= sent {
-            permit.leases[at.1].state = State::Idle;
+    fn refused(&mut self, sent: Time, at: At, why: Refusal) {
+        let lease = &mut self.permits[at];
+        if lease.runs_until() <= sent {
+            lease.state = State::Idle;
         }
         self.refuse(at.0, why);
     }
@@ -404,20 +402,6 @@ impl Core {
         } else {
             self.next_at(at, self.now);
         }
-    }
-
-    /// An operator has ended a permit or a claim.
-    pub(super) fn revoked(&mut self, id: PermitId) {
-        let permit = &self.permits[id];
-        if permit.is_released() {
-            return;
-        }
-        if !permit.is_decided() {
-            return self.refuse(id, Refusal::Revoked);
-        }
-        let root = permit.root();
-        self.events.push_back((root, Event::Revoked));
-        self.let_go(root);
     }
 
     // Refreshes.
