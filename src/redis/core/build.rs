@@ -46,8 +46,7 @@ impl Draft {
 }
 
 impl Core {
-    /// What a runtime sends now, until when an answer counts, and to which server. In the order of the commands:
-    /// releases, refreshes, polls and claims.
+    /// What a runtime sends now, and to which server. In the order of the commands: releases, refreshes, polls and claims.
     pub(in crate::redis) fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
         self.now = now;
         let mut servers = 0..self.servers.len();
@@ -287,9 +286,9 @@ impl Core {
         (flight.claims, flight.units) = (draft.acquires.len(), draft.bill.units);
         let call = Call {
             id: flight.id,
+            runtime: flight.runtime,
             server: flight.server,
             commands,
-            deadline: flight.deadline,
             left: flight.left.clone(),
         };
         self.last_call = call.id.0;

@@ -36,15 +36,14 @@ impl Left {
     }
 }
 
-/// What a runtime sends to a server together.
+/// What a runtime sends to a server together. An answer counts for a timeout.
 #[derive(Debug)]
 pub(in crate::redis) struct Call {
     pub(in crate::redis) id: CallId,
+    pub(in crate::redis) runtime: RuntimeId,
     pub(in crate::redis) server: usize,
     /// In this order.
     pub(in crate::redis) commands: Vec<Command>,
-    /// Until when an answer counts.
-    pub(in crate::redis) deadline: Time,
     pub(in crate::redis) left: Left,
 }
 

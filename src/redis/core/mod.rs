@@ -201,8 +201,7 @@ impl Core {
         let leases = permit::leases(levels);
         let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
-        self.claim(permit);
-        (id, self.call_alone(At(id, 0)))
+        self.claim(permit)
     }
 
     /// The id of the permit that is added next.
@@ -219,7 +218,8 @@ impl Core {
         self.permits.insert(permit);
     }
 
-    fn claim(&mut self, permit: Permit) {
+    /// The call, if there is one, is for the caller's own task.
+    fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
         // Its grant may be told before the answer that it waits.
         if permit.levels.iter().any(|level| level.wait.is_some()) {
@@ -233,6 +233,7 @@ impl Core {
             self.want(At(id, 0));
         }
         self.file(id);
+        (id, self.call_alone(At(id, 0)))
     }
 
     /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.

@@ -39,8 +39,7 @@ impl Core {
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root].growths.push(id);
-        self.claim(growth);
-        Some((id, self.call_alone(At(id, 0))))
+        Some(self.claim(growth))
     }
 
     /// Releases units of a level of a permit, fewer than it has: first what was added last. Returns what is

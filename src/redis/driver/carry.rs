@@ -68,8 +68,8 @@ impl<T: Transport> Carrier<T> {
     async fn carry_on(self) {
         let mut own = Some(self);
         while let Some(mut carrier) = own {
-            let left = carrier.load.as_ref().map(|load| load.left);
-            let call = timeout(left.unwrap_or_default(), carrier.call());
+            let longest = carrier.shared.settings.timeout;
+            let call = timeout(longest, carrier.call());
             let Ok((next, is_answered)) = call.await else {
                 return;
             };
@@ -89,8 +89,9 @@ impl<T: Transport> Carrier<T> {
             return (Vec::new(), false);
         };
         let reply = {
+            let left = self.shared.settings.timeout;
             // It leaves when it is polled first, whatever else its task has done in this turn.
-            let mut call = pin!(unconstrained(load.connection.call(commands, load.left)));
+            let mut call = pin!(unconstrained(load.connection.call(commands, left)));
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
                 // It arrives in the order in which it was polled first.
@@ -108,7 +109,7 @@ impl<T: Transport> Carrier<T> {
         let Some(load) = self.load.take() else {
             return Vec::new();
         };
-        self.tell(load.from, |at| match &reply {
+        self.tell(load.call.runtime, |at| match &reply {
             Ok(answers) if !matches!(answers.get(at), None | Some(Answer::Failed(_))) => {
                 Answered::Ok
             }
@@ -116,9 +117,9 @@ impl<T: Transport> Carrier<T> {
         });
         let next = self.shared.enter(|core, rest, now| {
             core.handle_reply(now, load.call.id, reply);
-            rest.next(core, now, load.from)
+            rest.next(core, now, load.call.runtime)
         });
-        carriers(&self.shared, load.from, next)
+        carriers(&self.shared, load.call.runtime, next)
     }
 
     fn tell(&mut self, from: RuntimeId, answered: impl Fn(usize) -> Answered) {
@@ -151,8 +152,8 @@ fn what(command: &Command) -> (&'static str, usize) {
 impl<T: Transport> Drop for Carrier<T> {
     fn drop(&mut self) {
         if let Some(load) = self.load.take() {
-            if self.sent.elapsed() >= load.left {
-                self.tell(load.from, |_| Answered::Timeout);
+            if self.sent.elapsed() >= self.shared.settings.timeout {
+                self.tell(load.call.runtime, |_| Answered::Timeout);
             }
             self.shared.post(Dropped::Carrier(load.call.id));
         }

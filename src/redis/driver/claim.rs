@@ -227,7 +227,7 @@ impl<T: Transport> Driver<T> {
             let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.cells.insert(id, &cell);
-            let own = call.and_then(|call| rest.load(core, now, (from, call)));
+            let own = call.and_then(|call| rest.load(core, now, call));
             Some((id, from, connects, own, rest.next(core, now, from)))
         });
         let begun = begun.ok_or(Refused::Closed)?;
@@ -438,7 +438,7 @@ fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<
     let load = shared.enter(|core, rest, now| {
         let from = rest.runtimes.enter(here());
         let call = core.release_alone(now, from, id)?;
-        rest.load(core, now, (from, call))
+        rest.load(core, now, call)
     });
     let load = load.flatten()?;
     Some(Carrier::new(shared, load))

@@ -12,7 +12,7 @@ use crate::{
     },
     sync::{Mutex, MutexGuard},
 };
-use std::{any::Any, collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{any::Any, collections::VecDeque, mem, sync::Arc};
 use tokio::sync::{Notify, watch};
 
 /// Whether a store works.
@@ -82,9 +82,6 @@ pub(super) struct Rest<C> {
 #[derive(Debug)]
 pub(super) struct Load<C> {
     pub(super) call: Call,
-    /// How long an answer counts.
-    pub(super) left: Duration,
-    pub(super) from: RuntimeId,
     pub(super) connection: Arc<C>,
 }
 
@@ -364,28 +361,17 @@ impl<C: Connection> Rest<C> {
     /// A call that a runtime sends now.
     pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
         let call = core.poll_call(now, from);
-        let load = call.and_then(|call| self.load(core, now, (from, call)));
+        let load = call.and_then(|call| self.load(core, now, call));
         let has_more = load.is_some() && core.has_call(from);
         Next { load, has_more }
     }
 
     /// A call, and the connection that it takes.
-    pub(super) fn load(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        (from, call): (RuntimeId, Call),
-    ) -> Option<Load<C>> {
-        let Some(connection) = self.runtimes.connection(from, call.server) else {
+    pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
+        let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
             core.handle_reply(now, call.id, Err(Failure::NotConnected));
             return None;
         };
-        let left = call.deadline.saturating_sub(now);
-        Some(Load {
-            call,
-            left,
-            from,
-            connection,
-        })
+        Some(Load { call, connection })
     }
 }

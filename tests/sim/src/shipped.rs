@@ -108,7 +108,7 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 
 impl Shipped {
     /// A call as it is written, and as it is read.
-    fn call(&mut self, from: subject::Runtime, call: Call) -> subject::Call {
+    fn call(&mut self, now: Time, from: subject::Runtime, call: Call) -> subject::Call {
         let (mut is_asking, mut confirms, left) = (false, false, call.left);
         let scripts = call.commands.iter().filter_map(|command| {
             is_asking |= matches!(command, Command::Asking);
@@ -136,7 +136,7 @@ impl Shipped {
             scripts,
             commands,
             confirms,
-            deadline: call.deadline,
+            deadline: now + self.settings.timeout,
             left: subject::Left(Arc::new(move || left.note())),
         }
     }
@@ -344,7 +344,7 @@ impl Shipped {
         let (from, call) = call.or_else(|| {
             runtimes.find_map(|from| Some((from, core.poll_call(now, runtime(from))?)))
         })?;
-        Some(self.call(from, call))
+        Some(self.call(now, from, call))
     }
 
     /// Whether it remembers nothing of any claim.
