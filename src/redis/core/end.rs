@@ -104,12 +104,12 @@ impl Core {
     pub(super) fn returned(&mut self, sent: Time, at: At, grants: &[(u64, u32)]) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
-        let (length, root) = (lease.length, permit.root());
+        let root = permit.root();
         let was_told = lease.end().is_none() || lease.is_degraded();
         if was_told {
             permit.take(at.1, grants);
         }
-        self.hold(at, self.lasts(sent, length));
+        self.hold(at, self.lasts(at, sent));
         if was_told {
             self.tell_return(root);
         }

@@ -272,9 +272,11 @@ impl Core {
         reply: Result<Vec<Answer>, Failure>,
     ) {
         self.now = now;
-        let Some(flight) = self.land(id) else {
+        let Some(flight) = self.calls.remove(&id) else {
             return;
         };
+        let lane = self.lane(flight.runtime, flight.server);
+        lane.land(now, (flight.claims, flight.units));
         match reply {
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
                 self.unanswered(&flight, Failure::TimedOut);

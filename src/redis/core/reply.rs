@@ -12,15 +12,6 @@ use crate::redis::protocol::{Acquired, Answer, Fault};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
-    /// Ends a call. `None`: it has ended before.
-    pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
-        let flight = self.calls.remove(&id)?;
-        let now = self.now;
-        let lane = self.lane(flight.runtime, flight.server);
-        lane.land(now, (flight.claims, flight.units));
-        Some(flight)
-    }
-
     /// Whether enough replicas have what a call has written, if that matters.
     pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
         let mut both = flight.items.iter().zip(answers);
@@ -234,11 +225,11 @@ impl Core {
                 self.lose(at, self.now + pause, is_gone);
             }
             (State::Held(_), Acquired::Granted(_)) => {
-                self.hold(at, self.lasts(sent, lease.length));
+                self.hold(at, self.lasts(at, sent));
             }
             (State::Held(_), _) => self.next_at(at, self.now),
             (_, Acquired::Granted(grants)) => {
-                let lasts = self.lasts(sent, lease.length);
+                let lasts = self.lasts(at, sent);
                 self.granted(at, &grants, lasts);
             }
             (
@@ -293,7 +284,8 @@ impl Core {
     }
 
     /// Until when a lease is held that was acquired or refreshed then, and when it is refreshed.
-    pub(super) fn lasts(&self, sent: Time, length: Duration) -> (Time, Time) {
+    pub(super) fn lasts(&self, at: At, sent: Time) -> (Time, Time) {
+        let length = self.permits[at].length;
         let end = self.settings.held_until(sent, length);
         (end, self.refresh_at(sent, length))
     }
@@ -415,16 +407,16 @@ impl Core {
             let is_lost = lost.contains(&at);
             let held = self.lease(at).and_then(|lease| match &lease.state {
                 State::Held(end) if is_own && !(is_lost && lease.outdated == Some(flight.id)) => {
-                    Some((*end, lease.length))
+                    Some(*end)
                 }
                 _ => None,
             });
             match held {
                 None => self.next_at(at, self.now),
-                Some((end, _)) if is_lost => self.not_found(at, end),
-                Some((_, length)) => {
+                Some(end) if is_lost => self.not_found(at, end),
+                Some(_) => {
                     self.permits[at].refreshed(self.now);
-                    self.hold(at, self.lasts(flight.sent, length));
+                    self.hold(at, self.lasts(at, flight.sent));
                 }
             }
         }
@@ -438,11 +430,8 @@ impl Core {
     fn not_found(&mut self, at: At, end: Time) {
         // The server may have other levels and units of it.
         let is_gone = false;
-        if self.permits[at.0].is_strict {
+        if self.permits[at.0].is_strict || self.is_kept(at) && !self.is_well(at) {
             return self.lose(at, self.now, is_gone);
-        }
-        if self.is_kept(at) && !self.is_well(at) {
-            return self.degrade(at, self.now, is_gone);
         }
         self.set_absent(at, Some(end), is_gone);
         self.next_at(at, self.now);
