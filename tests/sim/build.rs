@@ -29,7 +29,7 @@ fn main() {
             mod command;
             #[path = \"{redis}/protocol/id.rs\"]
             mod id;
-            pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Reply, Told}};
+            pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Queued, Reply, Told}};
             pub(in crate::redis) use command::{{Command, Group, Part, Position, Sink, Verb, Wanted}};
             pub(in crate::redis) use id::{{Flow, Of, Owner, PermitId, Tag}};
         }}

@@ -6,6 +6,7 @@ use super::{
     id::CallId,
     time::{FOREVER, Time},
 };
+use crate::redis::protocol::Queued;
 use std::{ops::Range, time::Duration};
 
 /// Where a lease waits to be sent.
@@ -24,24 +25,13 @@ pub(super) enum State {
     Idle,
     /// It is to be acquired.
     Wanted,
-    /// It waits in the queue of one of its levels.
-    Queued(Queued),
+    /// It waits in the queue of one of its levels, by its number in the permit. The last answered poll was sent then.
+    Queued(Queued, Time),
     /// Until then, when its holder is told that it is lost.
     Held(Time),
     /// A server did not find it, or its end has come. It is to be acquired again.
     Lost(Lost),
     Released(Released),
-}
-
-#[derive(Debug)]
-pub(super) struct Queued {
-    /// The level, by its number in the permit.
-    pub(super) level: usize,
-    /// What the server has said.
-    pub(super) arrival: u64,
-    pub(super) last_token: u64,
-    /// When the last answered poll was sent.
-    pub(super) polled: Time,
 }
 
 #[derive(Debug)]
@@ -122,7 +112,7 @@ impl Lease {
             }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Queue::Refreshes),
-            State::Queued(_) => Some(Queue::Polls),
+            State::Queued(..) => Some(Queue::Polls),
             State::Wanted | State::Lost(_) => Some(Queue::Claims),
         }
     }
@@ -139,7 +129,7 @@ impl Lease {
             State::Held(end) => Some(*end),
             State::Lost(lost) => lost.end,
             State::Released(released) => Some(released.gives_up),
-            State::Idle | State::Wanted | State::Queued(_) => None,
+            State::Idle | State::Wanted | State::Queued(..) => None,
         }
     }
 
@@ -163,7 +153,7 @@ impl Lease {
     /// The level in whose queue it waits, by its number in the permit.
     pub(super) fn queued_at(&self) -> Option<usize> {
         match &self.state {
-            State::Queued(queued) => Some(queued.level),
+            State::Queued(queued, _) => Some(queued.level),
             _ => None,
         }
     }
@@ -269,7 +259,7 @@ impl Lease {
     /// The arrival that a server has returned for a level.
     pub(super) fn arrival_at(&self, level: usize) -> u64 {
         match &self.state {
-            State::Queued(queued) if queued.level == level => queued.arrival,
+            State::Queued(queued, _) if queued.level == level => queued.arrival,
             _ => 0,
         }
     }

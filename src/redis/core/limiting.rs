@@ -67,10 +67,10 @@ impl Core {
             let lease = &mut core.permits[at];
             match lease.state {
                 // It polls when the answer on its way says that it waits.
-                State::Queued(_) | State::Wanted if has_changed && lease.call.is_some() => {
+                State::Queued(..) | State::Wanted if has_changed && lease.call.is_some() => {
                     lease.was_notified = true;
                 }
-                State::Queued(_) if has_changed => core.next_at(at, core.now),
+                State::Queued(..) if has_changed => core.next_at(at, core.now),
                 _ => {}
             }
         });

@@ -4,11 +4,11 @@ use super::{
     Core, Stay,
     call::{Failure, Flight, Items},
     id::{At, CallId, PermitId, THREAD},
-    lease::{Queued, State},
+    lease::State,
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
-use crate::redis::protocol::{Acquired, Answer, Fault};
+use crate::redis::protocol::{Acquired, Answer, Fault, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -206,7 +206,7 @@ impl Core {
             self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
         }
         let lease = &self.permits[at];
-        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
+        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
             (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
@@ -214,7 +214,7 @@ impl Core {
             (_, Acquired::Revoked) => self.end(at.0, Refusal::Revoked),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
-            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(at, self.now),
+            (State::Lost(_), Acquired::Queued(_)) => self.next_at(at, self.now),
             (State::Lost(_), _) => {
                 let is_gone = lease.runs_until() <= sent;
                 let pause = match self.is_well(at) {
@@ -232,23 +232,7 @@ impl Core {
                 let lasts = self.lasts(at, sent);
                 self.granted(at, &grants, lasts);
             }
-            (
-                _,
-                Acquired::Queued {
-                    level,
-                    arrival,
-                    recheck,
-                    last_token,
-                },
-            ) => {
-                let queued = Queued {
-                    level: lease.levels.start + level,
-                    arrival,
-                    last_token,
-                    polled: sent,
-                };
-                self.queued(at, queued, recheck);
-            }
+            (_, Acquired::Queued(queued)) => self.queued(sent, at, queued),
             (_, Acquired::Full { level, held }) => {
                 let why = self.permits[at.0].refusal(lease.levels.start + level, held);
                 self.refused(sent, at, why);
@@ -331,12 +315,12 @@ impl Core {
         });
     }
 
-    /// A lease waits in a queue, in which it polls again: at its head at this time, if not before.
-    fn queued(&mut self, at: At, queued: Queued, recheck: Option<Duration>) {
-        let pause = self.settings.poll(recheck.is_some());
-        let recheck = recheck.map(|after| after + Duration::from_millis(1));
+    fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
+        let pause = self.settings.poll(queued.recheck.is_some());
+        let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
         let permit = &mut self.permits[at.0];
+        queued.level += permit.leases[at.1].levels.start;
         let level = queued.level;
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
@@ -345,7 +329,7 @@ impl Core {
             true => Duration::ZERO,
             false => pause,
         };
-        lease.state = State::Queued(queued);
+        lease.state = State::Queued(queued, sent);
         self.uncount(at.0);
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));
@@ -381,12 +365,10 @@ impl Core {
         let lease = &mut self.permits[At(id, number)];
         // An answer from before it may be on its way.
         lease.was_notified = lease.call.is_some();
-        let State::Queued(queued) = &lease.state else {
+        let State::Queued(queued, polled) = &lease.state else {
             return;
         };
-        let end = self
-            .settings
-            .held_until(queued.polled, self.settings.alive());
+        let end = self.settings.held_until(*polled, self.settings.alive());
         let is_grant = is_one && token > queued.last_token && end > self.now;
         self.carried_by(THREAD, id);
         if is_grant {
@@ -454,7 +436,7 @@ impl Core {
             let found_until = core.settings.held_until(lost_before, core.settings.lease);
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
-                State::Queued(queued) => queued.polled < lost_before,
+                State::Queued(_, polled) => *polled < lost_before,
                 _ => lease.is_absent() && !core.is_open(server),
             };
             if is_due && lease.next > core.now {

@@ -68,15 +68,19 @@ pub(in crate::redis) enum Acquired {
     },
     /// An operator has revoked it.
     Revoked,
-    /// It waits at this level, and holds the narrower ones.
-    Queued {
-        level: usize,
-        arrival: u64,
-        /// When the head should poll.
-        recheck: Option<Duration>,
-        /// It holds nothing, so no token up to this is its own.
-        last_token: u64,
-    },
+    Queued(Queued),
+}
+
+/// How a claim waits in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) struct Queued {
+    /// Of this level. It holds the narrower ones.
+    pub(in crate::redis) level: usize,
+    pub(in crate::redis) arrival: u64,
+    /// When the head should poll.
+    pub(in crate::redis) recheck: Option<Duration>,
+    /// It holds nothing, so no token up to this is its own.
+    pub(in crate::redis) last_token: u64,
 }
 
 /// A message that a script has sent to this process.
@@ -265,14 +269,14 @@ impl Acquired {
             (0, []) => Some(Self::Full { level, held }),
             (-1, []) => Some(Self::QueueFull { level, held }),
             (-3, []) => Some(Self::Revoked),
-            (-2, [arrival, recheck, last_token]) => Some(Self::Queued {
+            (-2, [arrival, recheck, last_token]) => Some(Self::Queued(Queued {
                 level,
                 arrival: number(arrival)?,
                 recheck: recheck
                     .integer()
                     .map(|ms| u64::try_from(ms).ok().map(Duration::from_millis))?,
                 last_token: number(last_token)?,
-            }),
+            })),
             _ => None,
         }
     }

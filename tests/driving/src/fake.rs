@@ -3,7 +3,7 @@
 use super::{
     core::{Failure, Settings},
     driver::{Connection, Messages, News, Transport},
-    protocol::{Acquired, Answer, Command, Group, Message, Told, Wanted},
+    protocol::{Acquired, Answer, Command, Group, Message, Queued, Told, Wanted},
 };
 use parking_lot::Mutex;
 use std::{
@@ -206,12 +206,12 @@ impl Server {
                 if !of.queue.contains(&serial) {
                     of.queue.push_back(serial);
                 }
-                Acquired::Queued {
+                Acquired::Queued(Queued {
                     level: 0,
                     arrival: 1,
                     recheck: None,
                     last_token: of.token,
-                }
+                })
             }
         }
     }

@@ -73,7 +73,7 @@ mod redis {
         mod answer;
         mod command;
         mod id;
-        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Told};
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
         pub(in crate::redis) use command::{Command, Group, Part, Position, Wanted};
         pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
     }
