@@ -294,7 +294,7 @@ impl Core {
         self.last_call = call.id.0;
         let keeps_order = self.settings.is_own;
         let lane = self.lane(flight.runtime, flight.server);
-        lane.send(flight.sent, (flight.claims, flight.units), keeps_order);
+        lane.send(&flight, keeps_order);
         self.calls.insert(call.id, flight);
         Some(call)
     }

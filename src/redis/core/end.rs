@@ -160,7 +160,7 @@ impl Core {
         }
         self.uncount(id);
         for growth in growths {
-            self.end_growth((id, growth));
+            self.end_growth(id, growth);
         }
         self.each_of(id, |core, at| {
             let lease = &core.permits[at];
@@ -192,7 +192,7 @@ impl Core {
         let now = self.now;
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
-            if let Some((released, _)) = self.release_of(at).filter(|_| each.is_some()) {
+            if let Some(released) = self.release_of(at).filter(|_| each.is_some()) {
                 let may_have_run = released.may_have_run || released.in_flight > 1;
                 let was_held = may_have_run && now < released.held_until;
                 released.was_held |= was_held || !missed.contains(&at);
@@ -207,7 +207,7 @@ impl Core {
     /// A release may have run, or a part of it.
     pub(super) fn may_have_freed(&mut self, all: &[(At, bool)]) {
         for (at, _) in all {
-            if let Some((released, _)) = self.release_of(*at) {
+            if let Some(released) = self.release_of(*at) {
                 released.may_have_run = true;
             }
         }
@@ -215,18 +215,16 @@ impl Core {
 
     /// A release is to be sent again then.
     pub(super) fn release_again(&mut self, at: At, then: Time) {
-        if let Some((released, runs_until)) = self.release_of(at) {
+        let runs_until = self.lease(at).map(|lease| lease.runs_until());
+        if let Some(released) = self.release_of(at) {
             released.in_flight = released.in_flight.saturating_sub(1);
-            self.next_at(at, then.max(runs_until));
+            self.next_at(at, then.max(runs_until.unwrap_or_default()));
         }
     }
 
-    /// And until when an acquire of the lease may run.
-    fn release_of(&mut self, at: At) -> Option<(&mut Released, Time)> {
-        let lease = self.lease(at)?;
-        let runs_until = lease.runs_until();
-        match &mut lease.state {
-            State::Released(released) => Some((released, runs_until)),
+    fn release_of(&mut self, at: At) -> Option<&mut Released> {
+        match &mut self.lease(at)?.state {
+            State::Released(released) => Some(released),
             _ => None,
         }
     }

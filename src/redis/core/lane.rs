@@ -1,6 +1,6 @@
 //! One runtime's connection to a server.
 
-use super::{id::At, time::Time};
+use super::{call::Flight, id::At, time::Time};
 use std::collections::VecDeque;
 
 /// So many may be in flight when the thread has one that no caller waits for.
@@ -51,17 +51,19 @@ impl Lane {
     }
 
     /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
-    pub(super) fn send(&mut self, now: Time, (claims, units): (usize, usize), keeps_order: bool) {
-        self.moved = now;
+    pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
+        self.moved = flight.sent;
         self.in_flight += 1;
-        (self.claimed, self.units) = (self.claimed + claims, self.units + units);
+        self.claimed += flight.claims;
+        self.units += flight.units;
         self.generation += u64::from(!keeps_order);
     }
 
     /// A call is over.
-    pub(super) fn land(&mut self, now: Time, (claims, units): (usize, usize)) {
+    pub(super) fn land(&mut self, now: Time, flight: &Flight) {
         self.moved = now;
         self.in_flight -= 1;
-        (self.claimed, self.units) = (self.claimed - claims, self.units - units);
+        self.claimed -= flight.claims;
+        self.units -= flight.units;
     }
 }

@@ -276,7 +276,7 @@ impl Core {
             return;
         };
         let lane = self.lane(flight.runtime, flight.server);
-        lane.land(now, (flight.claims, flight.units));
+        lane.land(now, &flight);
         match reply {
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
                 self.unanswered(&flight, Failure::TimedOut);
@@ -296,7 +296,7 @@ impl Core {
         match message {
             Message::Granted(serial, token, held) => {
                 if let Some(id) = self.waiters.get(&UnitsOf::base(serial)) {
-                    self.notified(*id, serial, (token, held));
+                    self.notified(*id, serial, token, held);
                 }
             }
             Message::Revoked(serial) => {
@@ -607,10 +607,10 @@ impl Core {
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
         let from = if is_claim { permit.from } else { THREAD };
-        self.push(at, (queue, from));
+        self.push(at, queue, from);
     }
 
-    fn push(&mut self, at: At, (queue, from): (Queue, RuntimeId)) {
+    fn push(&mut self, at: At, queue: Queue, from: RuntimeId) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
         lease.waits_in = Some((queue, number));

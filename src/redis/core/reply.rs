@@ -353,7 +353,7 @@ impl Core {
     // Messages.
 
     /// A waiter of this process was granted with this token, or should poll.
-    pub(super) fn notified(&mut self, id: PermitId, serial: u64, (token, held): (u64, u32)) {
+    pub(super) fn notified(&mut self, id: PermitId, serial: u64, token: u64, held: u32) {
         let permit = &self.permits[id];
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
             return;

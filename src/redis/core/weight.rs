@@ -63,7 +63,7 @@ impl Core {
             }
             match own <= units {
                 true => self.release(now, id, true),
-                false => parts.push(self.split((id, 0), own - units)),
+                false => parts.push(self.split(id, 0, own - units)),
             }
             if own <= units {
                 parts.push(id);
@@ -72,7 +72,7 @@ impl Core {
         }
         if units > 0 {
             let own = self.permits[root].levels[level].units.units();
-            parts.push(self.split((root, level), own - units));
+            parts.push(self.split(root, level, own - units));
         }
         self.tell_end(root);
         if !was_in_place {
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Keeps the first units of a level. Returns the others, which are released.
-    fn split(&mut self, (id, level): (PermitId, usize), keep: u32) -> PermitId {
+    fn split(&mut self, id: PermitId, level: usize, keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
         let number = permit.number_of(level);
         let own = &mut permit.levels[level];
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// A permit is released to which this one has added units.
-    pub(super) fn end_growth(&mut self, (root, growth): (PermitId, PermitId)) {
+    pub(super) fn end_growth(&mut self, root: PermitId, growth: PermitId) {
         if !self.permits[growth].is_decided() {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
             return self.refuse(growth, is_closed.unwrap_or(Refusal::Revoked));
