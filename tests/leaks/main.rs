@@ -5,3 +5,5 @@
 mod cancelled;
 #[cfg(target_os = "linux")]
 mod dropped;
+#[cfg(target_os = "linux")]
+mod full;

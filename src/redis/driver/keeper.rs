@@ -7,8 +7,19 @@ use super::{
     transport::{News, Transport},
 };
 use crate::redis::core::{Change, THREAD, Time};
-use std::{io, sync::Arc, thread, time::Duration};
-use tokio::{runtime, select, task::yield_now, time::sleep};
+use scopeguard::guard;
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::{
+    runtime::{self, Runtime},
+    select,
+    task::yield_now,
+    time::sleep,
+};
 
 /// How long a thread waits that takes the place of one that has panicked.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -25,37 +36,40 @@ pub(super) struct Step<C> {
     pub(super) is_over: bool,
 }
 
-/// Starts the thread. If that fails the next who looks tries again.
+/// Starts the thread. If that fails the policy decides, and the next who looks tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
-    let own = Arc::clone(shared);
-    let name = "tower-semaphore".to_owned();
-    let spawned = thread::Builder::new().name(name).spawn(move || {
-        let running = Running(own);
-        // Without a runtime, as without a thread, the next one tries again.
-        let _ = running.run();
-    });
-    if spawned.is_err() {
+    if try_start(shared).is_err() {
+        shared.enter(|core, _, now| {
+            let servers: Vec<_> = core.servers().collect();
+            for server in servers {
+                core.handle_servers(now, Change::Gone(THREAD, server));
+            }
+        });
         shared.change(|rest| rest.keeper.runs = false);
     }
 }
 
-/// The thread. Its end, by a panic too, is noticed.
-struct Running<T: Transport>(Arc<Shared<T>>);
-
-impl<T: Transport> Running<T> {
-    fn run(&self) -> io::Result<()> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+/// A thread that starts has its runtime, which needs descriptors.
+fn try_start<T: Transport>(shared: &Arc<Shared<T>>) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // Where callers are no runtime may be dropped as such.
+    let runtime = guard(runtime, Runtime::shutdown_background);
+    let (own, name) = (Arc::clone(shared), "tower-semaphore".to_owned());
+    thread::Builder::new().name(name).spawn(move || {
+        let running = Running(own);
         runtime.block_on(async {
             select! {
-                () = keep(&self.0) => {}
-                () = follow_slots(&self.0) => {}
+                () = keep(&running.0) => {}
+                () = follow_slots(&running.0) => {}
             }
         });
-        Ok(())
-    }
+    })
 }
+
+/// The thread. Its end, by a panic too, is noticed.
+struct Running<T: Transport>(Arc<Shared<T>>);
 
 impl<T: Transport> Drop for Running<T> {
     fn drop(&mut self) {
