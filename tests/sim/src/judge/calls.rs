@@ -104,6 +104,10 @@ struct Seen {
     over: Time,
     /// When the first call was sent that has failed since.
     since: Option<Time>,
+    /// When it has refused a connection last. It is there then, and what follows is no outage.
+    denied: Time,
+    /// When it took over from a server that others may have taken for unavailable.
+    took_over: Option<Time>,
 }
 
 /// What was sent for the leases of each permit.
@@ -112,6 +116,8 @@ pub(super) struct Calls {
     settings: Settings,
     seen: BTreeMap<(usize, usize), Seen>,
     permits: BTreeMap<Who, Vec<Record>>,
+    /// Where a process knows a slot to be that has moved.
+    places: BTreeMap<(usize, u16), usize>,
 }
 
 impl Calls {
@@ -120,6 +126,7 @@ impl Calls {
             settings: schedule.settings(0),
             seen: BTreeMap::new(),
             permits: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -277,7 +284,36 @@ impl Calls {
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
         let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
-        seen.outage > Time::ZERO && local > seen.outage + LATE && !is_back
+        let was_out = seen.outage > seen.denied && local > seen.outage + LATE && !is_back;
+        let takes_over = seen.took_over.is_some_and(|then| local <= then + SETTLES);
+        was_out || takes_over
+    }
+
+    /// A server has refused a connection.
+    pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
+        self.seen.entry((at, server)).or_default().denied = local;
+    }
+
+    /// The server that has a slot, as far as a process knows.
+    fn place(&self, at: usize, slot: u16) -> usize {
+        let known = self.places.get(&(at, slot));
+        known.map_or_else(|| self.settings.home(slot.into()), |server| *server)
+    }
+
+    /// The same of a semaphore.
+    pub(super) fn place_of(&self, at: usize, key: Key) -> usize {
+        self.place(at, self.settings.slot_of(key))
+    }
+
+    /// A process learns which server has a slot. One that takes over from another was not told what was admitted
+    /// without that.
+    pub(super) fn placed(&mut self, at: usize, (slot, server): (u16, usize), local: Time) {
+        let before = self.place(at, slot);
+        if before != server && self.is_unwell(at, before, local) {
+            let seen = self.seen.entry((at, server)).or_default();
+            seen.took_over = Some(local);
+        }
+        self.places.insert((at, slot), server);
     }
 
     /// A call that was sent before the last answered one tells nothing.
@@ -582,6 +618,13 @@ impl Calls {
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
+            if let (true, Ok(Some(Answer::Error(Refused::Moved(server))))) = (is_timely, answer) {
+                let slots = command.ids().into_iter();
+                let slots: BTreeSet<_> = slots.map(|(key, _)| self.settings.slot_of(key)).collect();
+                for slot in slots {
+                    self.placed(at, (slot, *server), local);
+                }
+            }
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
                 let Some(record) = self.lease(at, (key, id)) else {
                     continue;

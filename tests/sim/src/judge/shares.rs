@@ -6,7 +6,8 @@ use crate::{
     schedule::Schedule,
     server::Server,
     subject::{
-        Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Settings, Time,
+        Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Policy, Refusal,
+        Settings, Time,
     },
 };
 use std::{
@@ -24,8 +25,6 @@ struct Record {
     asked: Time,
     is_held: bool,
     is_degraded: bool,
-    /// Whether its process stood still since.
-    was_dazed: bool,
     /// Since when a degraded one could have its place: there is room, and its server works.
     room_since: Option<Time>,
 }
@@ -33,6 +32,7 @@ struct Record {
 #[derive(Debug)]
 pub(super) struct Shares {
     settings: Settings,
+    policies: Vec<Policy>,
     records: BTreeMap<Who, Record>,
     /// How many processes live, as each was told, and when.
     live: BTreeMap<usize, Vec<(Time, u32)>>,
@@ -42,6 +42,7 @@ impl Shares {
     pub(super) fn new(schedule: &Schedule) -> Self {
         Self {
             settings: schedule.settings(0),
+            policies: schedule.policies.to_vec(),
             records: BTreeMap::new(),
             live: BTreeMap::new(),
         }
@@ -55,7 +56,6 @@ impl Shares {
             asked: local,
             is_held: false,
             is_degraded: false,
-            was_dazed: false,
             room_since: None,
         };
         self.records.insert(who, record);
@@ -112,8 +112,11 @@ impl Shares {
     /// At most so many units a process may have admitted of a limit: a server that has lost its data counts from one
     /// again, so the most counts that was told within a lease before the last.
     fn share(&self, at: usize, limit: u32) -> u32 {
-        if !self.settings.counts {
-            return limit.div_ceil(2);
+        match self.policies[at] {
+            Policy::Refuse => return 0,
+            Policy::Admit => return u32::MAX,
+            Policy::Half => return limit.div_ceil(2),
+            Policy::Share => {}
         }
         let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
         let last = told.last().map_or(Time::ZERO, |(then, _)| *then);
@@ -124,8 +127,24 @@ impl Shares {
         live.map_or(1, |live| limit.div_ceil(live))
     }
 
-    /// What is admitted without a server is within the share, with all that its process has.
-    pub(super) fn told(&mut self, who: Who, event: Event) -> Verdict {
+    /// At least so many units a process may admit: the most that it was ever told to live may count for two leases.
+    fn least_share(&self, at: usize, limit: u32) -> u32 {
+        let told = self.live.get(&at).into_iter().flatten();
+        let most = told.map(|(_, live)| *live).max();
+        match self.policies[at] {
+            Policy::Share => limit.div_ceil(most.unwrap_or(limit)),
+            _ => self.share(at, limit),
+        }
+    }
+
+    /// What is admitted without a server is within the share, with all that its process has, as is what is granted while
+    /// one is not well. No other claim is refused for want of a server than one that has no share.
+    pub(super) fn told(
+        &mut self,
+        who: Who,
+        event: Event,
+        (local, is_unwell): (Time, bool),
+    ) -> Verdict {
         let Some(record) = self.records.get_mut(&who) else {
             return Ok(());
         };
@@ -140,13 +159,29 @@ impl Shares {
             Event::Granted(_, [token, ..]) => {
                 record.is_held = true;
                 if token == 0 {
-                    check(record.is_degraded, "events", || {
-                        format!(
-                            "{who:?} is admitted before it is told that it goes on without its server"
-                        )
-                    })?;
+                    check(
+                        record.is_degraded && record.parent.is_none(),
+                        "events",
+                        || {
+                            format!(
+                                "{who:?} is admitted before it is told that it goes on without its server"
+                            )
+                        },
+                    )?;
+                }
+                if token == 0 || is_unwell && self.is_bound(who) {
                     return self.is_within(who, &BTreeSet::new());
                 }
+            }
+            Event::Refused(_, Refusal::Unavailable) => {
+                let budget = record.claim.longest_wait() + self.settings.timeout * 2;
+                let is_spent = local >= record.asked + budget;
+                let is_never = record.is_strict || record.parent.is_some();
+                let is_right = is_spent || is_never || self.may_be_beyond(who);
+                self.over(who);
+                return check(is_right, "the share", || {
+                    format!("{who:?} is refused, and has room in its share")
+                });
             }
             Event::Refused(..) | Event::Revoked(_) => self.over(who),
             Event::Lost(_) | Event::Released(_) => {}
@@ -160,6 +195,7 @@ impl Shares {
         at: usize,
         call: &Call,
         (local, flights): (Time, &Flights),
+        is_unwell: impl Fn(Key) -> bool,
     ) -> Verdict {
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let others = others.filter(|(_, other)| other.call.deadline > local);
@@ -167,12 +203,33 @@ impl Shares {
         let mut all: BTreeSet<_> = others.collect();
         for who in first_of(call).map(|permit| (at, permit)) {
             all.insert(who.1);
-            let bound = |record: &Record| !record.is_held && !record.is_strict;
-            if self.records.get(&who).is_some_and(bound) {
+            let Some(record) = self.records.get(&who) else {
+                continue;
+            };
+            let mut levels = record.claim.levels();
+            let is_unwell = levels.any(|level| is_unwell(level.key));
+            if is_unwell && !record.is_held && self.is_bound(who) {
                 self.is_within(who, &all)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a claim has to be within its share while a server is not well.
+    fn is_bound(&self, who: Who) -> bool {
+        self.policies[who.0].shares() && !self.records[&who].is_strict
+    }
+
+    /// Whether a claim may have had no room in its share, with all that its process has claimed.
+    fn may_be_beyond(&self, who: Who) -> bool {
+        let mut levels = self.records[&who].claim.levels();
+        levels.any(|level| {
+            let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
+            let levels = own.flat_map(|(_, record)| record.claim.levels());
+            let levels = levels.filter(|other| other.key == level.key);
+            let units: u32 = levels.map(|level| level.weight).sum();
+            units > self.least_share(who.0, level.limit)
+        })
     }
 
     /// What a process has counts, and what it has `asked` for.
@@ -191,7 +248,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Every claim is decided in time, and a degraded permit gets its place when it can.
+    /// A degraded permit gets its place when it can.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -207,16 +264,10 @@ impl Shares {
         for ((at, permit), record) in &mut self.records {
             let process = &processes[*at];
             let local = process.local(now);
-            let is_dazed = is_dazed(process, now);
-            record.was_dazed |= is_dazed;
-            let end = record.asked + record.claim.longest_wait() + settings.timeout * 2 + LATE;
-            let is_late = !record.is_held && !record.was_dazed && local > end;
-            check(!is_late, "F3", || {
-                format!("p{at} {permit:?} has no answer: {record:?}")
-            })?;
             let mut levels = record.claim.levels();
             let could = record.is_degraded
-                && !is_dazed
+                && !is_dazed(process, now)
+                && !settings.slots.is_unknown(now)
                 && levels.all(|level| {
                     let number = settings.server_of(level.key);
                     let (server, view) = (&servers[number], servers[number].view(level.key));

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
     redis::shipped::Shipped,
-    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize},
+    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize, Servers},
 };
 use std::time::Duration;
 
@@ -75,7 +75,12 @@ impl World<'_> {
                 core.handle_message(local, message);
             }
             Input::Revoked(serial) => core.handle_revocation(local, serial),
-            Input::Servers(change) => core.handle_servers(local, change),
+            Input::Servers(change) => {
+                if let Servers::Slots(slots) = &change {
+                    self.judge.placed(at, slots, local);
+                }
+                core.handle_servers(local, change);
+            }
         }
         self.drive(at);
         if let Some(permit) = revoked {
