@@ -459,7 +459,8 @@ impl Callers {
             Refusal::Failed => {
                 let mut keys = record.claim.levels().map(|level| level.key);
                 // Its process may not know where they are.
-                let is_vague = self.settings.slots.is_unknown(seen.times.0);
+                let is_vague = self.settings.slots.is_unknown(seen.times.0)
+                    || is_dazed(seen.process, seen.times.0);
                 let is_denied = |server| self.denied.contains(&(who.0, server));
                 let mut servers = 0..self.settings.servers;
                 self.was_poisoned(record, self.settings.timeout, seen)

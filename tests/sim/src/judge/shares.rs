@@ -109,16 +109,23 @@ impl Shares {
         }
     }
 
-    /// At most so many units a process may have admitted of a limit: a server that has lost its data counts from one
-    /// again, so the most counts that was told within a lease before the last.
-    fn share(&self, at: usize, limit: u32) -> u32 {
+    /// At most so many units a process may have admitted of a limit. What it is told just now it may not know yet.
+    fn share(&self, at: usize, limit: u32, local: Time) -> u32 {
+        let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
+        let before = told.partition_point(|(then, _)| *then < local);
+        let shares = [told, &told[..before]].map(|told| self.share_if(at, limit, told));
+        shares[0].max(shares[1])
+    }
+
+    /// A server that has lost its data counts from one again, so the most counts that was told within a lease before the
+    /// last.
+    fn share_if(&self, at: usize, limit: u32, told: &[(Time, u32)]) -> u32 {
         match self.policies[at] {
             Policy::Refuse => return 0,
             Policy::Admit => return u32::MAX,
             Policy::Half => return limit.div_ceil(2),
             Policy::Share => {}
         }
-        let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
         let last = told.last().map_or(Time::ZERO, |(then, _)| *then);
         let lately = told
             .iter()
@@ -133,7 +140,7 @@ impl Shares {
         let most = told.map(|(_, live)| *live).max();
         match self.policies[at] {
             Policy::Share => limit.div_ceil(most.unwrap_or(limit)),
-            _ => self.share(at, limit),
+            _ => self.share_if(at, limit, &[]),
         }
     }
 
@@ -170,7 +177,7 @@ impl Shares {
                     )?;
                 }
                 if token == 0 || is_unwell && self.is_bound(who) {
-                    return self.is_within(who, &BTreeSet::new());
+                    return self.is_within(who, &BTreeSet::new(), local);
                 }
             }
             Event::Refused(_, Refusal::Unavailable) => {
@@ -202,14 +209,17 @@ impl Shares {
         let others = others.flat_map(|(_, other)| first_of(&other.call));
         let mut all: BTreeSet<_> = others.collect();
         for who in first_of(call).map(|permit| (at, permit)) {
-            all.insert(who.1);
             let Some(record) = self.records.get(&who) else {
                 continue;
             };
+            // A strict one that is beyond the share may have come after the others of its call.
+            if !record.is_strict {
+                all.insert(who.1);
+            }
             let mut levels = record.claim.levels();
             let is_unwell = levels.any(|level| is_unwell(level.key));
             if is_unwell && !record.is_held && self.is_bound(who) {
-                self.is_within(who, &all)?;
+                self.is_within(who, &all, local)?;
             }
         }
         Ok(())
@@ -233,14 +243,14 @@ impl Shares {
     }
 
     /// What a process has counts, and what it has `asked` for.
-    fn is_within(&self, who: Who, asked: &BTreeSet<PermitId>) -> Verdict {
+    fn is_within(&self, who: Who, asked: &BTreeSet<PermitId>, local: Time) -> Verdict {
         for level in self.records[&who].claim.levels() {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
             let own = own.filter(|((_, permit), record)| record.is_held || asked.contains(permit));
             let levels = own.flat_map(|(_, record)| record.claim.levels());
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
-            let share = self.share(who.0, level.limit);
+            let share = self.share(who.0, level.limit, local);
             check(units <= share, "the share", || {
                 format!("{who:?} is admitted or sent, with {units} units of {level:?}")
             })?;
