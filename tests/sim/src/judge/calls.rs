@@ -104,7 +104,7 @@ struct Seen {
     over: Time,
     /// When the first call was sent that has failed since.
     since: Option<Time>,
-    /// When it has refused a connection last. It is there then, and what follows is no outage.
+    /// When it has refused a connection last. What was before that is no outage.
     denied: Time,
     /// When it took over from a server that others may have taken for unavailable.
     took_over: Option<Time>,
@@ -289,9 +289,10 @@ impl Calls {
         was_out || takes_over
     }
 
-    /// A server has refused a connection.
+    /// A server has refused a connection, which a core takes for an answer.
     pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
-        self.seen.entry((at, server)).or_default().denied = local;
+        let seen = self.seen.entry((at, server)).or_default();
+        (seen.denied, seen.sent) = (local, local);
     }
 
     /// The server that has a slot, as far as a process knows.

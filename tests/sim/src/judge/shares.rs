@@ -177,7 +177,8 @@ impl Shares {
                     )?;
                 }
                 if token == 0 || is_unwell && self.is_bound(who) {
-                    return self.is_within(who, &BTreeSet::new(), local);
+                    let none = BTreeSet::new();
+                    return self.is_within(who, (&none, &none), local);
                 }
             }
             Event::Refused(_, Refusal::Unavailable) => {
@@ -207,19 +208,16 @@ impl Shares {
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let others = others.filter(|(_, other)| other.call.deadline > local);
         let others = others.flat_map(|(_, other)| first_of(&other.call));
-        let mut all: BTreeSet<_> = others.collect();
-        for who in first_of(call).map(|permit| (at, permit)) {
+        let others: BTreeSet<_> = others.collect();
+        let own: BTreeSet<_> = first_of(call).collect();
+        for who in own.iter().map(|permit| (at, *permit)) {
             let Some(record) = self.records.get(&who) else {
                 continue;
             };
-            // A strict one that is beyond the share may have come after the others of its call.
-            if !record.is_strict {
-                all.insert(who.1);
-            }
             let mut levels = record.claim.levels();
             let is_unwell = levels.any(|level| is_unwell(level.key));
             if is_unwell && !record.is_held && self.is_bound(who) {
-                self.is_within(who, &all, local)?;
+                self.is_within(who, (&others, &own), local)?;
             }
         }
         Ok(())
@@ -242,12 +240,22 @@ impl Shares {
         })
     }
 
-    /// What a process has counts, and what it has `asked` for.
-    fn is_within(&self, who: Who, asked: &BTreeSet<PermitId>, local: Time) -> Verdict {
+    /// What a process has counts, and what it has `asked` for. What it asks for in the same call may have come after it
+    /// if it is strict, or has a higher limit and so a larger share.
+    fn is_within(
+        &self,
+        who: Who,
+        (asked, asks): (&BTreeSet<PermitId>, &BTreeSet<PermitId>),
+        local: Time,
+    ) -> Verdict {
         for level in self.records[&who].claim.levels() {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
-            let own = own.filter(|((_, permit), record)| record.is_held || asked.contains(permit));
-            let levels = own.flat_map(|(_, record)| record.claim.levels());
+            let levels = own.flat_map(|((_, permit), record)| {
+                let counts = record.is_held || *permit == who.1 || asked.contains(permit);
+                let comes = asks.contains(permit) && !record.is_strict;
+                let levels = record.claim.levels();
+                levels.filter(move |other| counts || comes && other.limit <= level.limit)
+            });
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
             let share = self.share(who.0, level.limit, local);
