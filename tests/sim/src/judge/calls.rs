@@ -415,6 +415,9 @@ impl Calls {
             let known = self.settings.slots.known(record.keys[0]);
             let could = could && now >= known;
             let since = since.max(seen.returned).max(process.local(known.min(now)));
+            // What waited for the server that had the slot waits for the end of a pause elsewhere.
+            let has_moved = known > Duration::ZERO;
+            let since = since.max(if has_moved { record.pauses } else { since });
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!(

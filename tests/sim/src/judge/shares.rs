@@ -209,18 +209,17 @@ impl Shares {
         let others = others.filter(|(_, other)| other.call.deadline > local);
         let others = others.flat_map(|(_, other)| first_of(&other.call));
         let others: BTreeSet<_> = others.collect();
-        let own: BTreeSet<_> = first_of(call).collect();
-        for who in own.iter().map(|permit| (at, *permit)) {
-            let Some(record) = self.records.get(&who) else {
-                continue;
-            };
-            let mut levels = record.claim.levels();
-            let is_unwell = levels.any(|level| is_unwell(level.key));
-            if is_unwell && !record.is_held && self.is_bound(who) {
-                self.is_within(who, (&others, &own), local)?;
-            }
-        }
-        Ok(())
+        let bound = first_of(call).filter(|permit| {
+            let record = self.records.get(&(at, *permit));
+            record.is_some_and(|record| {
+                let mut levels = record.claim.levels();
+                let is_unwell = levels.any(|level| is_unwell(level.key));
+                is_unwell && !record.is_held && self.is_bound((at, *permit))
+            })
+        });
+        let bound: BTreeSet<_> = bound.collect();
+        let mut each = bound.iter().map(|permit| (at, *permit));
+        each.try_for_each(|who| self.is_within(who, (&others, &bound), local))
     }
 
     /// Whether a claim has to be within its share while a server is not well.
@@ -240,8 +239,8 @@ impl Shares {
         })
     }
 
-    /// What a process has counts, and what it has `asked` for. What it asks for in the same call may have come after it
-    /// if it is strict, or has a higher limit and so a larger share.
+    /// What a process has counts, and what it has `asked` for. What it `asks` for in the same call may have come after it,
+    /// if that has a higher limit and so a larger share.
     fn is_within(
         &self,
         who: Who,
@@ -252,7 +251,7 @@ impl Shares {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
             let levels = own.flat_map(|((_, permit), record)| {
                 let counts = record.is_held || *permit == who.1 || asked.contains(permit);
-                let comes = asks.contains(permit) && !record.is_strict;
+                let comes = asks.contains(permit);
                 let levels = record.claim.levels();
                 levels.filter(move |other| counts || comes && other.limit <= level.limit)
             });
