@@ -326,9 +326,13 @@ impl Callers {
                 check(is_whole(&tokens), "the truth", || {
                     says("without a token of each level")
                 })?;
-                check(tokens > record.tokens || seen.repeats, "S3", || {
-                    says(&format!("after {:?}", record.tokens))
-                })?;
+                // What was added to a permit may be given up, and was all that had no place.
+                let is_again = record.is_degraded && tokens == record.tokens;
+                check(
+                    tokens > record.tokens || is_again || seen.repeats,
+                    "S3",
+                    || says(&format!("after {:?}", record.tokens)),
+                )?;
                 let until = record.least(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
                 let given = tokens.all(|token| seen.tokens.contains(token));
@@ -423,7 +427,8 @@ impl Callers {
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.
         for lease in &mut record.leases {
-            if record.state == State::Holds && lease.until <= Some(seen.times.1) {
+            let waited = matches!(lease.answers[0], Some(Acquired::Queued { .. }));
+            if record.state == State::Holds && (waited || lease.until <= Some(seen.times.1)) {
                 lease.until = lease.alive;
             }
         }

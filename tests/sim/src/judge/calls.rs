@@ -53,8 +53,9 @@ struct Record {
     told: Option<Time>,
     /// Until when it pauses after a call that did not run, or may not have.
     pauses: Time,
-    /// When the last call that acquires or refreshes it was sent.
+    /// When the last call that acquires or refreshes it was sent, and until when that may have an answer.
     named: Time,
+    answered: Time,
     was_sent: bool,
     /// Its server has not found it, and not granted it since.
     is_lost: bool,
@@ -390,6 +391,7 @@ impl Calls {
         for ((at, permit), record) in all {
             let process = &processes[*at];
             let recheck = record.recheck.filter(|_| !record.is_over);
+            let recheck = recheck.map(|since| since.max(record.answered));
             let told = record.told_since(process.local(now));
             let Some(since) = record.due.or(recheck).or(told) else {
                 continue;
@@ -581,7 +583,7 @@ impl Calls {
             record.is_given_back |= !record.is_over;
         } else {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
-            (record.recheck, record.named) = (None, local);
+            (record.recheck, record.named, record.answered) = (None, local, call.deadline);
         }
         match command {
             Command::Acquire { .. } => {
@@ -637,6 +639,9 @@ impl Calls {
                 {
                     // It has run by now.
                     record.lasts = local + command.lasts();
+                }
+                if !is_release(command) {
+                    record.answered = record.answered.min(local);
                 }
                 let is_lost = matches!(
                     (command, answer),
