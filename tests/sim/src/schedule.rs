@@ -388,11 +388,41 @@ impl Schedule {
                 let then = random.up_to_ms(long.as_millis() as u64);
                 self.steps.push((at + then, step));
             }
+            if random.one_in(2) {
+                self.add_pairs(random, at);
+            }
         }
         if self.homes < self.servers && random.one_in(2) {
             // As one that has joined, and that nobody may use yet.
             let step = Step::Deny(self.homes, random.up_to_ms(active / 2), false);
             self.steps.push((Duration::ZERO, step));
+        }
+    }
+
+    /// Claims of a process for two semaphores, that come about when a server goes away.
+    fn add_pairs(&mut self, random: &mut Random, at: Duration) {
+        let (process, narrow) = (random.below(self.processes as u64), random.below(4) as Key);
+        let (limit, runtime) = (random.from(1, 3) as u32, self.runtimes - 1);
+        for _ in 0..random.from(2, 12) {
+            let level = |key| Level {
+                key,
+                limit,
+                weight: 1,
+                wait: None,
+                flow: None,
+                is_strict: false,
+            };
+            let wide = random.one_in(2).then(|| level(narrow + 1));
+            let step = Step::Claim {
+                process: process as usize,
+                runtime,
+                claim: Claim([Some(level(narrow)), wide, None]),
+                hold: random.up_to_ms(500),
+                cancel: None,
+                goes_on: random.one_in(2),
+            };
+            let before = Duration::from_millis(50).min(at);
+            self.steps.push((at - before + random.up_to_ms(350), step));
         }
     }
 

@@ -52,8 +52,8 @@ pub(super) struct Callers {
     closed: BTreeMap<usize, Time>,
     /// When it last saw one answered.
     answers: BTreeMap<(usize, usize), Time>,
-    /// The servers that have refused it a connection, and not served it since.
-    denied: BTreeSet<(usize, usize)>,
+    /// When a server last refused it a connection, and has not served it since.
+    denied: BTreeMap<(usize, usize), Time>,
     /// The semaphores of which somebody had units without their servers.
     admitted: BTreeSet<Key>,
 }
@@ -67,7 +67,7 @@ impl Callers {
             failures: BTreeMap::new(),
             closed: BTreeMap::new(),
             answers: BTreeMap::new(),
-            denied: BTreeSet::new(),
+            denied: BTreeMap::new(),
             admitted: BTreeSet::new(),
         }
     }
@@ -165,7 +165,7 @@ impl Callers {
 
     pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
         self.failed(at, server, local);
-        self.denied.insert((at, server));
+        self.denied.insert((at, server), local);
     }
 
     pub(super) fn replied(
@@ -369,6 +369,10 @@ impl Callers {
                     "the truth",
                     || says("though its servers answer"),
                 )?;
+                let is_denied = record.state == State::Waits && self.is_denied(who.0, record, seen);
+                check(!is_denied, "the truth", || {
+                    says("though its server refuses connections, which is no outage")
+                })?;
             }
             Event::Released(_) => {}
             Event::Revoked(_) => {
@@ -466,7 +470,7 @@ impl Callers {
                 // Its process may not know where they are.
                 let is_vague = self.settings.slots.is_unknown(seen.times.0)
                     || is_dazed(seen.process, seen.times.0);
-                let is_denied = |server| self.denied.contains(&(who.0, server));
+                let is_denied = |server| self.denied.contains_key(&(who.0, server));
                 let mut servers = 0..self.settings.servers;
                 self.was_poisoned(record, self.settings.timeout, seen)
                     || keys.any(|key| is_denied(self.settings.server_of(key)))
@@ -510,6 +514,21 @@ impl Callers {
         let is_dazed = record.was_dazed || is_dazed(seen.process, seen.times.0);
         let is_moving = self.settings.slots.is_unknown(seen.times.0);
         is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
+    }
+
+    /// Whether the servers of a claim that do not serve its process have refused it a connection, and nothing else since.
+    fn is_denied(&self, at: usize, record: &Record, seen: &Seen<'_>) -> bool {
+        let is_vague = self.settings.slots.is_unknown(seen.times.0)
+            || record.was_dazed
+            || is_dazed(seen.process, seen.times.0);
+        let servers = record.claim.levels();
+        let servers = servers.map(|level| self.settings.server_of(level.key));
+        let mut silent = servers.filter(|server| self.is_silent(at, *server, record.asked, seen));
+        let is_denied = |server| {
+            let denied = self.denied.get(&(at, server));
+            denied.is_some_and(|denied| self.failures.get(&(at, server)) <= Some(denied))
+        };
+        !is_vague && silent.all(is_denied)
     }
 
     fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {
