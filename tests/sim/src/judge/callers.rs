@@ -364,8 +364,10 @@ impl Callers {
                     State::Waits => record.asked,
                     _ => seen.times.1.saturating_sub(ago),
                 };
+                // An answer may come after the end of a permit.
+                let is_late = record.state != State::Waits && is_asked(who, record, seen);
                 check(
-                    self.was_silent(who.0, record, since, seen),
+                    is_late || self.was_silent(who.0, record, since, seen),
                     "the truth",
                     || says("though its servers answer"),
                 )?;
@@ -526,22 +528,19 @@ impl Callers {
         let mut silent = servers.filter(|server| self.is_silent(at, *server, record.asked, seen));
         let is_denied = |server| {
             let denied = self.denied.get(&(at, server));
-            denied.is_some_and(|denied| self.failures.get(&(at, server)) <= Some(denied))
+            let is_last = |denied| self.failures.get(&(at, server)) <= Some(denied);
+            denied.is_some_and(is_last) && !is_unanswered(at, server, seen)
         };
         !is_vague && silent.all(is_denied)
     }
 
     fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {
-        let own = seen.flights.range((at, CallId(0))..);
-        let mut own = own.take_while(|((process, _), _)| *process == at);
-        let is_silent =
-            |flight: &Flight| flight.call.server == server && flight.call.deadline <= seen.times.1;
         let mut runtimes = 0..self.settings.runtimes;
         runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
             // Nobody has seen it work since.
             || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
-            || own.any(|(_, flight)| is_silent(flight))
+            || is_unanswered(at, server, seen)
     }
 
     /// A server has run a script: what it refuses it has given up.
@@ -619,6 +618,12 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
 
 fn is_error(answer: &Answer) -> bool {
     matches!(answer, Answer::Error(Refused::Loading))
+}
+
+/// Whether a call to a server had no answer in time.
+fn is_unanswered(at: usize, server: usize, seen: &Seen<'_>) -> bool {
+    let mut own = seen.flights.range((at, CallId(0))..(at + 1, CallId(0)));
+    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= seen.times.1)
 }
 
 /// Whether a call that names a permit is on its way.

@@ -283,7 +283,7 @@ impl Judge {
             self.calls.replied(at, &flight, reply, local);
             let in_time = local < flight.call.deadline;
             if let Some(shares) = self.shares.as_mut().filter(|_| in_time) {
-                shares.counted(at, reply, local);
+                shares.counted(at, &flight.call, reply, local);
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::{
     schedule::Schedule,
     server::Server,
     subject::{
-        Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Policy, Refusal,
-        Settings, Time,
+        Acquired, Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Policy,
+        Refusal, Settings, Time,
     },
 };
 use std::{
@@ -25,6 +25,8 @@ struct Record {
     asked: Time,
     is_held: bool,
     is_degraded: bool,
+    /// When its process was told last that it waits.
+    queued: Option<Time>,
     /// Since when a degraded one could have its place: there is room, and its server works.
     room_since: Option<Time>,
 }
@@ -56,6 +58,7 @@ impl Shares {
             asked: local,
             is_held: false,
             is_degraded: false,
+            queued: None,
             room_since: None,
         };
         self.records.insert(who, record);
@@ -100,11 +103,29 @@ impl Shares {
         self.live.remove(&at);
     }
 
-    /// A process was told how many live.
-    pub(super) fn counted(&mut self, at: usize, reply: &Result<Vec<Answer>, Failure>, local: Time) {
+    /// A process was told how many live, and what waits.
+    pub(super) fn counted(
+        &mut self,
+        at: usize,
+        call: &Call,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
         for answer in reply.iter().flatten() {
             if let Answer::Clock(_, Some(live), _) = answer {
                 self.live.entry(at).or_default().push((local, *live));
+            }
+        }
+        for (command, answer) in call.commands.iter().zip(reply.iter().flatten()) {
+            let (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) = (command, answer)
+            else {
+                continue;
+            };
+            for (claim, acquired) in claims.iter().zip(each) {
+                let record = self.records.get_mut(&(at, claim[0].1.id.permit()));
+                if let (Some(record), Acquired::Queued { .. }) = (record, acquired) {
+                    record.queued = Some(local);
+                }
             }
         }
     }
@@ -207,7 +228,13 @@ impl Shares {
     ) -> Verdict {
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let others = others.filter(|(_, other)| other.call.deadline > local);
-        let others = others.flat_map(|(_, other)| first_of(&other.call));
+        let others = others.flat_map(|(_, other)| {
+            let waits = |permit: &PermitId| {
+                let record = self.records.get(&(at, *permit));
+                record.is_some_and(|record| record.queued >= Some(other.sent))
+            };
+            first_of(&other.call).filter(move |permit| !waits(permit))
+        });
         let others: BTreeSet<_> = others.collect();
         let bound = first_of(call).filter(|permit| {
             let record = self.records.get(&(at, *permit));
