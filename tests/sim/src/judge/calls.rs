@@ -117,8 +117,8 @@ pub(super) struct Calls {
     settings: Settings,
     seen: BTreeMap<(usize, usize), Seen>,
     permits: BTreeMap<Who, Vec<Record>>,
-    /// Where a process knows a slot to be that has moved.
-    places: BTreeMap<(usize, u16), usize>,
+    /// Where a process knows a slot to be that has moved, and since when.
+    places: BTreeMap<(usize, u16), (usize, Time)>,
 }
 
 impl Calls {
@@ -299,7 +299,7 @@ impl Calls {
     /// The server that has a slot, as far as a process knows.
     fn place(&self, at: usize, slot: u16) -> usize {
         let known = self.places.get(&(at, slot));
-        known.map_or_else(|| self.settings.home(slot.into()), |server| *server)
+        known.map_or_else(|| self.settings.home(slot.into()), |(server, _)| *server)
     }
 
     /// The same of a semaphore.
@@ -315,7 +315,27 @@ impl Calls {
             let seen = self.seen.entry((at, server)).or_default();
             seen.took_over = Some(local);
         }
-        self.places.insert((at, slot), server);
+        if before != server {
+            self.places.insert((at, slot), (server, local));
+        }
+    }
+
+    /// A process asks the server that has a slot as far as it knows, or the one where that is moving.
+    fn check_place(&self, at: usize, call: &Call, local: Time) -> Verdict {
+        for (script, command) in call.scripts.iter().zip(&call.commands) {
+            let slots = command.ids().into_iter();
+            let mut slots = slots.map(|(key, _)| self.settings.slot_of(key));
+            let is_wrong = |slot| {
+                let known = self.places.get(&(at, slot));
+                known.is_some_and(|(server, since)| {
+                    *server != call.server && local.saturating_sub(*since) > LATE
+                })
+            };
+            check(script.is_asking || !slots.any(is_wrong), "slots", || {
+                format!("p{at} asks server {} for {command:?}", call.server)
+            })?;
+        }
+        Ok(())
     }
 
     /// A call that was sent before the last answered one tells nothing.
@@ -467,6 +487,7 @@ impl Calls {
         check(count.count() < MOST_CALLS, "flow", || {
             format!("p{at} has more than {MOST_CALLS} calls in flight")
         })?;
+        self.check_place(at, call, local)?;
         for command in call.commands.iter().filter(|command| !is_release(command)) {
             self.part_renewed(at, &command.ids());
         }
@@ -625,10 +646,15 @@ impl Calls {
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             if let (true, Ok(Some(Answer::Error(Refused::Moved(server))))) = (is_timely, answer) {
-                let slots = command.ids().into_iter();
-                let slots: BTreeSet<_> = slots.map(|(key, _)| self.settings.slot_of(key)).collect();
-                for slot in slots {
+                for (key, id) in command.ids() {
+                    let records = self.permits.get(&(at, id.permit())).into_iter().flatten();
+                    let is_open = records.clone().any(|record| !record.is_over);
+                    let slot = self.settings.slot_of(key);
                     self.placed(at, (slot, *server), local);
+                    if !is_open {
+                        // A core may know the slot of what is over no more.
+                        self.places.insert((at, slot), (*server, Time::MAX));
+                    }
                 }
             }
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
