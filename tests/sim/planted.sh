@@ -8,6 +8,7 @@ found() {
     local log seed rule test=the_shipped_core_passes
     [[ $1 == 'on a cluster:'* ]] && test+=_on_a_cluster
     [[ $1 == 'in outages:'* ]] && test+=_in_outages
+    [[ $1 == 'in outages of a cluster:'* ]] && test+=_in_outages_of_a_cluster
     [[ $1 == 'with limits:'* ]] && test+=_with_limits
     # Of the core only what the bug changes is built again.
     log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 CARGO_INCREMENTAL=1 timeout 900 \

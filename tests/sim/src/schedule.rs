@@ -3,13 +3,16 @@
 
 use crate::{
     slots::Slots,
-    subject::{Claim, Key, LEVELS, Level, Settings, Wait},
+    subject::{Claim, Key, LEVELS, Level, Policy, Settings, Wait},
     wire::LOCK,
 };
 use std::time::Duration;
 
 /// How long the answer to a call may take.
 const TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The most processes.
+const PROCESSES: usize = 3;
 
 /// What kind of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,21 +23,51 @@ pub enum Workload {
     Cluster,
     /// On one server, and while it is unavailable claims are admitted up to a share.
     Outage,
+    /// On several, some of which are unavailable for a while or refuse connections. Each process has a policy.
+    ClusterOutage,
     /// As `Server` with an even seed and as `Cluster` with an odd one, and claims have flows.
     Fair,
     /// Likewise, and operators set limits.
     Limits,
 }
 
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Server,
+        Self::Cluster,
+        Self::Outage,
+        Self::ClusterOutage,
+        Self::Fair,
+        Self::Limits,
+    ];
+
+    /// What the environment calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+            Self::Outage => "outage",
+            Self::ClusterOutage => "cluster-outage",
+            Self::Fair => "fair",
+            Self::Limits => "limits",
+        }
+    }
+}
+
 /// A simulation from its seed.
 #[derive(Debug, Clone)]
 pub struct Schedule {
+    /// What kind of a simulation.
+    pub workload: Workload,
     /// Of the delays.
     pub seed: u64,
     /// How many processes there are.
     pub processes: usize,
     /// How many servers.
     pub servers: usize,
+    /// How many of them have slots at the start.
+    pub homes: usize,
     /// Whether they are a cluster: a claim may have levels on several of them.
     pub is_cluster: bool,
     /// Whether each semaphore is in a slot of its own.
@@ -43,14 +76,10 @@ pub struct Schedule {
     pub slots: Slots,
     /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
     pub clocks: Vec<(i64, i64)>,
-    /// Whether claims are admitted up to a share of their limits while their server is unavailable.
-    pub shares: bool,
-    /// Whether their share is that of one of the processes that live, and not half.
-    pub counts: bool,
-    /// Whether claims have flows.
-    pub is_fair: bool,
-    /// Whether operators set limits.
-    pub has_limits: bool,
+    /// Whether a server takes over slots from one that is away.
+    pub takes_over: bool,
+    /// What becomes of the claims of each process while their server is unavailable.
+    pub policies: [Policy; PROCESSES],
     /// Whether a grant counts once the server's replica has it.
     pub has_replicas: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
@@ -104,6 +133,8 @@ pub enum Step {
     Restart(usize, Duration, Data),
     /// A server stands still.
     Pause(usize, Duration),
+    /// A server refuses connections for so long, and ends those that it has or does not.
+    Deny(usize, Duration, bool),
     /// The slot of a semaphore moves to a server, which takes so long.
     Move(Key, usize, Duration),
     /// Another program writes a value of another type over one of a semaphore's keys, and deletes it after so long.
@@ -146,27 +177,28 @@ impl Schedule {
     /// The schedule of a seed.
     pub fn of(workload: Workload, seed: u64) -> Self {
         let (is_fair, has_limits) = (workload == Workload::Fair, workload == Workload::Limits);
-        let workload = match (is_fair || has_limits, seed % 2) {
-            (false, _) => workload,
-            (true, 0) => Workload::Server,
-            (true, _) => Workload::Cluster,
+        let is_cluster = match workload {
+            Workload::Cluster | Workload::ClusterOutage => true,
+            Workload::Server | Workload::Outage => false,
+            Workload::Fair | Workload::Limits => seed % 2 == 1,
         };
+        let has_outages = matches!(workload, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
         let lease = random.pick(&[1, 1, 3, 20]);
         // A process asks for limits three times in a lease.
         let lease = Duration::from_secs(if has_limits { lease.min(3) } else { lease });
         let mut schedule = Self {
+            workload,
             seed,
-            processes: random.from(1, 3) as usize,
+            processes: random.from(1, PROCESSES as u64) as usize,
             servers: if random.one_in(4) { 2 } else { 1 },
-            is_cluster: false,
+            homes: 0,
+            is_cluster,
             has_slots: false,
+            takes_over: false,
             slots: Slots::default(),
             clocks: vec![(0, 0); 3],
-            shares: workload == Workload::Outage,
-            counts: workload == Workload::Outage && random.one_in(2),
-            is_fair,
-            has_limits,
+            policies: policies(workload, &mut random),
             has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
@@ -174,8 +206,13 @@ impl Schedule {
             delay: random.pick(&[1, 3, 10, 60]),
             steps: Vec::new(),
         };
-        if workload == Workload::Cluster {
+        if is_cluster {
             schedule.spread(&mut random);
+        }
+        schedule.homes = schedule.servers;
+        if workload == Workload::ClusterOutage && schedule.has_slots {
+            schedule.takes_over = random.one_in(2);
+            schedule.homes -= usize::from(random.one_in(2));
         }
         let active = schedule.active();
         schedule.add_claims(&mut random, active);
@@ -184,11 +221,13 @@ impl Schedule {
         if schedule.has_slots {
             schedule.add_moves(&mut random, active);
         }
-        if workload == Workload::Server && random.one_in(6) {
+        if !is_cluster && !has_outages && random.one_in(6) {
             schedule.add_failovers(&mut random, active);
         }
-        if schedule.shares {
-            schedule.add_outages(&mut random, active);
+        match workload {
+            Workload::Outage => schedule.add_outages(&mut random, active),
+            Workload::ClusterOutage => schedule.add_absences(&mut random, active),
+            _ => {}
         }
         schedule.add_resizes(&mut random, active);
         if random.one_in(6) {
@@ -196,7 +235,7 @@ impl Schedule {
             let at = random.up_to_ms(active.as_millis() as u64);
             schedule.steps.push((at, Step::Shutdown(process)));
         }
-        if !schedule.shares && !schedule.has_slots && random.one_in(8) {
+        if !has_outages && !schedule.has_slots && random.one_in(8) {
             schedule.add_poison(&mut random, active);
         }
         if !schedule.is_cluster && random.one_in(8) {
@@ -326,6 +365,67 @@ impl Schedule {
         }
     }
 
+    /// Single servers that stand still, stop or refuse connections, some of whose slots move meanwhile.
+    fn add_absences(&mut self, random: &mut Random, active: Duration) {
+        let active = active.as_millis() as u64;
+        for _ in 0..random.pick(&[1, 1, 2, 4]) {
+            let server = random.below(self.servers as u64) as usize;
+            let at = random.up_to_ms(active / 2);
+            let most = random.pick(&[300, 1_500, active / 2]);
+            let long = Duration::from_millis(most / 3) + random.up_to_ms(most * 2 / 3);
+            let step = match random.below(6) {
+                0 | 1 => Step::Pause(server, long),
+                2 => Step::Restart(server, long, Data::Same),
+                3 => Step::Restart(server, long, random.pick(&[Data::Old, Data::Empty])),
+                _ => Step::Deny(server, long, random.one_in(2)),
+            };
+            self.steps.push((at, step));
+            let moves = if self.has_slots { random.below(4) } else { 0 };
+            for _ in 0..moves {
+                let to = random.below(self.servers as u64) as usize;
+                let most = random.pick(&[1, 50, 500]);
+                let step = Step::Move(random.below(5) as Key, to, random.up_to_ms(most));
+                let then = random.up_to_ms(long.as_millis() as u64);
+                self.steps.push((at + then, step));
+            }
+            if random.one_in(2) {
+                self.add_pairs(random, at);
+            }
+        }
+        if self.homes < self.servers && random.one_in(2) {
+            // As one that has joined, and that nobody may use yet.
+            let step = Step::Deny(self.homes, random.up_to_ms(active / 2), false);
+            self.steps.push((Duration::ZERO, step));
+        }
+    }
+
+    /// Claims of a process for two semaphores, that come about when a server goes away.
+    fn add_pairs(&mut self, random: &mut Random, at: Duration) {
+        let (process, narrow) = (random.below(self.processes as u64), random.below(4) as Key);
+        let (limit, runtime) = (random.from(1, 3) as u32, self.runtimes - 1);
+        for _ in 0..random.from(2, 12) {
+            let level = |key| Level {
+                key,
+                limit,
+                weight: 1,
+                wait: None,
+                flow: None,
+                is_strict: false,
+            };
+            let wide = random.one_in(2).then(|| level(narrow + 1));
+            let step = Step::Claim {
+                process: process as usize,
+                runtime,
+                claim: Claim([Some(level(narrow)), wide, None]),
+                hold: random.up_to_ms(500),
+                cancel: None,
+                goes_on: random.one_in(2),
+            };
+            let before = Duration::from_millis(50).min(at);
+            self.steps.push((at - before + random.up_to_ms(350), step));
+        }
+    }
+
     /// Replicas that lag, and take the place of their servers.
     fn add_failovers(&mut self, random: &mut Random, active: Duration) {
         self.has_replicas = true;
@@ -359,13 +459,18 @@ impl Schedule {
 
     /// Makes the servers a cluster, each with a clock of its own.
     fn spread(&mut self, random: &mut Random) {
-        (self.servers, self.is_cluster) = (random.from(2, 3) as usize, true);
+        self.servers = random.from(2, 3) as usize;
         self.has_slots = random.one_in(2);
         let clocks = (0..self.servers).map(|_| {
             let (ahead, faster) = (random.below(30_000) as i64, random.below(100) as i64 - 50);
             (ahead, faster)
         });
         self.clocks = clocks.collect();
+    }
+
+    /// Whether some process admits claims while their server is unavailable.
+    pub fn admits(&self) -> bool {
+        self.policies.iter().any(|policy| *policy != Policy::Refuse)
     }
 
     /// What the core of a process is told.
@@ -377,8 +482,8 @@ impl Schedule {
             servers: self.servers,
             has_slots: self.has_slots,
             slots: self.slots.clone(),
-            shares: self.shares,
-            counts: self.counts,
+            homes: self.homes,
+            policy: self.policies[process],
             replicas: u32::from(self.has_replicas),
             runtimes: self.runtimes,
         }
@@ -451,9 +556,9 @@ impl Schedule {
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
             // Elsewhere without a draw, so that a seed keeps its schedule.
-            let is_strict = match self.shares {
-                true => random.one_in(8),
-                false => random.clone().one_in(8),
+            let is_strict = match self.workload {
+                Workload::Outage | Workload::ClusterOutage => random.one_in(8),
+                _ => random.clone().one_in(8),
             };
             *place = level.map(|level| Level { is_strict, ..level });
             let step = if self.is_cluster { 1 } else { self.servers };
@@ -572,6 +677,25 @@ impl Schedule {
                 Step::ClockStep(server, if random.one_in(2) { by } else { -by })
             }
         }
+    }
+}
+
+/// The policy of each process.
+fn policies(workload: Workload, random: &mut Random) -> [Policy; PROCESSES] {
+    let all = [
+        Policy::Share,
+        Policy::Share,
+        Policy::Half,
+        Policy::Half,
+        Policy::Admit,
+        Policy::Refuse,
+    ];
+    match workload {
+        Workload::Outage if random.one_in(2) => [Policy::Share; PROCESSES],
+        Workload::Outage => [Policy::Half; PROCESSES],
+        Workload::ClusterOutage if random.one_in(2) => [random.pick(&all[..4]); PROCESSES],
+        Workload::ClusterOutage => [(); PROCESSES].map(|()| random.pick(&all)),
+        _ => [Policy::Refuse; PROCESSES],
     }
 }
 

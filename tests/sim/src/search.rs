@@ -24,14 +24,9 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, schedule, .. } = self;
-        let workload = match (schedule.is_cluster, schedule.shares) {
-            _ if schedule.is_fair => "WORKLOAD=fair ",
-            _ if schedule.has_limits => "WORKLOAD=limits ",
-            (true, _) => "WORKLOAD=cluster ",
-            (_, true) => "WORKLOAD=outage ",
-            _ => "",
-        };
-        let again = format!("{workload}SEED={seed} cargo test -p tower-semaphore-sim one");
+        let workload = schedule.workload.name();
+        let again =
+            format!("WORKLOAD={workload} SEED={seed} cargo test -p tower-semaphore-sim one");
         writeln!(f, "{}", self.violation)?;
         writeln!(f, "seed {seed}, repeated by: {again}")?;
         writeln!(

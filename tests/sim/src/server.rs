@@ -118,6 +118,8 @@ pub struct Server {
     refused: Duration,
     /// Until when it stands still.
     pub paused_until: Duration,
+    /// Until when it refuses connections.
+    pub denies_until: Duration,
     /// Until when Sentinels may name the server that it has replaced.
     pub disputed_until: Duration,
 }

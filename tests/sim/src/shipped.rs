@@ -8,7 +8,7 @@ use super::{
     protocol::{Answer, Command, Fault, Flow, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
-    subject,
+    subject::{self, Policy},
     wire::{self, Script},
 };
 use model::{scripts, stand_in};
@@ -166,10 +166,11 @@ impl Shipped {
             claims: true,
             replicas: settings.replicas,
             is_own: true,
-            policy: match (settings.shares, settings.counts) {
-                (true, true) => WhenUnavailable::Share,
-                (true, false) => WhenUnavailable::ShareOf(0.5),
-                (false, _) => WhenUnavailable::Refuse,
+            policy: match settings.policy {
+                Policy::Refuse => WhenUnavailable::Refuse,
+                Policy::Admit => WhenUnavailable::Admit,
+                Policy::Share => WhenUnavailable::Share,
+                Policy::Half => WhenUnavailable::ShareOf(0.5),
             },
         });
         core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));
@@ -321,6 +322,7 @@ impl Shipped {
                 Change::Connected(runtime(from), server)
             }
             subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
+            subject::Servers::Denied(server) => Change::Denied(server),
         };
         self.core.handle_servers(now, change);
     }

@@ -41,6 +41,26 @@ impl fmt::Debug for CallId {
     }
 }
 
+/// What becomes of claims while their server is unavailable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// They are refused.
+    Refuse,
+    /// They are admitted.
+    Admit,
+    /// They are admitted up to the limit divided by how many processes live.
+    Share,
+    /// They are admitted up to half of the limit.
+    Half,
+}
+
+impl Policy {
+    /// Whether claims are admitted up to a share.
+    pub fn shares(self) -> bool {
+        matches!(self, Self::Share | Self::Half)
+    }
+}
+
 /// What a core is told when its process starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -56,10 +76,10 @@ pub struct Settings {
     pub has_slots: bool,
     /// Where semaphores are that have moved.
     pub slots: Slots,
-    /// Whether claims are admitted up to a share of their limits while their server is unavailable.
-    pub shares: bool,
-    /// Whether the share is the limit divided by how many processes live, and not half of it.
-    pub counts: bool,
+    /// How many of them have slots at the start: all, or all but the last, which has joined.
+    pub homes: usize,
+    /// What becomes of claims while their server is unavailable.
+    pub policy: Policy,
     /// How many replicas must have a grant before it counts.
     pub replicas: u32,
     /// How many runtimes the process has, that of the keeper's thread among them.
@@ -75,7 +95,12 @@ impl Settings {
 
     /// The server that has it at the start.
     fn first_of(&self, key: Key) -> Server {
-        usize::from(key) % self.servers
+        self.home(key.into())
+    }
+
+    /// The server that has a slot at the start.
+    pub fn home(&self, slot: usize) -> Server {
+        slot % self.homes
     }
 
     /// The slot of a key. One script may name keys of one slot.
@@ -96,7 +121,7 @@ impl Settings {
 
     /// The server that counts processes, and has the limits that operators set.
     pub fn counting(&self) -> Server {
-        usize::from(self.slots_of_store()[1]) % self.servers
+        self.home(self.slots_of_store()[1].into())
     }
 
     /// All slots, and the server of each.
@@ -107,7 +132,7 @@ impl Settings {
         };
         let owner = |slot| match self.slots.place(slot as Key) {
             Some(place) if slot <= usize::from(Key::MAX) => place.owner,
-            _ => slot % self.servers,
+            _ => self.home(slot),
         };
         (0..slots)
             .map(|slot| (slot..slot + 1, owner(slot)))
@@ -500,6 +525,8 @@ pub enum Servers {
     Connected(Runtime, Server),
     /// There is none. Calls in flight fail one by one.
     Gone(Runtime, Server),
+    /// A server has refused one.
+    Denied(Server),
 }
 
 /// What callers are told.

@@ -19,16 +19,12 @@ const BOUND: u64 = 20_000;
 /// How many of a cluster, or of outages, likewise.
 const OTHERS: u64 = 750;
 
-/// `WORKLOAD=cluster`, `outage`, `fair` or `limits`, or that of one server.
+/// The workload that `WORKLOAD` names, or that of one server.
 fn workload() -> Workload {
-    match std::env::var("WORKLOAD").as_deref() {
-        Ok("cluster") => Workload::Cluster,
-        Ok("outage") => Workload::Outage,
-        Ok("fair") => Workload::Fair,
-        Ok("limits") => Workload::Limits,
-        Ok(other) => panic!("no workload is called {other}"),
-        Err(_) => Workload::Server,
-    }
+    let name = std::env::var("WORKLOAD").unwrap_or_else(|_| "server".to_owned());
+    let mut all = Workload::ALL.into_iter();
+    let found = all.find(|workload| workload.name() == name);
+    found.unwrap_or_else(|| panic!("no workload is called {name}"))
 }
 
 /// A number from the environment.
@@ -75,6 +71,11 @@ fn the_shipped_core_passes_on_a_cluster() {
 #[test]
 fn the_shipped_core_passes_in_outages() {
     pass(Workload::Outage, OTHERS);
+}
+
+#[test]
+fn the_shipped_core_passes_in_outages_of_a_cluster() {
+    pass(Workload::ClusterOutage, OTHERS);
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.

@@ -15,14 +15,17 @@ use crate::{
     schedule::Schedule,
     server::{Run, Server},
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Refusal,
-        Refused, Settings, Time,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Policy,
+        Refusal, Refused, Settings, Time,
     },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
+
+/// For so long after it has come back a server may not be well.
+const SETTLES: Duration = Duration::from_secs(3);
 
 /// What is at hand when a caller is told something.
 pub(super) struct Seen<'a> {
@@ -49,6 +52,10 @@ pub(super) struct Callers {
     closed: BTreeMap<usize, Time>,
     /// When it last saw one answered.
     answers: BTreeMap<(usize, usize), Time>,
+    /// When a server last refused it a connection, and has not served it since.
+    denied: BTreeMap<(usize, usize), Time>,
+    /// The semaphores of which somebody had units without their servers.
+    admitted: BTreeSet<Key>,
 }
 
 impl Callers {
@@ -60,6 +67,8 @@ impl Callers {
             failures: BTreeMap::new(),
             closed: BTreeMap::new(),
             answers: BTreeMap::new(),
+            denied: BTreeMap::new(),
+            admitted: BTreeSet::new(),
         }
     }
 
@@ -154,6 +163,11 @@ impl Callers {
         self.failures.insert((at, server), local);
     }
 
+    pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
+        self.failed(at, server, local);
+        self.denied.insert((at, server), local);
+    }
+
     pub(super) fn replied(
         &mut self,
         at: usize,
@@ -170,6 +184,10 @@ impl Callers {
         }
         if local < flight.call.deadline && !answers.iter().any(is_error) {
             self.answers.insert((at, server), local);
+        }
+        let is_refused = |answer: &Answer| matches!(answer, Answer::Error(_));
+        if local < flight.call.deadline && !answers.iter().any(is_refused) {
+            self.denied.remove(&(at, server));
         }
         for (command, answer) in flight.call.commands.iter().zip(answers) {
             self.answered(at, flight, command, answer, local);
@@ -284,19 +302,37 @@ impl Callers {
         };
         let expected = match event {
             Event::Lost(_) => State::Holds,
+            Event::Regained(..) if record.is_degraded => record.state,
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
             Event::Revoked(_) if record.state == State::Lost => State::Lost,
-            Event::Revoked(_) | Event::Degraded(_) | Event::Released(_) => State::Holds,
+            Event::Revoked(_) | Event::Released(_) => State::Holds,
+            Event::Degraded(_) => record.state,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
         })?;
+        let is_whole = |tokens: &[u64]| {
+            let count = tokens.iter().filter(|token| **token > 0).count();
+            count == record.claim.levels().count()
+        };
         match event {
-            Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
-                check(tokens > record.tokens || seen.repeats, "S3", || {
-                    says(&format!("after {:?}", record.tokens))
+            Event::Granted(_, [0, rest @ ..]) => {
+                check(rest.iter().all(|token| *token == 0), "the truth", || {
+                    says("but one server decides and another does not")
                 })?;
+            }
+            Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
+                check(is_whole(&tokens), "the truth", || {
+                    says("without a token of each level")
+                })?;
+                // What was added to a permit may be given up, and was all that had no place.
+                let is_again = record.is_degraded && tokens == record.tokens;
+                check(
+                    tokens > record.tokens || is_again || seen.repeats,
+                    "S3",
+                    || says(&format!("after {:?}", record.tokens)),
+                )?;
                 let until = record.least(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
                 let given = tokens.all(|token| seen.tokens.contains(token));
@@ -317,7 +353,29 @@ impl Callers {
                     says(&format!("which is not so: {record:?}"))
                 })?;
             }
-            Event::Degraded(_) => check(false, "the truth", || says("though it is to be lost"))?,
+            Event::Degraded(_) => {
+                let is_kept = seen.process.settings.policy != Policy::Refuse;
+                let is_over = record.state == State::Over;
+                check(is_kept && !is_over, "the truth", || {
+                    says("though it is to be lost")
+                })?;
+                let ago = self.settings.lease + SETTLES;
+                let since = match record.state {
+                    State::Waits => record.asked,
+                    _ => seen.times.1.saturating_sub(ago),
+                };
+                // An answer may come after the end of a permit.
+                let is_late = record.state != State::Waits && is_asked(who, record, seen);
+                check(
+                    is_late || self.was_silent(who.0, record, since, seen),
+                    "the truth",
+                    || says("though its servers answer"),
+                )?;
+                let is_denied = record.state == State::Waits && self.is_denied(who.0, record, seen);
+                check(!is_denied, "the truth", || {
+                    says("though its server refuses connections, which is no outage")
+                })?;
+            }
             Event::Released(_) => {}
             Event::Revoked(_) => {
                 check(record.revoked.is_some(), "the truth", || {
@@ -351,7 +409,7 @@ impl Callers {
         Ok(())
     }
 
-    pub(super) fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
+    fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
         let is_closed = self.is_closed(who.0);
         let Some(record) = self.records.get_mut(&who) else {
             return;
@@ -359,18 +417,24 @@ impl Callers {
         record.state = match event {
             Event::Lost(_) if is_closed => State::Over,
             Event::Granted(..) | Event::Regained(..) => State::Holds,
-            Event::Degraded(_) => return,
+            Event::Degraded(_) => {
+                record.is_degraded = true;
+                let keys = record.levels().map(|level| level.key);
+                return self.admitted.extend(keys);
+            }
             Event::Lost(_) => State::Lost,
             Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
         };
         if let Event::Granted(_, tokens) | Event::Regained(_, tokens) = event {
             record.tokens = tokens;
         }
+        record.is_degraded &= !matches!(event, Event::Regained(..));
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.
         for lease in &mut record.leases {
-            if record.state == State::Holds && lease.until <= Some(seen.times.1) {
+            let waited = matches!(lease.answers[0], Some(Acquired::Queued { .. }));
+            if record.state == State::Holds && (waited || lease.until <= Some(seen.times.1)) {
                 lease.until = lease.alive;
             }
         }
@@ -403,13 +467,29 @@ impl Callers {
                 _ => false,
             }),
             Refusal::Closed => self.is_closed(who.0),
-            Refusal::Failed => self.was_poisoned(record, self.settings.timeout, seen),
+            Refusal::Failed => {
+                let mut keys = record.claim.levels().map(|level| level.key);
+                // Its process may not know where they are.
+                let is_vague = self.settings.slots.is_unknown(seen.times.0)
+                    || is_dazed(seen.process, seen.times.0);
+                let is_denied = |server| self.denied.contains_key(&(who.0, server));
+                let mut servers = 0..self.settings.servers;
+                self.was_poisoned(record, self.settings.timeout, seen)
+                    || keys.any(|key| is_denied(self.settings.server_of(key)))
+                    || is_vague && servers.any(is_denied)
+            }
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable => {
                 // Answers that are slow, and each in time, may take the whole budget together.
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
                 let is_spent = now >= record.asked + budget && is_asked(who, record, seen);
-                is_spent || self.was_silent(who.0, record, record.asked, seen)
+                // While a server is not well a claim may find no room in its share.
+                let ago = match seen.process.settings.policy.shares() {
+                    true => SETTLES,
+                    false => Duration::ZERO,
+                };
+                let since = record.asked.saturating_sub(ago);
+                is_spent || self.was_silent(who.0, record, since, seen)
             }
         }
     }
@@ -438,17 +518,29 @@ impl Callers {
         is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
     }
 
+    /// Whether the servers of a claim that do not serve its process have refused it a connection, and nothing else since.
+    fn is_denied(&self, at: usize, record: &Record, seen: &Seen<'_>) -> bool {
+        let is_vague = self.settings.slots.is_unknown(seen.times.0)
+            || record.was_dazed
+            || is_dazed(seen.process, seen.times.0);
+        let servers = record.claim.levels();
+        let servers = servers.map(|level| self.settings.server_of(level.key));
+        let mut silent = servers.filter(|server| self.is_silent(at, *server, record.asked, seen));
+        let is_denied = |server| {
+            let denied = self.denied.get(&(at, server));
+            let is_last = |denied| self.failures.get(&(at, server)) <= Some(denied);
+            denied.is_some_and(is_last) && !is_unanswered(at, server, seen)
+        };
+        !is_vague && silent.all(is_denied)
+    }
+
     fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {
-        let own = seen.flights.range((at, CallId(0))..);
-        let mut own = own.take_while(|((process, _), _)| *process == at);
-        let is_silent =
-            |flight: &Flight| flight.call.server == server && flight.call.deadline <= seen.times.1;
         let mut runtimes = 0..self.settings.runtimes;
         runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
             // Nobody has seen it work since.
             || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
-            || own.any(|(_, flight)| is_silent(flight))
+            || is_unanswered(at, server, seen)
     }
 
     /// A server has run a script: what it refuses it has given up.
@@ -484,7 +576,7 @@ impl Callers {
         let limit = levels.clone().map(|level| level.limit.max(highest)).max();
         let units: u32 = levels.map(|level| level.weight).sum();
         check(
-            is_disturbed(key) || units <= limit.unwrap_or(0),
+            is_disturbed(key) || self.admitted.contains(&key) || units <= limit.unwrap_or(0),
             "S1",
             || format!("callers hold {units} units of key {key}, of {limit:?}"),
         )
@@ -526,6 +618,12 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
 
 fn is_error(answer: &Answer) -> bool {
     matches!(answer, Answer::Error(Refused::Loading))
+}
+
+/// Whether a call to a server had no answer in time.
+fn is_unanswered(at: usize, server: usize, seen: &Seen<'_>) -> bool {
+    let mut own = seen.flights.range((at, CallId(0))..(at + 1, CallId(0)));
+    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= seen.times.1)
 }
 
 /// Whether a call that names a permit is on its way.

@@ -53,8 +53,9 @@ struct Record {
     told: Option<Time>,
     /// Until when it pauses after a call that did not run, or may not have.
     pauses: Time,
-    /// When the last call that acquires or refreshes it was sent.
+    /// When the last call that acquires or refreshes it was sent, and until when that may have an answer.
     named: Time,
+    answered: Time,
     was_sent: bool,
     /// Its server has not found it, and not granted it since.
     is_lost: bool,
@@ -104,6 +105,10 @@ struct Seen {
     over: Time,
     /// When the first call was sent that has failed since.
     since: Option<Time>,
+    /// When it has refused a connection last. What was before that is no outage.
+    denied: Time,
+    /// When it took over from a server that others may have taken for unavailable.
+    took_over: Option<Time>,
 }
 
 /// What was sent for the leases of each permit.
@@ -112,6 +117,8 @@ pub(super) struct Calls {
     settings: Settings,
     seen: BTreeMap<(usize, usize), Seen>,
     permits: BTreeMap<Who, Vec<Record>>,
+    /// Where a process knows a slot to be that has moved, and since when.
+    places: BTreeMap<(usize, u16), (usize, Time)>,
 }
 
 impl Calls {
@@ -120,6 +127,7 @@ impl Calls {
             settings: schedule.settings(0),
             seen: BTreeMap::new(),
             permits: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -277,7 +285,57 @@ impl Calls {
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
         let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
-        seen.outage > Time::ZERO && local > seen.outage + LATE && !is_back
+        let was_out = seen.outage > seen.denied && local > seen.outage + LATE && !is_back;
+        let takes_over = seen.took_over.is_some_and(|then| local <= then + SETTLES);
+        was_out || takes_over
+    }
+
+    /// A server has refused a connection, which a core takes for an answer.
+    pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
+        let seen = self.seen.entry((at, server)).or_default();
+        (seen.denied, seen.sent) = (local, local);
+    }
+
+    /// The server that has a slot, as far as a process knows.
+    fn place(&self, at: usize, slot: u16) -> usize {
+        let known = self.places.get(&(at, slot));
+        known.map_or_else(|| self.settings.home(slot.into()), |(server, _)| *server)
+    }
+
+    /// The same of a semaphore.
+    pub(super) fn place_of(&self, at: usize, key: Key) -> usize {
+        self.place(at, self.settings.slot_of(key))
+    }
+
+    /// A process learns which server has a slot. One that takes over from another was not told what was admitted
+    /// without that.
+    pub(super) fn placed(&mut self, at: usize, (slot, server): (u16, usize), local: Time) {
+        let before = self.place(at, slot);
+        if before != server && self.is_unwell(at, before, local) {
+            let seen = self.seen.entry((at, server)).or_default();
+            seen.took_over = Some(local);
+        }
+        if before != server {
+            self.places.insert((at, slot), (server, local));
+        }
+    }
+
+    /// A process asks the server that has a slot as far as it knows, or the one where that is moving.
+    fn check_place(&self, at: usize, call: &Call, local: Time) -> Verdict {
+        for (script, command) in call.scripts.iter().zip(&call.commands) {
+            let slots = command.ids().into_iter();
+            let mut slots = slots.map(|(key, _)| self.settings.slot_of(key));
+            let is_wrong = |slot| {
+                let known = self.places.get(&(at, slot));
+                known.is_some_and(|(server, since)| {
+                    *server != call.server && local.saturating_sub(*since) > LATE
+                })
+            };
+            check(script.is_asking || !slots.any(is_wrong), "slots", || {
+                format!("p{at} asks server {} for {command:?}", call.server)
+            })?;
+        }
+        Ok(())
     }
 
     /// A call that was sent before the last answered one tells nothing.
@@ -353,6 +411,7 @@ impl Calls {
         for ((at, permit), record) in all {
             let process = &processes[*at];
             let recheck = record.recheck.filter(|_| !record.is_over);
+            let recheck = recheck.map(|since| since.max(record.answered));
             let told = record.told_since(process.local(now));
             let Some(since) = record.due.or(recheck).or(told) else {
                 continue;
@@ -378,6 +437,9 @@ impl Calls {
             let known = self.settings.slots.known(record.keys[0]);
             let could = could && now >= known;
             let since = since.max(seen.returned).max(process.local(known.min(now)));
+            // What waited for the server that had the slot waits for the end of a pause elsewhere.
+            let has_moved = known > Duration::ZERO;
+            let since = since.max(if has_moved { record.pauses } else { since });
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!(
@@ -425,6 +487,7 @@ impl Calls {
         check(count.count() < MOST_CALLS, "flow", || {
             format!("p{at} has more than {MOST_CALLS} calls in flight")
         })?;
+        self.check_place(at, call, local)?;
         for command in call.commands.iter().filter(|command| !is_release(command)) {
             self.part_renewed(at, &command.ids());
         }
@@ -541,7 +604,7 @@ impl Calls {
             record.is_given_back |= !record.is_over;
         } else {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
-            (record.recheck, record.named) = (None, local);
+            (record.recheck, record.named, record.answered) = (None, local, call.deadline);
         }
         match command {
             Command::Acquire { .. } => {
@@ -582,6 +645,18 @@ impl Calls {
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
+            if let (true, Ok(Some(Answer::Error(Refused::Moved(server))))) = (is_timely, answer) {
+                for (key, id) in command.ids() {
+                    let records = self.permits.get(&(at, id.permit())).into_iter().flatten();
+                    let is_open = records.clone().any(|record| !record.is_over);
+                    let slot = self.settings.slot_of(key);
+                    self.placed(at, (slot, *server), local);
+                    if !is_open {
+                        // A core may know the slot of what is over no more.
+                        self.places.insert((at, slot), (*server, Time::MAX));
+                    }
+                }
+            }
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
                 let Some(record) = self.lease(at, (key, id)) else {
                     continue;
@@ -590,6 +665,9 @@ impl Calls {
                 {
                     // It has run by now.
                     record.lasts = local + command.lasts();
+                }
+                if !is_release(command) {
+                    record.answered = record.answered.min(local);
                 }
                 let is_lost = matches!(
                     (command, answer),

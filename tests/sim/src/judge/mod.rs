@@ -26,7 +26,7 @@ use calls::Calls;
 pub(crate) use effect::Name;
 use limits::Limits;
 use shares::Shares;
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 use storage::Storage;
 
 /// A process and one of its permits.
@@ -98,7 +98,7 @@ pub struct Judge {
     callers: Callers,
     calls: Calls,
     limits: Limits,
-    /// Judges what callers are told where claims are admitted without their server.
+    /// Judges what is admitted without its server.
     shares: Option<Shares>,
 }
 
@@ -112,7 +112,7 @@ impl Judge {
             callers: Callers::new(schedule),
             calls: Calls::new(schedule),
             limits: Limits::new(schedule.settings(0)),
-            shares: schedule.shares.then(|| Shares::new(schedule)),
+            shares: schedule.admits().then(|| Shares::new(schedule)),
         }
     }
 
@@ -182,15 +182,13 @@ impl Judge {
 
     /// Where all is answered, servers hold what callers were told.
     pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
-        if self.shares.is_some() {
-            return;
-        }
         let mut verdict = Ok(());
         for (at, record, units) in self.callers.holders() {
             let mut flights = self.flights.range((at, CallId(0))..(at + 1, CallId(0)));
             let is_quiet = flights.next().is_none() && self.callers.weights.is_settled(at);
             if !is_quiet
                 || record.was_dazed
+                || record.is_degraded
                 || record.revoked.is_some()
                 || processes[at].core.is_none()
             {
@@ -252,9 +250,9 @@ impl Judge {
         self.note(verdict);
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
-        let is_unwell = !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local);
-        if let Some(shares) = self.shares.as_ref().filter(|_| is_unwell) {
-            let verdict = shares.sent(at, call, (local, &self.flights));
+        if let Some(shares) = self.shares.as_ref().filter(|_| !is_dazed(process, now)) {
+            let is_unwell = |key| self.is_unwell(at, key, local);
+            let verdict = shares.sent(at, call, (local, &self.flights), is_unwell);
             self.note(verdict);
         }
         let flight = Flight {
@@ -263,6 +261,12 @@ impl Judge {
             sent: local,
         };
         self.flights.insert((at, call.id), flight);
+    }
+
+    /// Whether the server of a semaphore is not well, as far as a process knows.
+    fn is_unwell(&self, at: usize, key: Key, local: Time) -> bool {
+        let server = self.calls.place_of(at, key);
+        self.calls.is_unwell(at, server, local)
     }
 
     /// A process has got an answer.
@@ -279,7 +283,7 @@ impl Judge {
             self.calls.replied(at, &flight, reply, local);
             let in_time = local < flight.call.deadline;
             if let Some(shares) = self.shares.as_mut().filter(|_| in_time) {
-                shares.counted(at, reply, local);
+                shares.counted(at, &flight.call, reply, local);
             }
         }
     }
@@ -299,21 +303,25 @@ impl Judge {
             return self.note(verdict);
         }
         let is_closed = self.callers.is_closed(at);
-        for who in self.callers.family(who) {
+        for other in self.callers.family(who) {
             match event {
                 Event::Lost(_) if is_closed => {
-                    self.calls.is_due(who, times.1);
-                    self.calls.over(who);
-                    self.shares.iter_mut().for_each(|shares| shares.over(who));
+                    self.calls.is_due(other, times.1);
+                    self.calls.over(other);
+                    self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
                 // Without its server.
-                Event::Granted(_, [0, ..]) => self.calls.lost(who),
-                Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
-                Event::Refused(..) | Event::Revoked(_) => {
-                    self.calls.over(who);
-                    self.shares.iter_mut().for_each(|shares| shares.over(who));
+                Event::Granted(_, [0, ..]) => {
+                    self.calls.granted(other);
+                    self.calls.lost(other);
                 }
-                Event::Lost(_) | Event::Degraded(_) => self.calls.lost(who),
+                Event::Granted(..) | Event::Regained(..) => self.calls.granted(other),
+                Event::Refused(..) | Event::Revoked(_) => {
+                    self.calls.over(other);
+                    let shares = self.shares.iter_mut().filter(|_| other != who);
+                    shares.for_each(|shares| shares.over(other));
+                }
+                Event::Lost(_) | Event::Degraded(_) => self.calls.lost(other),
                 Event::Released(_) => {}
             }
         }
@@ -327,21 +335,22 @@ impl Judge {
             repeats: self.storage.repeats(),
             limits: &self.limits,
         };
-        if let Some(shares) = &mut self.shares {
-            self.callers.note(who, event, &seen);
-            let verdict = shares.told(who, event);
-            if let Event::Granted(..) = event {
-                self.callers.grown(who);
-            }
-            return self.note(verdict);
-        }
         let verdict = self.callers.told(who, event, &seen);
         self.note(verdict);
+        let levels = self.callers.levels(who).unwrap_or_default();
+        let mut keys = levels.iter().map(|(_, level)| level.key);
+        let is_unwell = keys.any(|key| self.is_unwell(at, key, times.1));
+        let is_unwell = is_unwell && !is_dazed(process, times.0);
+        if let Some(shares) = &mut self.shares {
+            let verdict = shares.told(who, event, (times.1, is_unwell));
+            self.note(verdict);
+        }
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
-        if let (true, Some(levels)) = (is_grant, self.callers.levels(who)) {
+        if is_grant {
+            let is_admitted = matches!(event, Event::Granted(_, [0, ..]));
             let is_revoked = self.callers.is_revoked(who);
             self.callers.grown(who);
-            for (permit, level) in levels {
+            for (permit, level) in levels.into_iter().filter(|_| !is_admitted) {
                 let weight = (level.key, level.weight);
                 let verdict = self.storage.is_held(servers, (at, permit), weight, times.0);
                 self.note(verdict.or_else(|violation| match is_revoked {
@@ -404,13 +413,14 @@ impl Judge {
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
-        let verdict = match &mut self.shares {
-            Some(shares) => shares.pass(processes, servers, (now, &self.calls)),
-            None => self
-                .callers
-                .pass(processes, servers, now, (&self.calls, &self.limits)),
-        };
+        let verdict = self
+            .callers
+            .pass(processes, servers, now, (&self.calls, &self.limits));
         self.note(verdict);
+        if let Some(shares) = &mut self.shares {
+            let verdict = shares.pass(processes, servers, (now, &self.calls));
+            self.note(verdict);
+        }
         let verdict = self.limits.pass(
             processes,
             servers,
@@ -425,6 +435,21 @@ impl Judge {
         self.callers.failed(at, server, local);
         if runtime == 0 {
             self.calls.failed(at, server, local);
+        }
+    }
+
+    /// A server has refused a connection.
+    pub fn denied(&mut self, at: usize, server: usize, local: Time) {
+        self.callers.denied(at, server, local);
+        self.calls.denied(at, server, local);
+    }
+
+    /// A process learns where slots are.
+    pub fn placed(&mut self, at: usize, slots: &[(Range<usize>, usize)], local: Time) {
+        for (slots, server) in slots {
+            for slot in slots.clone() {
+                self.calls.placed(at, (slot as u16, *server), local);
+            }
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Record {
     pub(super) tokens: [u64; LEVELS],
     /// Whether the caller has given it up.
     pub(super) is_released: bool,
+    /// Whether its caller is told that it goes on without its server.
+    pub(super) is_degraded: bool,
     /// Since when a permit that is lost could come back: there is room, and a connection.
     pub(super) room_since: Option<Time>,
     /// The server of the level that an operator has revoked.
@@ -180,6 +182,7 @@ impl Record {
             state: State::Waits,
             tokens: [0; LEVELS],
             is_released: false,
+            is_degraded: false,
             room_since: None,
             revoked: None,
             is_remembered: false,
@@ -251,7 +254,8 @@ impl Record {
         let is_late = self.state == State::Waits && moment.local > end;
         check(!is_late, "F3", || self.says(moment, "has no answer"))?;
         let until = self.least(|lease| lease.until);
-        let is_over = self.state == State::Holds && Some(moment.local) > until;
+        let is_kept = self.state == State::Holds && !self.is_degraded;
+        let is_over = is_kept && Some(moment.local) > until;
         check(!is_over, "S2", || {
             self.says(moment, "is not told that it is lost")
         })

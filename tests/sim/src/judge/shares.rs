@@ -6,7 +6,8 @@ use crate::{
     schedule::Schedule,
     server::Server,
     subject::{
-        Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Settings, Time,
+        Acquired, Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Policy,
+        Refusal, Settings, Time,
     },
 };
 use std::{
@@ -24,8 +25,8 @@ struct Record {
     asked: Time,
     is_held: bool,
     is_degraded: bool,
-    /// Whether its process stood still since.
-    was_dazed: bool,
+    /// When its process was told last that it waits.
+    queued: Option<Time>,
     /// Since when a degraded one could have its place: there is room, and its server works.
     room_since: Option<Time>,
 }
@@ -33,6 +34,7 @@ struct Record {
 #[derive(Debug)]
 pub(super) struct Shares {
     settings: Settings,
+    policies: Vec<Policy>,
     records: BTreeMap<Who, Record>,
     /// How many processes live, as each was told, and when.
     live: BTreeMap<usize, Vec<(Time, u32)>>,
@@ -42,6 +44,7 @@ impl Shares {
     pub(super) fn new(schedule: &Schedule) -> Self {
         Self {
             settings: schedule.settings(0),
+            policies: schedule.policies.to_vec(),
             records: BTreeMap::new(),
             live: BTreeMap::new(),
         }
@@ -55,7 +58,7 @@ impl Shares {
             asked: local,
             is_held: false,
             is_degraded: false,
-            was_dazed: false,
+            queued: None,
             room_since: None,
         };
         self.records.insert(who, record);
@@ -100,22 +103,50 @@ impl Shares {
         self.live.remove(&at);
     }
 
-    /// A process was told how many live.
-    pub(super) fn counted(&mut self, at: usize, reply: &Result<Vec<Answer>, Failure>, local: Time) {
+    /// A process was told how many live, and what waits.
+    pub(super) fn counted(
+        &mut self,
+        at: usize,
+        call: &Call,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
         for answer in reply.iter().flatten() {
             if let Answer::Clock(_, Some(live), _) = answer {
                 self.live.entry(at).or_default().push((local, *live));
             }
         }
+        for (command, answer) in call.commands.iter().zip(reply.iter().flatten()) {
+            let (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) = (command, answer)
+            else {
+                continue;
+            };
+            for (claim, acquired) in claims.iter().zip(each) {
+                let record = self.records.get_mut(&(at, claim[0].1.id.permit()));
+                if let (Some(record), Acquired::Queued { .. }) = (record, acquired) {
+                    record.queued = Some(local);
+                }
+            }
+        }
     }
 
-    /// At most so many units a process may have admitted of a limit: a server that has lost its data counts from one
-    /// again, so the most counts that was told within a lease before the last.
-    fn share(&self, at: usize, limit: u32) -> u32 {
-        if !self.settings.counts {
-            return limit.div_ceil(2);
-        }
+    /// At most so many units a process may have admitted of a limit. What it is told just now it may not know yet.
+    fn share(&self, at: usize, limit: u32, local: Time) -> u32 {
         let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
+        let before = told.partition_point(|(then, _)| *then < local);
+        let shares = [told, &told[..before]].map(|told| self.share_if(at, limit, told));
+        shares[0].max(shares[1])
+    }
+
+    /// A server that has lost its data counts from one again, so the most counts that was told within a lease before the
+    /// last.
+    fn share_if(&self, at: usize, limit: u32, told: &[(Time, u32)]) -> u32 {
+        match self.policies[at] {
+            Policy::Refuse => return 0,
+            Policy::Admit => return u32::MAX,
+            Policy::Half => return limit.div_ceil(2),
+            Policy::Share => {}
+        }
         let last = told.last().map_or(Time::ZERO, |(then, _)| *then);
         let lately = told
             .iter()
@@ -124,8 +155,24 @@ impl Shares {
         live.map_or(1, |live| limit.div_ceil(live))
     }
 
-    /// What is admitted without a server is within the share, with all that its process has.
-    pub(super) fn told(&mut self, who: Who, event: Event) -> Verdict {
+    /// At least so many units a process may admit: the most that it was ever told to live may count for two leases.
+    fn least_share(&self, at: usize, limit: u32) -> u32 {
+        let told = self.live.get(&at).into_iter().flatten();
+        let most = told.map(|(_, live)| *live).max();
+        match self.policies[at] {
+            Policy::Share => limit.div_ceil(most.unwrap_or(limit)),
+            _ => self.share_if(at, limit, &[]),
+        }
+    }
+
+    /// What is admitted without a server is within the share, with all that its process has, as is what is granted while
+    /// one is not well. No other claim is refused for want of a server than one that has no share.
+    pub(super) fn told(
+        &mut self,
+        who: Who,
+        event: Event,
+        (local, is_unwell): (Time, bool),
+    ) -> Verdict {
         let Some(record) = self.records.get_mut(&who) else {
             return Ok(());
         };
@@ -140,13 +187,30 @@ impl Shares {
             Event::Granted(_, [token, ..]) => {
                 record.is_held = true;
                 if token == 0 {
-                    check(record.is_degraded, "events", || {
-                        format!(
-                            "{who:?} is admitted before it is told that it goes on without its server"
-                        )
-                    })?;
-                    return self.is_within(who, &BTreeSet::new());
+                    check(
+                        record.is_degraded && record.parent.is_none(),
+                        "events",
+                        || {
+                            format!(
+                                "{who:?} is admitted before it is told that it goes on without its server"
+                            )
+                        },
+                    )?;
                 }
+                if token == 0 || is_unwell && self.is_bound(who) {
+                    let none = BTreeSet::new();
+                    return self.is_within(who, (&none, &none), local);
+                }
+            }
+            Event::Refused(_, Refusal::Unavailable) => {
+                let budget = record.claim.longest_wait() + self.settings.timeout * 2;
+                let is_spent = local >= record.asked + budget;
+                let is_never = record.is_strict || record.parent.is_some();
+                let is_right = is_spent || is_never || self.may_be_beyond(who);
+                self.over(who);
+                return check(is_right, "the share", || {
+                    format!("{who:?} is refused, and has room in its share")
+                });
             }
             Event::Refused(..) | Event::Revoked(_) => self.over(who),
             Event::Lost(_) | Event::Released(_) => {}
@@ -160,30 +224,67 @@ impl Shares {
         at: usize,
         call: &Call,
         (local, flights): (Time, &Flights),
+        is_unwell: impl Fn(Key) -> bool,
     ) -> Verdict {
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let others = others.filter(|(_, other)| other.call.deadline > local);
-        let others = others.flat_map(|(_, other)| first_of(&other.call));
-        let mut all: BTreeSet<_> = others.collect();
-        for who in first_of(call).map(|permit| (at, permit)) {
-            all.insert(who.1);
-            let bound = |record: &Record| !record.is_held && !record.is_strict;
-            if self.records.get(&who).is_some_and(bound) {
-                self.is_within(who, &all)?;
-            }
-        }
-        Ok(())
+        let others = others.flat_map(|(_, other)| {
+            let waits = |permit: &PermitId| {
+                let record = self.records.get(&(at, *permit));
+                record.is_some_and(|record| record.queued >= Some(other.sent))
+            };
+            first_of(&other.call).filter(move |permit| !waits(permit))
+        });
+        let others: BTreeSet<_> = others.collect();
+        let bound = first_of(call).filter(|permit| {
+            let record = self.records.get(&(at, *permit));
+            record.is_some_and(|record| {
+                let mut levels = record.claim.levels();
+                let is_unwell = levels.any(|level| is_unwell(level.key));
+                is_unwell && !record.is_held && self.is_bound((at, *permit))
+            })
+        });
+        let bound: BTreeSet<_> = bound.collect();
+        let mut each = bound.iter().map(|permit| (at, *permit));
+        each.try_for_each(|who| self.is_within(who, (&others, &bound), local))
     }
 
-    /// What a process has counts, and what it has `asked` for.
-    fn is_within(&self, who: Who, asked: &BTreeSet<PermitId>) -> Verdict {
-        for level in self.records[&who].claim.levels() {
+    /// Whether a claim has to be within its share while a server is not well.
+    fn is_bound(&self, who: Who) -> bool {
+        self.policies[who.0].shares() && !self.records[&who].is_strict
+    }
+
+    /// Whether a claim may have had no room in its share, with all that its process has claimed.
+    fn may_be_beyond(&self, who: Who) -> bool {
+        let mut levels = self.records[&who].claim.levels();
+        levels.any(|level| {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
-            let own = own.filter(|((_, permit), record)| record.is_held || asked.contains(permit));
             let levels = own.flat_map(|(_, record)| record.claim.levels());
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
-            let share = self.share(who.0, level.limit);
+            units > self.least_share(who.0, level.limit)
+        })
+    }
+
+    /// What a process has counts, and what it has `asked` for. What it `asks` for in the same call may have come after it,
+    /// if that has a higher limit and so a larger share.
+    fn is_within(
+        &self,
+        who: Who,
+        (asked, asks): (&BTreeSet<PermitId>, &BTreeSet<PermitId>),
+        local: Time,
+    ) -> Verdict {
+        for level in self.records[&who].claim.levels() {
+            let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
+            let levels = own.flat_map(|((_, permit), record)| {
+                let counts = record.is_held || *permit == who.1 || asked.contains(permit);
+                let comes = asks.contains(permit);
+                let levels = record.claim.levels();
+                levels.filter(move |other| counts || comes && other.limit <= level.limit)
+            });
+            let levels = levels.filter(|other| other.key == level.key);
+            let units: u32 = levels.map(|level| level.weight).sum();
+            let share = self.share(who.0, level.limit, local);
             check(units <= share, "the share", || {
                 format!("{who:?} is admitted or sent, with {units} units of {level:?}")
             })?;
@@ -191,7 +292,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Every claim is decided in time, and a degraded permit gets its place when it can.
+    /// A degraded permit gets its place when it can.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -207,16 +308,10 @@ impl Shares {
         for ((at, permit), record) in &mut self.records {
             let process = &processes[*at];
             let local = process.local(now);
-            let is_dazed = is_dazed(process, now);
-            record.was_dazed |= is_dazed;
-            let end = record.asked + record.claim.longest_wait() + settings.timeout * 2 + LATE;
-            let is_late = !record.is_held && !record.was_dazed && local > end;
-            check(!is_late, "F3", || {
-                format!("p{at} {permit:?} has no answer: {record:?}")
-            })?;
             let mut levels = record.claim.levels();
             let could = record.is_degraded
-                && !is_dazed
+                && !is_dazed(process, now)
+                && !settings.slots.is_unknown(now)
                 && levels.all(|level| {
                     let number = settings.server_of(level.key);
                     let (server, view) = (&servers[number], servers[number].view(level.key));

@@ -14,7 +14,11 @@ use crate::{
     subject::{Call, CallId, Key, PermitId, Said},
 };
 use model::lua::Runner;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 /// How a simulation has ended.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ struct World<'a> {
 pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Outcome {
     let mut world = World::new(runner, schedule);
     world.trace = is_traced.then(String::new);
-    while world.judge.violation.is_none() && world.step() {}
+    while world.judge.violation.is_none() && world.goes_on() {}
     if let Some(violation) = &world.judge.violation {
         let text = format!("VIOLATION {violation}");
         world.note(|| text);
@@ -179,6 +183,16 @@ impl<'a> World<'a> {
                 Some((wake.max(process.suspended_until), at))
             });
         wakes.min()
+    }
+
+    /// Goes on to what happens next, as a core must whatever that is. `false`: it is over.
+    fn goes_on(&mut self) -> bool {
+        let step = catch_unwind(AssertUnwindSafe(|| self.step()));
+        step.unwrap_or_else(|_| {
+            self.judge
+                .fail("a panic", || "a core has panicked".to_owned());
+            false
+        })
     }
 
     /// Goes on to what happens next. `false`: it is over.

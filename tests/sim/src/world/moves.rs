@@ -29,7 +29,7 @@ impl World<'_> {
         self.after(time, Happening::Moved(key));
     }
 
-    /// Its keys move, as soon as both servers run.
+    /// Its keys move, as soon as both servers run, or once the new one has taken over what the other's replica had.
     pub(super) fn migrate(&mut self, key: Key) {
         let Some(place) = self.schedule.slots.place(key) else {
             return;
@@ -40,10 +40,8 @@ impl World<'_> {
         if from == to {
             return;
         }
-        if [from, to]
-            .iter()
-            .any(|server| !self.servers[*server].is_ready(self.now))
-        {
+        let is_ready = |server: usize| self.servers[server].is_ready(self.now);
+        if !is_ready(to) || !is_ready(from) && !self.schedule.takes_over {
             return self.after(Duration::from_millis(20), Happening::Migrate(key));
         }
         self.note(|| format!("the keys of {key} move from server {from} to {to}"));

@@ -24,7 +24,14 @@ impl World<'_> {
             return self.file(then, Happening::Connect(process, link));
         }
         let target = &self.servers[server];
-        if !target.is_up || self.now < target.paused_until {
+        let is_there = target.is_up && self.now >= target.paused_until;
+        let is_denied = is_there && self.now < target.denies_until;
+        if is_denied {
+            let local = self.processes[process].local(self.now);
+            self.judge.denied(process, server, local);
+            self.input(process, Input::Servers(Servers::Denied(server)));
+        }
+        if !is_there || is_denied {
             self.input(process, Input::Servers(Servers::Gone(runtime, server)));
             return self.after(pause, Happening::Connect(process, link));
         }

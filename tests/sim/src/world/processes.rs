@@ -4,28 +4,34 @@ use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
     redis::shipped::Shipped,
-    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize},
+    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize, Servers},
 };
 use std::time::Duration;
+
+/// So often a process wakes at one instant: what it wants to send it may find beyond its share, so that something is over.
+const WAKES: usize = 2;
 
 impl World<'_> {
     /// The timeout of a process has come.
     pub(super) fn wake(&mut self, at: usize) {
         let now = self.now;
-        let process = &mut self.processes[at];
-        let local = process.local(now);
-        process.wake = None;
-        if let Some(core) = &mut process.core {
-            core.handle_timeout(local);
+        for _ in 0..WAKES {
+            let process = &mut self.processes[at];
+            let local = process.local(now);
+            process.wake = None;
+            if let Some(core) = &mut process.core {
+                core.handle_timeout(local);
+            }
+            self.drive(at);
+            let process = &self.processes[at];
+            let next = process.core.as_ref().and_then(Shipped::poll_timeout);
+            if next.is_none_or(|next| next > local) {
+                return;
+            }
         }
-        self.drive(at);
-        let process = &self.processes[at];
-        let next = process.core.as_ref().and_then(Shipped::poll_timeout);
-        if next.is_some_and(|next| next <= local) {
-            self.judge.fail("busy", || {
-                format!("p{at} has done what is due, and it is due still")
-            });
-        }
+        self.judge.fail("busy", || {
+            format!("p{at} has done what is due, and it is due still")
+        });
     }
 
     /// Something comes to a process. One that stands still finds it later.
@@ -75,7 +81,12 @@ impl World<'_> {
                 core.handle_message(local, message);
             }
             Input::Revoked(serial) => core.handle_revocation(local, serial),
-            Input::Servers(change) => core.handle_servers(local, change),
+            Input::Servers(change) => {
+                if let Servers::Slots(slots) = &change {
+                    self.judge.placed(at, slots, local);
+                }
+                core.handle_servers(local, change);
+            }
         }
         self.drive(at);
         if let Some(permit) = revoked {

@@ -50,6 +50,13 @@ impl World<'_> {
             Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
+            Step::Deny(server, time, ends) => {
+                let until = &mut self.servers[server].denies_until;
+                *until = (*until).max(now + time);
+                if ends {
+                    self.cut_all(server);
+                }
+            }
             Step::Move(key, to, time) => self.begin_move(key, to, time),
             Step::Poison(key, which, time) => {
                 let home = self.home(key);
@@ -173,12 +180,17 @@ impl World<'_> {
         }
         self.servers[server].is_up = false;
         self.judge.restarted(server, data);
+        self.cut_all(server);
+        self.after(time, Happening::Start(server, data));
+    }
+
+    /// All connections to a server break.
+    fn cut_all(&mut self, server: usize) {
         for at in 0..self.processes.len() {
             let links = 0..self.processes[at].links.len();
             for link in links.skip(server).step_by(self.schedule.servers) {
                 self.cut(at, link);
             }
         }
-        self.after(time, Happening::Start(server, data));
     }
 }
