@@ -467,10 +467,10 @@ impl Core {
 
     /// What has become of a server, or of this process, concerns a permit.
     fn visit(&mut self, id: PermitId) {
+        self.wait_elsewhere(id);
         if self.is_closed {
             return self.end(id, Refusal::Closed);
         }
-        self.wait_elsewhere(id);
         self.limit_anew(id);
         self.refresh_soon(id);
         self.decide_if_open(id);

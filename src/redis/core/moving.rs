@@ -23,7 +23,7 @@ impl Core {
             return;
         }
         self.sweep = Some(0);
-        let is_well = |old: &usize| self.servers[*old].health.is_well(self.now, &self.settings);
+        let is_well = |old: &usize| self.servers[*old].is_well(self.now, &self.settings);
         if !before.iter().all(is_well) {
             self.servers[server].health.succeeds(self.now);
         }

@@ -15,7 +15,10 @@ impl Core {
     pub(super) fn answers(&mut self, number: usize, sent: Time, works: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
-        server.is_denied &= !works;
+        // While it refused connections others may have gone on without it.
+        if works && mem::take(&mut server.is_denied) {
+            server.health.succeeds(self.now);
+        }
         if !server.health.works(sent, self.now, &self.settings) {
             return;
         }
@@ -179,7 +182,7 @@ impl Core {
     /// Whether no process can have taken the server of a lease for unavailable.
     pub(super) fn is_well(&self, at: At) -> bool {
         let server = &self.servers[self.server_of(at)];
-        server.health.is_well(self.now, &self.settings)
+        server.is_well(self.now, &self.settings)
     }
 
     // Shares.

@@ -4,7 +4,7 @@ use super::{
     health::Health,
     id::{At, RuntimeId},
     lane::{FEW, MORE, MOST},
-    time::Time,
+    time::{Settings, Time},
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -56,6 +56,11 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// Whether no process can have taken it for unavailable, and acts on that yet.
+    pub(super) fn is_well(&self, now: Time, settings: &Settings) -> bool {
+        !self.is_denied && self.health.is_well(now, settings)
+    }
+
     // Its clock. Every answer carries the server's time, which its script read before the answer arrived. So
     // the server's clock stands at that time plus what has passed since, at least.
 

@@ -79,7 +79,7 @@ fn the_shipped_core_passes_in_outages_of_a_cluster() {
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
-const FAILED: [(Workload, &[u64]); 5] = [
+const FAILED: [(Workload, &[u64]); 6] = [
     (
         Workload::Server,
         &[
@@ -100,6 +100,7 @@ const FAILED: [(Workload, &[u64]); 5] = [
             155_244, 1_018_854, 1_028_931, 1_029_320, 1_050_124, 1_069_916, 1_107_721,
         ],
     ),
+    (Workload::ClusterOutage, &[106, 617, 639, 2_994, 4_531]),
     (Workload::Fair, &[14_221]),
     (
         Workload::Limits,

@@ -105,8 +105,6 @@ struct Seen {
     over: Time,
     /// When the first call was sent that has failed since.
     since: Option<Time>,
-    /// When it has refused a connection last. What was before that is no outage.
-    denied: Time,
     /// When it took over from a server that others may have taken for unavailable.
     took_over: Option<Time>,
 }
@@ -285,7 +283,7 @@ impl Calls {
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
         let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
-        let was_out = seen.outage > seen.denied && local > seen.outage + LATE && !is_back;
+        let was_out = seen.outage > Time::ZERO && local > seen.outage + LATE && !is_back;
         let takes_over = seen.took_over.is_some_and(|then| local <= then + SETTLES);
         was_out || takes_over
     }
@@ -293,7 +291,7 @@ impl Calls {
     /// A server has refused a connection, which a core takes for an answer.
     pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
-        (seen.denied, seen.sent) = (local, local);
+        seen.sent = local;
     }
 
     /// The server that has a slot, as far as a process knows.
