@@ -50,11 +50,11 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis connections::
 }
 
-# A change runs 3,000, of all workloads together.
+# A change runs 5,250, of all workloads together.
 schedules() {
     local workload
-    for workload in "" _on_a_cluster _in_outages _with_fair_queues _with_limits; do
-        SCHEDULES=21000 cargo test --release -p tower-semaphore-sim --test simulation \
+    for workload in "" _on_a_cluster _in_outages _in_outages_of_a_cluster _with_fair_queues _with_limits; do
+        SCHEDULES=17500 cargo test --release -p tower-semaphore-sim --test simulation \
             "the_shipped_core_passes$workload" -- --exact || return
     done
 }

@@ -2,7 +2,7 @@
 //! keeper is that of this test.
 
 use std::{fs, time::Duration};
-use testing::redis::RedisServer;
+use testing::{machine::alone, redis::RedisServer};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -29,6 +29,7 @@ async fn used() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_dropped_during_an_outage_leaves_no_busy_loop() {
+    let _alone = alone().await;
     let mut server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
     let store = builder.connect(server.url()).await.expect("it connects");

@@ -7,7 +7,7 @@ use std::{
     iter,
     time::Duration,
 };
-use testing::{redis::RedisServer, wait::eventually};
+use testing::{machine::alone, redis::RedisServer, wait::eventually};
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,
     redis::{WhenUnavailable, client::Client},
@@ -37,6 +37,7 @@ fn has_keeper() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_no_thread_starts() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let client = Client::open(server.url()).expect("a URL");
     let connection = client.get_multiplexed_async_connection().await;
