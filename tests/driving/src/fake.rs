@@ -181,6 +181,7 @@ impl Server {
                 let limits = Some(Told::default());
                 Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1), limits)
             }
+            Command::Leave => Answer::Done,
             other => unreachable!("a store of one server sends no {other:?}"),
         }
     }
