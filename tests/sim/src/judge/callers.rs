@@ -153,8 +153,9 @@ impl Callers {
     /// A process that got the message of a revocation has told of it.
     pub(super) fn heard(&self, who: Who) -> Verdict {
         let record = self.records.get(&self.root(who));
+        // What was lost when its process ended has nothing more to be told.
         let is_told = record.is_none_or(|record| record.state == State::Over);
-        check(is_told, "a revocation", || {
+        check(is_told || self.is_closed(who.0), "a revocation", || {
             format!("{who:?} is not told of the message: {record:?}")
         })
     }

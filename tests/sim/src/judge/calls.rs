@@ -265,6 +265,8 @@ impl Calls {
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
         seen.failed = seen.failed.max(local);
+        // A connection that is gone begins a row of failures too.
+        seen.since.get_or_insert(local);
     }
 
     /// Whether the last call of a process was answered.
