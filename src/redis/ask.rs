@@ -138,9 +138,14 @@ impl Store {
     ) -> Result<Replies, Error> {
         let connection = self.connection(server, until).await?;
         let left = self.left(until);
-        let first = usize::from(asking.is_some());
-        let sent = asking.into_iter().chain(commands.iter().cloned());
-        let replies = async { Ok(connection.request(sent.collect()).await.split_off(first)) };
+        // It serves the one command that follows it.
+        let asks = usize::from(asking.is_some());
+        let sent = commands.iter().cloned();
+        let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
+        let replies = async {
+            let replies = connection.request(sent.collect()).await.into_iter();
+            Ok(replies.skip(asks).step_by(1 + asks).collect())
+        };
         by(after(left), Error::Timeout(left), replies).await
     }
 }

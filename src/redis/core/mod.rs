@@ -299,6 +299,9 @@ impl Core {
                     self.notified(*id, serial, token, held);
                 }
             }
+            Message::Subscribed => {
+                (0..self.servers.len()).for_each(|server| self.look_again(now, server));
+            }
             Message::Revoked(serial) => {
                 let serial = UnitsOf::base(serial);
                 let mut permits = self.permits.iter();

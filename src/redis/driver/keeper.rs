@@ -2,27 +2,21 @@
 
 use super::{
     carry::{Carrier, Link, spawn},
-    runtimes::Keeper,
     shared::{Dropped, Load, Next, Shared},
     transport::{News, Transport},
 };
-use crate::redis::core::{Change, THREAD, Time};
-use scopeguard::guard;
-use std::{
-    io,
-    sync::Arc,
-    thread::{self, JoinHandle},
-    time::Duration,
+use crate::{
+    observe::contain,
+    redis::core::{Change, THREAD, Time},
 };
-use tokio::{
-    runtime::{self, Runtime},
-    select,
-    task::yield_now,
-    time::sleep,
-};
+use std::{sync::Arc, thread, time::Duration};
+use tokio::{runtime, select, task::yield_now, time::sleep};
 
 /// How long a thread waits that takes the place of one that has panicked.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a thread lasts that has no runtime.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// How often the ends of leases are looked at when there is no core.
 const CLOSED: Duration = Duration::from_millis(100);
@@ -36,44 +30,48 @@ pub(super) struct Step<C> {
     pub(super) is_over: bool,
 }
 
-/// Starts the thread. If that fails the policy decides, and the next who looks tries again.
+/// Starts the thread. If that fails the next who looks tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
-    if try_start(shared).is_err() {
-        shared.enter(|core, _, now| {
-            let servers: Vec<_> = core.servers().collect();
-            for server in servers {
-                core.handle_servers(now, Change::Gone(THREAD, server));
-            }
-        });
+    let own = Arc::clone(shared);
+    let name = "tower-semaphore".to_owned();
+    let spawned = thread::Builder::new().name(name);
+    if spawned.spawn(move || Running(own).run()).is_err() {
         shared.change(|rest| rest.keeper.runs = false);
     }
-}
-
-/// A thread that starts has its runtime, which needs descriptors.
-fn try_start<T: Transport>(shared: &Arc<Shared<T>>) -> io::Result<JoinHandle<()>> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    // Where callers are no runtime may be dropped as such.
-    let runtime = guard(runtime, Runtime::shutdown_background);
-    let (own, name) = (Arc::clone(shared), "tower-semaphore".to_owned());
-    thread::Builder::new().name(name).spawn(move || {
-        let running = Running(own);
-        runtime.block_on(async {
-            select! {
-                () = keep(&running.0) => {}
-                () = follow_slots(&running.0) => {}
-            }
-        });
-    })
 }
 
 /// The thread. Its end, by a panic too, is noticed.
 struct Running<T: Transport>(Arc<Shared<T>>);
 
+impl<T: Transport> Running<T> {
+    /// Without a runtime, which needs descriptors, the policy decides, and another thread tries again.
+    fn run(&self) {
+        let mut builder = runtime::Builder::new_current_thread();
+        // Tokio panics if it runs out of them between two.
+        let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
+        self.0
+            .change(|rest| rest.keeper.has_failed = runtime.is_none());
+        let Some(runtime) = runtime else {
+            self.0.enter(|core, _, now| {
+                let servers: Vec<_> = core.servers().collect();
+                for server in servers {
+                    core.handle_servers(now, Change::Gone(THREAD, server));
+                }
+            });
+            return thread::sleep(AGAIN);
+        };
+        runtime.block_on(async {
+            select! {
+                () = keep(&self.0) => {}
+                () = follow_slots(&self.0) => {}
+            }
+        });
+    }
+}
+
 impl<T: Transport> Drop for Running<T> {
     fn drop(&mut self) {
-        self.0.change(|rest| rest.keeper = Keeper::default());
+        self.0.change(|rest| rest.keeper.ends());
         if thread::panicking() {
             self.0.tell(News::KeeperDied);
             thread::sleep(PAUSE);

@@ -163,7 +163,7 @@ impl<T: Transport> Shared<T> {
 
     pub(super) fn health(self: &Arc<Self>) -> Health {
         let is_closed = self.enter(|_, _, _| ()).is_none();
-        match self.change(|rest| rest.keeper.runs) {
+        match self.change(|rest| rest.keeper.runs && !rest.keeper.has_failed) {
             _ if is_closed => Health::Closed,
             true => Health::Well,
             false => Health::NoKeeper,

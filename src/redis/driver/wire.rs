@@ -195,7 +195,10 @@ impl Session {
         while subscribed.is_none() {
             let turn = Arc::clone(&self.servers.turn).lock_owned().await;
             match self.subscribe().await {
-                Ok(Some(subscription)) => subscribed = Some((turn, subscription)),
+                Ok(Some(subscription)) => {
+                    subscribed = Some((turn, subscription));
+                    messages(Message::Subscribed);
+                }
                 Ok(None) => return pending().await,
                 Err(error) => {
                     self.servers.topology.failed(&error);

@@ -91,6 +91,8 @@ pub(in crate::redis) enum Message {
     Granted(u64, u64, u32),
     /// An operator has revoked it.
     Revoked(u64),
+    /// Messages come again. Some may have been lost since the connections were made.
+    Subscribed,
 }
 
 impl Message {

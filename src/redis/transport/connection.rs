@@ -44,6 +44,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// How long the answer to a ping may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
+const REPLACED: &str = "another server has taken the place of this one";
+
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
@@ -90,7 +92,7 @@ impl Connection {
     pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, Error> {
         self.tenure = tenure;
         match self.is_replaced() {
-            true => Err(gone("another server has taken the place of this one")),
+            true => Err(gone(REPLACED)),
             false => Ok(Arc::new(self)),
         }
     }
@@ -111,6 +113,9 @@ impl Connection {
     /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may
     /// stand for another server by now.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
+        if self.is_replaced() {
+            return vec![Err(gone(REPLACED)); commands.len()];
+        }
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
