@@ -196,3 +196,32 @@ impl Wait {
         });
     }
 }
+
+#[cfg(feature = "tracing")]
+#[cfg(test)]
+mod tests {
+    use super::causes;
+    use std::{error::Error, fmt};
+
+    /// Says its cause itself, as errors of many libraries do.
+    #[derive(Debug)]
+    struct NoWay(fmt::Error);
+
+    impl fmt::Display for NoWay {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "no way: {}", self.0)
+        }
+    }
+
+    impl Error for NoWay {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_cause_that_an_error_says_itself_is_told_once() {
+        let error = NoWay(fmt::Error);
+        assert_eq!(causes(&error).to_string(), error.to_string());
+    }
+}

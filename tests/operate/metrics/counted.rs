@@ -9,14 +9,16 @@ use std::{convert::Infallible, time::Duration};
 use testing::stubs::{Failing, Fickle};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
 use tower_semaphore::{
-    Claim, Claims, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, KeyError,
-    KeyExtractor, Lock, MemorySemaphore, OnLost, Permit, ResponseBody, Semaphore, key,
+    AcquireError, Claim, Claims, ConcurrencyLimit, ConcurrencyLimitLayer,
+    GlobalConcurrencyLimitLayer, KeyError, KeyExtractor, Lock, MemorySemaphore, OnLost, Permit,
+    ResponseBody, Semaphore, key,
 };
 
 const REQUESTS: &str = "tower_semaphore_requests_total";
 const CLAIMS: &str = "tower_semaphore_claims_total";
 const ACTIVE: &str = "tower_semaphore_active_permits";
 const LOST: &str = "tower_semaphore_lost_permits_total";
+const TIME_IN_QUEUE: &str = "tower_semaphore_claim_time_in_queue_seconds_count";
 const WAIT: Duration = Duration::from_millis(20);
 
 fn claim(policy: &'static str) -> Claim {
@@ -226,8 +228,18 @@ async fn a_waiter_counts_until_it_is_granted_cancelled_or_its_time_is_over() {
     drop(granted.await);
     assert_eq!(gauges(policy), (0.0, 0.0));
     let once = ["admitted", "timed_out", "cancelled"].map(|outcome| (outcome, 1.0));
-    let waits = "tower_semaphore_claim_time_in_queue_seconds_count";
-    assert_counts(waits, policy, &once);
+    assert_counts(TIME_IN_QUEUE, policy, &once);
+}
+
+#[tokio::test]
+async fn a_claim_that_finds_the_queue_full_has_not_waited() {
+    install();
+    let (store, policy) = (MemorySemaphore::new(), "full queue");
+    let held = acquire(&store, claim(policy)).await;
+    let refused = store.acquire(waiting(policy).with_max_waiting(0)).await;
+    assert!(matches!(refused, Err(AcquireError::QueueFull)));
+    assert_counts(TIME_IN_QUEUE, policy, &[]);
+    drop(held);
 }
 
 /// There may be very many.
@@ -241,11 +253,7 @@ async fn a_flow_is_no_label() {
     drop(held);
     drop(granted.await);
     let once = [("admitted", 1.0)];
-    assert_counts(
-        "tower_semaphore_claim_time_in_queue_seconds_count",
-        policy,
-        &once,
-    );
+    assert_counts(TIME_IN_QUEUE, policy, &once);
     let names_it = |series: &Series| series.labels.values().any(|value| value.contains(flow));
     assert!(!all().iter().any(names_it));
 }
