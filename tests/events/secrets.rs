@@ -1,7 +1,7 @@
 //! The password of a URL appears nowhere: in no event, no span and no error.
 
 use crate::log::{listen, text};
-use std::{error::Error, fmt::Debug, sync::Arc, time::Duration};
+use std::{error::Error, fmt::Debug, io, sync::Arc, time::Duration};
 use testing::{
     redis::{Cluster, RedisServer, Sentinels, sentinel},
     resp::Raw,
@@ -9,7 +9,7 @@ use testing::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
@@ -247,6 +247,54 @@ async fn no_password_appears_where_a_server_repeats_it_after_the_log_in() {
     assert!(said.contains("LOADING"), "{said}");
     assert_silent(&said);
     assert_silent(&text());
+}
+
+/// Messages come over a connection of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_a_server_repeats_it_to_a_subscription() {
+    listen();
+    let server = protected().await;
+    let port = repeats("SUBSCRIBE", server.port()).await;
+    let store = patient().connect(url(RIGHT, port)).await;
+    let said = said(&store);
+    assert!(said.contains("SUBSCRIBE"), "{said}");
+    assert_silent(&said);
+    assert_silent(&text());
+}
+
+/// The port of a server that is as another, but answers this command with the password.
+async fn repeats(command: &'static str, port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port is free");
+    let own = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", port)).await;
+            tokio::spawn(forward(client, server.expect("it is there"), command));
+        }
+    });
+    own
+}
+
+/// Until one of the two has ended.
+async fn forward(mut client: TcpStream, mut server: TcpStream, command: &str) -> io::Result<()> {
+    let (mut asked, mut said) = ([0; 65_536], [0; 65_536]);
+    loop {
+        let (read, answered) = tokio::select! {
+            read = client.read(&mut asked) => (read?, false),
+            read = server.read(&mut said) => (read?, true),
+        };
+        let asked = &asked[..read];
+        match answered {
+            _ if read == 0 => return Ok(()),
+            true => client.write_all(&said[..read]).await?,
+            false if String::from_utf8_lossy(asked).contains(command) => {
+                let answer = format!("-ERR sent: {RIGHT}\r\n");
+                client.write_all(answer.as_bytes()).await?;
+            }
+            false => server.write_all(asked).await?,
+        }
+    }
 }
 
 /// The port of a server that answers whatever it is sent in this way.

@@ -34,7 +34,8 @@ impl Subscription {
             let subscription = subscription.map_err(|error| without_password(error, client));
             let mut subscription = subscription.map_err(Error::unconnected)?;
             let subscribed = subscription.subscribe(channel).await;
-            subscribed.map_err(Error::Redis)?;
+            let subscribed = subscribed.map_err(Error::Redis);
+            subscribed.map_err(|error| error.without_password(client))?;
             let (sink, messages) = subscription.split();
             Ok(Self { sink, messages })
         };

@@ -199,8 +199,10 @@ impl Calls {
         self.leases(who).for_each(|record| record.is_over = true);
     }
 
-    pub(super) fn granted(&mut self, who: Who) {
-        for record in self.leases(who).filter(|record| !record.is_over) {
+    /// Of a permit that `is_back` a growth that has no answer yet is not granted.
+    pub(super) fn granted(&mut self, who: Who, is_back: bool) {
+        let is_it = |record: &&mut Record| !record.is_over && (record.is_whole || !is_back);
+        for record in self.leases(who).filter(is_it) {
             (record.was_granted, record.is_whole) = (true, true);
             record.told = None;
         }

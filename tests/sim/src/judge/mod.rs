@@ -312,10 +312,11 @@ impl Judge {
                 }
                 // Without its server.
                 Event::Granted(_, [0, ..]) => {
-                    self.calls.granted(other);
+                    self.calls.granted(other, false);
                     self.calls.lost(other);
                 }
-                Event::Granted(..) | Event::Regained(..) => self.calls.granted(other),
+                Event::Granted(..) => self.calls.granted(other, false),
+                Event::Regained(..) => self.calls.granted(other, true),
                 Event::Refused(..) | Event::Revoked(_) => {
                     self.calls.over(other);
                     let shares = self.shares.iter_mut().filter(|_| other != who);
