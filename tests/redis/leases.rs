@@ -13,7 +13,7 @@ use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
 };
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Operate, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_millis(1_500);
 const BOUND: Duration = Duration::from_secs(10);
@@ -50,6 +50,28 @@ async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
         rig.proxy.kill(End::Close);
         assert!(timeout(LEASE * 2, permit.lost()).await.is_err());
     }
+}
+
+/// What was told before it is not known: all that is held is looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_comes_late_looks_at_what_it_has_missed() {
+    let rig = Rig::new(RedisSemaphore::builder().lease(LEASE * 40)).await;
+    let permit = permit(&rig.store, 1).await;
+    rig.proxy.drop_pushes(true);
+    rig.proxy.clear_log();
+    rig.proxy.kill(End::Close);
+    eventually("the first subscription is given up", BOUND, async || {
+        rig.proxy.count(b"SUBSCRIBE") > 1
+    })
+    .await;
+    let operator = store(&rig.server).await;
+    let (policy, key) = (permit.policy(), "a".into());
+    let usage = operator.usage(policy, &key).await.expect("it answers");
+    let revoked = operator.revoke(policy, &key, &usage.held[0].id).await;
+    assert!(revoked.expect("it answers"));
+    rig.proxy.drop_pushes(false);
+    // A refresh would be later.
+    until_lost(&permit).await;
 }
 
 /// Messages only save time.
