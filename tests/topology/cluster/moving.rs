@@ -8,7 +8,10 @@ use testing::{
     wait::eventually,
 };
 use tokio::time::{sleep, timeout};
-use tower_semaphore::{Claim, Operate, Policy, Semaphore};
+use tower_semaphore::{
+    Claim, Operate, Policy, Semaphore,
+    semaphore::{Key, StoredKey},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
@@ -90,9 +93,13 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
     cluster.begin_move(slot, 0, 1).await;
     cluster.move_keys(slot, 0, 1).await;
     // The old node says ASK, and the new one serves only who says ASKING.
-    let (policy, of) = (Policy::DEFAULT, key.as_str().into());
+    let (policy, of) = (Policy::DEFAULT, Key::from(key.as_str()));
     let usage = store.usage(&policy, &of).await.expect("it answers");
     assert_eq!((usage.units, usage.waiting.len()), (1, 1));
+    // Some questions are of several commands.
+    let counts = store.counts(&policy, &[StoredKey::whole(of.clone())]).await;
+    let counts = counts.expect("it answers");
+    assert_eq!((counts[0].units, counts[0].waiting), (1, 1));
     drop(holder);
     let waiter = timeout(BOUND, waiting)
         .await
