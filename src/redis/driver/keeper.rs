@@ -2,6 +2,7 @@
 
 use super::{
     carry::{Carrier, Link, spawn},
+    runtimes::Keeper,
     shared::{Dropped, Load, Next, Shared},
     transport::{News, Transport},
 };
@@ -49,8 +50,7 @@ impl<T: Transport> Running<T> {
         let mut builder = runtime::Builder::new_current_thread();
         // Tokio panics if it runs out of them between two.
         let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
-        self.0
-            .change(|rest| rest.keeper.has_failed = runtime.is_none());
+        self.0.change(|rest| rest.has_failed = runtime.is_none());
         let Some(runtime) = runtime else {
             self.0.enter(|core, _, now| {
                 let servers: Vec<_> = core.servers().collect();
@@ -71,7 +71,7 @@ impl<T: Transport> Running<T> {
 
 impl<T: Transport> Drop for Running<T> {
     fn drop(&mut self) {
-        self.0.change(|rest| rest.keeper.ends());
+        self.0.change(|rest| rest.keeper = Keeper::default());
         if thread::panicking() {
             self.0.tell(News::KeeperDied);
             thread::sleep(PAUSE);

@@ -145,8 +145,6 @@ pub(super) enum Needs {
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     pub(super) runs: bool,
-    /// Whether the last one had no runtime.
-    pub(super) has_failed: bool,
     /// When it wakes by itself. Zero: it does not sleep.
     sleeps_until: Time,
     /// Whether claims or releases came since it looked.
@@ -154,15 +152,6 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// The thread has ended.
-    pub(super) fn ends(&mut self) {
-        let has_failed = self.has_failed;
-        *self = Self {
-            has_failed,
-            ..Self::default()
-        };
-    }
-
     /// Looks what the thread needs, once the lock is released. It has something to do when that is `due`.
     pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);

@@ -73,6 +73,8 @@ pub(super) struct Rest<C> {
     pub(super) cells: Cells,
     pub(super) runtimes: Runtimes<C>,
     pub(super) keeper: Keeper,
+    /// Whether the last thread had no runtime.
+    pub(super) has_failed: bool,
     /// Whether a handle or a permit is left.
     pub(super) is_used: bool,
     pub(super) is_shut: bool,
@@ -118,6 +120,7 @@ impl<T: Transport> Shared<T> {
             cells: Cells::default(),
             runtimes: Runtimes::new(),
             keeper: Keeper::default(),
+            has_failed: false,
             is_used: true,
             is_shut: false,
         };
@@ -163,7 +166,7 @@ impl<T: Transport> Shared<T> {
 
     pub(super) fn health(self: &Arc<Self>) -> Health {
         let is_closed = self.enter(|_, _, _| ()).is_none();
-        match self.change(|rest| rest.keeper.runs && !rest.keeper.has_failed) {
+        match self.change(|rest| rest.keeper.runs && !rest.has_failed) {
             _ if is_closed => Health::Closed,
             true => Health::Well,
             false => Health::NoKeeper,

@@ -158,9 +158,6 @@ pub(in crate::redis) struct Session {
 
 impl Connection for Session {
     async fn call(&self, commands: Vec<Command>, left: Duration) -> Result<Vec<Answer>, Failure> {
-        if self.line.is_replaced() {
-            return Err(Failure::NotConnected);
-        }
         let (verbs, runs): (Vec<Verb>, _) =
             commands.iter().map(|command| self.run(command)).unzip();
         // Dropped as such after its time, it tells that. Its carrier's timer began before.
@@ -250,6 +247,8 @@ impl Session {
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
+            // It was not sent.
+            (Err(Error::Unavailable(_)), _) => Err(Failure::NotConnected),
             (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
                 Ok(Answer::NotRun)
