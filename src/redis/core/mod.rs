@@ -316,8 +316,9 @@ impl Core {
     /// Learns of a connection, or where slots are.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
         self.now = now;
-        if let Change::Connected(_, server) | Change::Gone(_, server) | Change::Denied(server) =
-            change
+        if let Change::Connected(_, server)
+        | Change::Gone(_, server)
+        | Change::NotConnected { server, .. } = change
         {
             self.know(server);
         }
@@ -351,7 +352,15 @@ impl Core {
                     }
                 }
             }
-            Change::Denied(server) => self.denied(server),
+            Change::NotConnected {
+                server,
+                is_denied: true,
+            } => self.denied(server),
+            // A server that refused a connection before may be unreachable now: an outage, not a mistake.
+            Change::NotConnected {
+                server,
+                is_denied: false,
+            } => self.servers[server].is_denied = false,
         }
     }
 

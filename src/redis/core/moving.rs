@@ -165,7 +165,11 @@ mod tests {
     #[test]
     fn a_server_may_refuse_a_connection_before_it_is_known() {
         let mut core = core();
-        core.handle_servers(NOW, Change::Denied(7));
+        let denied = Change::NotConnected {
+            server: 7,
+            is_denied: true,
+        };
+        core.handle_servers(NOW, denied);
         core.handle_servers(NOW, Change::Gone(THREAD, 8));
         core.handle_timeout(NOW);
     }

@@ -271,7 +271,10 @@ impl Core {
     pub(super) fn lasts(&self, at: At, sent: Time) -> (Time, Time) {
         let length = self.permits[at].length;
         let end = self.settings.held_until(sent, length);
-        (end, self.refresh_at(sent, length))
+        // What was sent before that does not tell what has become of it since.
+        let is_old = sent < self.servers[self.server_of(at)].lost_before;
+        let next = (!is_old).then(|| self.refresh_at(sent, length));
+        (end, next.unwrap_or(self.now))
     }
 
     pub(super) fn hold(&mut self, at: At, (end, next): (Time, Time)) {

@@ -20,8 +20,12 @@ pub(in crate::redis) enum Change {
     Gone(RuntimeId, usize),
     /// These slots are on that server.
     Slots(Vec<(Range<usize>, usize)>),
-    /// A server has refused a connection, as to a wrong password.
-    Denied(usize),
+    /// No connection was made.
+    NotConnected {
+        server: usize,
+        /// True if the server refused it, for example because of a wrong password.
+        is_denied: bool,
+    },
 }
 
 /// How long a release waits for a call that it can ride on. The thread's timers add up to a millisecond.

@@ -5,7 +5,7 @@ use super::{
     cell::{Cell, Refused},
     keeper::{self, boot_time},
     shared::{Dropped, Health, Shared},
-    transport::{Cause, News, Observer, Slots, Transport},
+    transport::{Cause, Connection, News, Observer, Slots, Transport},
 };
 use crate::{
     redis::core::{
@@ -120,6 +120,7 @@ impl<T: Transport> Driver<T> {
                 let (from, now) = (rest.runtimes.enter(here), (shared.clock)());
                 let connects = rest.runtimes.connects(now, from, server);
                 let connection = rest.runtimes.connection(from, server);
+                let connection = connection.filter(|connection| !connection.is_over());
                 let has_failed = rest.runtimes.has_failed(asked, from, server);
                 (connects.then_some(from), connection, has_failed)
             });

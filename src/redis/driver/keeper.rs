@@ -31,14 +31,26 @@ pub(super) struct Step<C> {
     pub(super) is_over: bool,
 }
 
-/// Starts the thread. If that fails the next who looks tries again.
+/// Starts the thread. If that fails the policy decides, and the next who looks tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
     let own = Arc::clone(shared);
     let name = "tower-semaphore".to_owned();
     let spawned = thread::Builder::new().name(name);
     if spawned.spawn(move || Running(own).run()).is_err() {
+        goes_without(shared);
         shared.change(|rest| rest.keeper.runs = false);
     }
+}
+
+/// Nothing can be sent for the thread: it has no connection. What is due happens all the same.
+fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
+    shared.enter(|core, _, now| {
+        let servers: Vec<_> = core.servers().collect();
+        for server in servers {
+            core.handle_servers(now, Change::Gone(THREAD, server));
+        }
+        core.handle_timeout(now);
+    });
 }
 
 /// The thread. Its end, by a panic too, is noticed.
@@ -52,12 +64,7 @@ impl<T: Transport> Running<T> {
         let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
         self.0.change(|rest| rest.has_failed = runtime.is_none());
         let Some(runtime) = runtime else {
-            self.0.enter(|core, _, now| {
-                let servers: Vec<_> = core.servers().collect();
-                for server in servers {
-                    core.handle_servers(now, Change::Gone(THREAD, server));
-                }
-            });
+            goes_without(&self.0);
             return thread::sleep(AGAIN);
         };
         runtime.block_on(async {

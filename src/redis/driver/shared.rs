@@ -178,9 +178,9 @@ impl<T: Transport> Shared<T> {
     }
 
     pub(super) fn not_connected(self: &Arc<Self>, server: usize) {
-        if self.transport.is_denied(server) {
-            self.enter(|core, _, now| core.handle_servers(now, Change::Denied(server)));
-        }
+        let is_denied = self.transport.is_denied(server);
+        let change = Change::NotConnected { server, is_denied };
+        self.enter(|core, _, now| core.handle_servers(now, change));
         let why = self.transport.error(server);
         self.tell(News::NotConnected(why));
     }

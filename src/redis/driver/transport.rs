@@ -61,6 +61,11 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
         left: Duration,
     ) -> impl Future<Output = Result<Vec<Answer>, Failure>> + Send;
 
+    /// Whether nothing is sent over it any more, so that it is about to close.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Ready when the connection is broken.
     fn closed(&self) -> impl Future<Output = ()> + Send;
 }

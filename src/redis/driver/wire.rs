@@ -83,7 +83,10 @@ impl Wire {
                 Ok(Ok(subscription)) => subscription,
                 Ok(Err(_)) | Err(_) => None,
             };
-            *session.subscription.get_mut() = subscription.map(|own| (turn, own));
+            if let (Some(own), Some(messages)) = (subscription, &session.messages) {
+                messages(Message::Subscribed);
+                *session.subscription.get_mut() = Some((turn, own));
+            }
         }
         Ok(session)
     }
@@ -171,6 +174,10 @@ impl Connection for Session {
         let replies = commands.iter().zip(verbs).zip(replies);
         let answers = replies.map(|((command, verb), reply)| self.answer(command, verb, reply));
         answers.collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.line.is_replaced()
     }
 
     async fn closed(&self) {

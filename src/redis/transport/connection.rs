@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// Whether another server has taken the place of this one, so that nothing may be sent over it.
-    fn is_replaced(&self) -> bool {
+    pub(in crate::redis) fn is_replaced(&self) -> bool {
         self.tenure.has_changed().is_err()
     }
 

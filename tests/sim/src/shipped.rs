@@ -322,7 +322,9 @@ impl Shipped {
                 Change::Connected(runtime(from), server)
             }
             subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
-            subject::Servers::Denied(server) => Change::Denied(server),
+            subject::Servers::Denied(server, is_denied) => {
+                Change::NotConnected { server, is_denied }
+            }
         };
         self.core.handle_servers(now, change);
     }

@@ -525,8 +525,8 @@ pub enum Servers {
     Connected(Runtime, Server),
     /// There is none. Calls in flight fail one by one.
     Gone(Runtime, Server),
-    /// A server has refused one.
-    Denied(Server),
+    /// None was made, and whether the server has refused it.
+    Denied(Server, bool),
 }
 
 /// What callers are told.

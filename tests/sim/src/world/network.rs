@@ -26,17 +26,20 @@ impl World<'_> {
         let target = &self.servers[server];
         let is_there = target.is_up && self.now >= target.paused_until;
         let is_denied = is_there && self.now < target.denies_until;
-        if is_denied {
-            let local = self.processes[process].local(self.now);
-            self.judge.denied(process, server, local);
-            self.input(process, Input::Servers(Servers::Denied(server)));
+        let local = self.processes[process].local(self.now);
+        match is_there {
+            true if is_denied => self.judge.denied(process, server, local),
+            true => {}
+            // Whatever it has refused before, it is an outage now.
+            false => self.judge.gone(process, (runtime, server), local),
         }
         if !is_there || is_denied {
+            let tells = Servers::Denied(server, is_denied);
+            self.input(process, Input::Servers(tells));
             self.input(process, Input::Servers(Servers::Gone(runtime, server)));
             return self.after(pause, Happening::Connect(process, link));
         }
         // Until now there was none.
-        let local = self.processes[process].local(self.now);
         self.judge.gone(process, (runtime, server), local);
         self.processes[process].links[link].connect(self.now);
         self.mislead(process, link, server);
