@@ -56,7 +56,8 @@
 //!     from the first known failure until no process can still take the server for unavailable, and never takes
 //!     another process's place.
 //! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one that only
-//!     has to be released. So a change of weight meets no fault that a claim and a release do not. An id is acquired with
+//!     has to be released. So a change of weight meets no fault that a claim and a release do not. A growth merges with
+//!     earlier ones, so that a permit has 32 additions to a level at most. An id is acquired with
 //!     all units that it was made with, so what has fewer is acquired under a new one, also if the old one was never sent.
 //! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
 //!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
@@ -98,6 +99,7 @@ pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
+pub(in crate::redis) use weight::Merge;
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
 use call::Flight;

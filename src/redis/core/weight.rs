@@ -3,6 +3,10 @@
 //! What is added is a permit of its own, which lives and dies with the one that it is added to. What is taken
 //! away is one too, with nothing left to do but its release. So whatever may go wrong on the way to a server may go
 //! wrong with any acquire, and with any release.
+//!
+//! Each answer visits all additions of a permit, so their number is bounded, whatever the permit's history. From
+//! [`MERGED_FROM`] additions to a level on, the next one also claims the units of the two smallest. Its caller gives
+//! these up once it is granted.
 
 use super::{
     Core,
@@ -15,35 +19,90 @@ use super::{
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
 use std::mem;
 
+/// The additions to a level that stay separate. Merging the two smallest needs little room beside what is held already.
+const MERGED_FROM: usize = 16;
+
+/// The additions to a level that stay separate if there is no room to merge them.
+const MOST_ADDITIONS: usize = 32;
+
+/// The claim of more units for a level of a permit.
+pub(in crate::redis) struct Growth {
+    pub(in crate::redis) id: PermitId,
+    pub(in crate::redis) call: Option<Call>,
+    /// Units of earlier additions that the claim includes. The caller gives them up once it is granted.
+    pub(in crate::redis) merged: u32,
+}
+
+/// The earlier additions that a growth includes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Merge {
+    /// The two smallest, once there are [`MERGED_FROM`].
+    Smallest,
+    /// None below [`MOST_ADDITIONS`].
+    Nothing,
+}
+
 impl Core {
-    /// Claims more units for a level of a permit. They do not wait. The outcome is told of the growth, and all that
-    /// follows of the permit. `None`: the permit is released.
+    /// Claims more units for a level of a permit, one growth after the other. They do not wait. The outcome is reported for
+    /// the growth, and all that follows for the permit. `None`: the permit is released.
     pub(in crate::redis) fn grow(
         &mut self,
         now: Time,
         from: RuntimeId,
         (root, level): (PermitId, usize),
-        (weight, limit): (u32, u32),
-    ) -> Option<(PermitId, Option<Call>)> {
+        (more, limit): (u32, u32),
+        merge: Merge,
+    ) -> Option<Growth> {
         self.now = now;
-        let permit = self.permit(root).filter(|permit| !permit.is_released())?;
+        self.permit(root).filter(|permit| !permit.is_released())?;
+        let merged = self.units_to_merge(root, level, merge);
+        let permit = &self.permits[root];
         let lease = &permit.leases[permit.number_of(level)];
         let (slot, key) = (lease.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);
         let of = Of::Added(root.serial);
-        let units = UnitsOf::new(id.serial, limit, weight).tagged(Tag { since, of });
+        let units = UnitsOf::new(id.serial, limit, more + merged).tagged(Tag { since, of });
         let own = vec![Own::new(key, units, None)];
         let leases = vec![Lease::new(slot, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root].growths.push(id);
-        Some(self.claim(growth))
+        let (id, call) = self.claim(growth);
+        Some(Growth { id, call, merged })
     }
 
-    /// Releases units of a level of a permit, fewer than it has: first what was added last. Returns what is
-    /// released; each is told when it is. `None`: the permit is released.
+    /// The units of the two smallest additions to a level, if they are to be merged.
+    fn units_to_merge(&self, root: PermitId, level: usize, merge: Merge) -> u32 {
+        let additions = self.additions(root, level);
+        let separate = match merge {
+            Merge::Smallest => MERGED_FROM,
+            Merge::Nothing => MOST_ADDITIONS,
+        };
+        let smallest = additions.iter().take(2).map(|(units, _)| units);
+        if additions.len() < separate {
+            0
+        } else {
+            smallest.sum()
+        }
+    }
+
+    /// The granted additions to a level and their units: the smallest first, of equal ones the latest.
+    fn additions(&self, root: PermitId, level: usize) -> Vec<(u32, PermitId)> {
+        let growths = self.permits[root].growths.iter().rev();
+        let growths = growths.map(|id| &self.permits[*id]);
+        let granted =
+            growths.filter(|growth| growth.adds_to == Some((root, level)) && growth.is_decided());
+        let mut additions: Vec<_> = granted
+            .map(|growth| (growth.levels[0].units.units(), growth.id))
+            .collect();
+        additions.sort_by_key(|(units, _)| *units);
+        additions
+    }
+
+    /// Releases units of a level of a permit, fewer than it has: whole additions first, the smallest before the others.
+    /// Returns what is released; each is reported when it is. `None`: the permit is released.
     pub(in crate::redis) fn shrink(
         &mut self,
         now: Time,
@@ -51,22 +110,18 @@ impl Core {
         (level, mut units): (usize, u32),
     ) -> Option<Vec<PermitId>> {
         self.now = now;
-        let permit = self.permit(root).filter(|permit| !permit.is_released())?;
-        let growths = permit.growths.clone();
+        self.permit(root).filter(|permit| !permit.is_released())?;
         let was_in_place = self.is_in_place(root);
         let mut parts = Vec::new();
-        for id in growths.into_iter().rev() {
-            let growth = &self.permits[id];
-            let own = growth.levels[0].units.units();
-            if growth.adds_to != Some((root, level)) || !growth.is_decided() || units == 0 {
-                continue;
-            }
-            match own <= units {
-                true => self.release(now, id, true),
-                false => parts.push(self.split(id, 0, own - units)),
+        for (own, id) in self.additions(root, level) {
+            if units == 0 {
+                break;
             }
             if own <= units {
+                self.release(now, id, true);
                 parts.push(id);
+            } else {
+                parts.push(self.split(id, 0, own - units));
             }
             units = units.saturating_sub(own);
         }

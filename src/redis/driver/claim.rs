@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     redis::core::{
-        Call, Change, Core, FOREVER, Level, PermitId, Refusal, RuntimeId, Settings, Time,
+        Call, Change, Core, FOREVER, Level, Merge, PermitId, Refusal, RuntimeId, Settings, Time,
     },
     semaphore::{Policy, timer},
 };
@@ -340,21 +340,47 @@ impl<T: Transport> Held<T> {
     /// # Cancel safety
     ///
     /// Dropping the future takes the claim back.
-    pub(in crate::redis) fn grow(
+    pub(in crate::redis) async fn grow(
         &self,
         level: usize,
-        (weight, limit): (u32, u32),
-    ) -> impl Future<Output = Result<(), Refused>> + Send + use<T> {
-        let (driver, cell, root) = (self.driver.clone(), Arc::clone(&self.cell), self.id);
-        async move {
-            // Nothing is told of the growth but its outcome.
-            let claimed = driver.begin(here(), cell.of_level(level), |core, now, from| {
-                core.grow(now, from, (root, level), (weight, limit))
-            });
-            let longest = here().map(|_| Duration::ZERO);
-            decided(claimed?, longest, |_| ()).await?.keep();
-            Ok(())
+        more: (u32, u32),
+    ) -> Result<(), Refused> {
+        match self.grow_with(level, more, Merge::Smallest).await {
+            // There may be room for the units, and none for those of earlier growths beside them.
+            (Err(Refused::By(Refusal::Full(..))), merged) if merged > 0 => {
+                self.grow_with(level, more, Merge::Nothing).await.0
+            }
+            (outcome, _) => outcome,
         }
+    }
+
+    /// Also returns how many units of earlier growths were claimed with it.
+    async fn grow_with(
+        &self,
+        level: usize,
+        more: (u32, u32),
+        merge: Merge,
+    ) -> (Result<(), Refused>, u32) {
+        let (driver, root, mut merged) = (self.driver.clone(), self.id, 0);
+        // Only the growth's outcome is reported for it.
+        let claimed = driver.begin(here(), self.cell.of_level(level), |core, now, from| {
+            let growth = core.grow(now, from, (root, level), more, merge)?;
+            merged = growth.merged;
+            Some((growth.id, growth.call))
+        });
+        let longest = here().map(|_| Duration::ZERO);
+        let outcome = match claimed {
+            Ok(claimed) => decided(claimed, longest, |_| ()).await,
+            Err(why) => Err(why),
+        };
+        let outcome = outcome.map(|growth| {
+            growth.keep();
+            if merged > 0 {
+                // They are released without being waited for.
+                drop(self.shrink(level, merged));
+            }
+        });
+        (outcome, merged)
     }
 
     /// What was added to a permit ends with that.

@@ -2,7 +2,9 @@
 
 use crate::{
     redis::shipped::Shipped,
-    subject::{CallId, Claim, Failure, Message, PermitId, Runtime, Said, Servers, Settings, Time},
+    subject::{
+        CallId, Claim, Failure, Key, Message, PermitId, Runtime, Said, Servers, Settings, Time,
+    },
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,6 +15,8 @@ pub enum Input {
     Claim(Runtime, Claim, Conduct),
     /// A caller changes the weight of a permit that it holds: which one, and by how much.
     Resize(usize, i32),
+    /// The holder of most units of a semaphore adds one.
+    Grow(Key),
     /// The process claims no more, and gives up everything.
     Shutdown,
     /// A caller gives up a permit or a claim.

@@ -115,6 +115,8 @@ pub enum Step {
     },
     /// A caller in a process changes the weight of a permit that it holds: which one, and by how much.
     Resize(usize, usize, i32),
+    /// A process adds a unit of a semaphore to the permit that has most of them.
+    Grow(usize, Key),
     /// A process claims no more, and gives up everything.
     Shutdown(usize),
     /// A process is killed.
@@ -243,6 +245,11 @@ impl Schedule {
         }
         if is_fair {
             schedule.add_flows(&mut Random::new(!seed), active);
+        }
+        // From a sequence apart, so that a seed keeps the rest of its schedule.
+        let mut growth = Random::new(seed.rotate_left(32));
+        if !has_outages && growth.one_in(64) {
+            schedule.add_growth(&mut growth, active);
         }
         if has_limits {
             schedule.add_limits(&mut Random::new(!seed), active);
@@ -650,6 +657,33 @@ impl Schedule {
             let step = Step::Resize(process, pick, random.pick(&[-2, -1, 1, 1, 2]));
             let at = random.up_to_ms(active.as_millis() as u64);
             self.steps.push((at, step));
+        }
+    }
+
+    /// A permit that grows by a unit hundreds of times, as one that counts the tokens of a stream.
+    fn add_growth(&mut self, random: &mut Random, active: Duration) {
+        let (process, key) = (random.below(self.processes as u64) as usize, 0);
+        let level = Level {
+            key,
+            limit: random.pick(&[60, 900]),
+            weight: 1,
+            wait: None,
+            flow: None,
+            is_strict: false,
+        };
+        let claim = Step::Claim {
+            process,
+            runtime: self.runtimes - 1,
+            claim: Claim([Some(level), None, None]),
+            hold: active,
+            cancel: None,
+            goes_on: true,
+        };
+        self.steps.push((Duration::ZERO, claim));
+        let active = active.as_millis() as u64;
+        for _ in 0..random.from(50, 300) {
+            let at = random.up_to_ms(active);
+            self.steps.push((at, Step::Grow(process, key)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, Merge, PermitId, Refusal, RuntimeId,
         Settings, Time, Wait, WhenUnavailable,
     },
     protocol::{Answer, Command, Fault, Flow, Message, Owner, Reply, Sink, Verb},
@@ -239,21 +239,25 @@ impl Shipped {
         }
     }
 
-    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is told of the growth.
+    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is reported for the growth. Also
+    /// returns how many units of earlier growths are claimed with it, which are given up once it is granted.
     pub(crate) fn grow(
         &mut self,
         now: Time,
         from: subject::Runtime,
         permit: subject::PermitId,
         to: subject::Resize,
-    ) -> Option<subject::PermitId> {
+    ) -> Option<(subject::PermitId, u32)> {
         let (root, _) = *self.ids.get(&permit.0)?;
         let (level, more) = ((root, to.level), (to.units, to.limit));
         self.entered = from;
-        let (id, call) = self.core.grow(now, runtime(from), level, more)?;
-        self.calls.extend(call.map(|call| (from, call)));
-        self.ids.insert(id.serial, (id, from));
-        Some(subject::PermitId(id.serial))
+        let growth = self
+            .core
+            .grow(now, runtime(from), level, more, Merge::Smallest)?;
+        let serial = growth.id.serial;
+        self.calls.extend(growth.call.map(|call| (from, call)));
+        self.ids.insert(serial, (growth.id, from));
+        Some((subject::PermitId(serial), growth.merged))
     }
 
     /// Gives up units of a level of a permit. Each part that is released is told.

@@ -143,6 +143,11 @@ impl Judge {
         self.callers.resizable(at, pick)
     }
 
+    /// The permit of a process that holds most units of a semaphore.
+    pub fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
+        self.callers.heaviest(at, key)
+    }
+
     /// A caller has claimed more units for a permit.
     pub fn grows(
         &mut self,
@@ -249,6 +254,8 @@ impl Judge {
         let verdict = self.limits.sent(at, call, local);
         self.note(verdict);
         let verdict = self.calls.sent(at, call, local, &self.flights);
+        self.note(verdict);
+        let verdict = self.callers.check_parts(at, call);
         self.note(verdict);
         if let Some(shares) = self.shares.as_ref().filter(|_| !is_dazed(process, now)) {
             let is_unwell = |key| self.is_unwell(at, key, local);

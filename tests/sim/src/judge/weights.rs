@@ -8,9 +8,13 @@ use super::{
 };
 use crate::{
     process::Process,
-    subject::{Key, PermitId, Resize},
+    subject::{Call, Command, Key, PermitId, Resize},
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The leases of one semaphore under which a permit is refreshed, at most: of the claim, and of 33 additions while one of
+/// them replaces others.
+const MOST_PARTS: usize = 34;
 
 /// See the module docs.
 #[derive(Debug, Default)]
@@ -103,9 +107,22 @@ impl Callers {
 
     /// A permit of a process that is held, and how its weight may change.
     pub(super) fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
+        let levels: Vec<_> = self.held_levels(at).collect();
+        levels.get(pick % levels.len().max(1)).copied()
+    }
+
+    /// The permit of a process that holds most units of a semaphore.
+    pub(super) fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
+        let levels = self.held_levels(at).filter(|(_, _, of)| *of == key);
+        let heaviest = levels.max_by_key(|(_, size, _)| size.units);
+        heaviest.map(|(permit, size, _)| (permit, size))
+    }
+
+    /// The levels of the permits that a process holds.
+    fn held_levels(&self, at: usize) -> impl Iterator<Item = (PermitId, Resize, Key)> {
         let own = self.records.range((at, PermitId(0))..(at + 1, PermitId(0)));
         let held = own.filter(|(_, record)| record.state == State::Holds);
-        let levels = held.flat_map(|((_, permit), record)| {
+        held.flat_map(|((_, permit), record)| {
             let levels = record.claim.levels().enumerate();
             levels.map(move |(number, level)| {
                 let units = record.units(level.key);
@@ -117,13 +134,11 @@ impl Callers {
                 };
                 (*permit, size, level.key)
             })
-        });
-        let levels: Vec<_> = levels.collect();
-        levels.get(pick % levels.len().max(1)).copied()
+        })
     }
 
-    /// A caller has given up units of a level: those that came last first. Returns how many each part of the permit
-    /// keeps of them.
+    /// A caller has given up units of a level: of the smallest addition first, and of equal ones of the latest; of the claim
+    /// itself last. Returns how many each part of the permit keeps of them.
     pub(super) fn shrinks(
         &mut self,
         who: Who,
@@ -134,8 +149,13 @@ impl Callers {
         self.weights.parts.extend(parts);
         let record = self.records.get_mut(&who).into_iter();
         let leases = record.flat_map(|record| record.leases.iter_mut().rev());
+        let mut leases: Vec<_> = leases.filter(|lease| lease.has(key)).collect();
+        leases.sort_by_key(|lease| {
+            let units: u32 = lease.levels.iter().map(|level| level.weight).sum();
+            (lease.permit == who.1, units)
+        });
         let mut kept = Vec::new();
-        for lease in leases.filter(|lease| lease.has(key)) {
+        for lease in leases {
             for level in lease.levels.iter_mut().filter(|level| level.key == key) {
                 let less = units.min(level.weight);
                 (level.weight, units) = (level.weight - less, units - less);
@@ -153,6 +173,25 @@ impl Callers {
                 .retain(|lease| lease.levels.iter().any(is_left));
         }
         kept
+    }
+
+    /// The cost of a refresh does not grow with the history of a permit.
+    pub(super) fn check_parts(&self, at: usize, call: &Call) -> Verdict {
+        let mut parts = BTreeMap::<_, usize>::new();
+        for command in &call.commands {
+            let is_refresh = matches!(command, Command::Refresh { .. });
+            for (key, id) in command.ids().into_iter().filter(|_| is_refresh) {
+                let who = (at, id.permit());
+                let root = self.weights.parent(who).unwrap_or(who);
+                *parts.entry((root, key)).or_default() += 1;
+            }
+        }
+        let most = parts.into_iter().max_by_key(|(_, parts)| *parts);
+        check(
+            most.is_none_or(|(_, parts)| parts <= MOST_PARTS),
+            "the calls",
+            || format!("refreshes too many leases of one permit: {most:?}"),
+        )
     }
 
     /// The permits that are held, and how many units each part of them has of each semaphore.

@@ -11,7 +11,7 @@ use crate::{
     process::{Conduct, Input, Process},
     schedule::{Data, Random, Schedule, Step},
     server::Server,
-    subject::{Call, CallId, Key, PermitId, Said},
+    subject::{Call, CallId, Key, PermitId, Resize, Said},
 };
 use model::lua::Runner;
 use std::{
@@ -84,6 +84,8 @@ struct World<'a> {
     processes: Vec<Process>,
     servers: Vec<Server>,
     conduct: BTreeMap<(usize, PermitId), Conduct>,
+    /// Growths without an outcome: the permit, and the units of earlier growths that each replaces.
+    merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
     judge: Judge,
     trace: Option<String>,
     scripts: usize,
@@ -126,6 +128,7 @@ impl<'a> World<'a> {
             agenda: BTreeMap::new(),
             filed: 0,
             conduct: BTreeMap::new(),
+            merges: BTreeMap::new(),
             judge: Judge::new(schedule),
             trace: None,
             scripts: 0,

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
     redis::shipped::Shipped,
-    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize, Servers},
+    subject::{Answer, Event, Failure, GENERATION, Key, PermitId, Resize, Servers},
 };
 use std::time::Duration;
 
@@ -60,6 +60,15 @@ impl World<'_> {
                 self.judge.closed(at, local);
             }
             Input::Resize(pick, by) => self.resize(at, pick, by),
+            Input::Grow(key) => {
+                let heaviest = self.judge.heaviest(at, key);
+                // A caller changes a weight once the change before is over.
+                let is_idle = |permit| !self.merges.values().any(|(other, ..)| *other == permit);
+                if let Some((permit, has)) = heaviest.filter(|(permit, _)| is_idle(*permit)) {
+                    let size = Resize { units: 1, ..has };
+                    self.grow(at, (permit, key), size);
+                }
+            }
             Input::Release(permit) => {
                 core.release(local, permit);
                 self.judge.released(at, permit, local);
@@ -96,24 +105,46 @@ impl World<'_> {
 
     /// A caller changes the weight of a permit that it holds, but does not give up all of it.
     fn resize(&mut self, at: usize, pick: usize, by: i32) {
-        let process = &mut self.processes[at];
-        let (local, from) = (process.local(self.now), process.settings.runtimes - 1);
-        let found = self.judge.resizable(at, pick);
-        let (Some(core), Some((permit, has, key))) = (&mut process.core, found) else {
+        let Some((permit, has, key)) = self.judge.resizable(at, pick) else {
             return;
         };
         let units = by.unsigned_abs();
         let size = Resize { units, ..has };
         if by > 0 {
-            let growth = core.grow(local, from, permit, size);
-            if let Some(growth) = growth {
-                self.judge
-                    .grows(at, (growth, permit), size.claim(key), local);
-                self.note(|| format!("p{at} adds {growth:?} to {permit:?}: {size:?}"));
-            }
+            self.grow(at, (permit, key), size);
         } else if units < has.units {
-            let parts = core.shrink(local, permit, size);
-            self.judge.shrinks(at, permit, (key, units), &parts, local);
+            self.shrink(at, (permit, key), size);
+        }
+    }
+
+    fn grow(&mut self, at: usize, (permit, key): (PermitId, Key), size: Resize) {
+        let process = &mut self.processes[at];
+        let (local, from) = (process.local(self.now), process.settings.runtimes - 1);
+        let core = process.core.as_mut();
+        let growth = core.and_then(|core| core.grow(local, from, permit, size));
+        let Some((growth, merged)) = growth else {
+            return;
+        };
+        let units = size.units + merged;
+        let claim = Resize { units, ..size }.claim(key);
+        self.judge.grows(at, (growth, permit), claim, local);
+        self.note(|| format!("p{at} adds {growth:?} to {permit:?}: {size:?} and {merged}"));
+        let merge = Resize {
+            units: merged,
+            ..size
+        };
+        self.merges.insert((at, growth), (permit, key, merge));
+    }
+
+    fn shrink(&mut self, at: usize, (permit, key): (PermitId, Key), size: Resize) {
+        let process = &mut self.processes[at];
+        let local = process.local(self.now);
+        let core = process.core.as_mut();
+        let parts = core.map(|core| core.shrink(local, permit, size));
+        // None once the permit is released.
+        if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
+            let units = (key, size.units);
+            self.judge.shrinks(at, permit, units, &parts, local);
             self.note(|| format!("p{at} takes {parts:?} from {permit:?}: {size:?}"));
         }
     }
@@ -170,6 +201,13 @@ impl World<'_> {
             event,
             (self.now, local),
         );
+        let merged = self.merges.remove(&(at, event.permit()));
+        match (event, merged) {
+            (Event::Granted(..), Some((permit, key, size))) if size.units > 0 => {
+                self.shrink(at, (permit, key), size);
+            }
+            _ => {}
+        }
         let conduct = self.conduct.get(&(at, event.permit()));
         let after = match (event, conduct) {
             (Event::Granted(..), Some(conduct)) => Some(conduct.hold),

@@ -46,6 +46,7 @@ impl World<'_> {
             Step::Abandon(process, link) => self.abandon(process, link),
             Step::Shutdown(process) => self.input(process, Input::Shutdown),
             Step::Resize(process, pick, by) => self.input(process, Input::Resize(pick, by)),
+            Step::Grow(process, key) => self.input(process, Input::Grow(key)),
             Step::Revoke(key, pick) => self.choose(key, pick),
             Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
             Step::Restart(server, time, data) => self.restart(server, time, data),
