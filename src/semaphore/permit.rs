@@ -409,6 +409,9 @@ impl Permit {
     /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
     /// one refuses, those before it are changed back.
     ///
+    /// A permit in Redis costs the same whatever its history: from 16 growths on, the next one also acquires the units of
+    /// the two smallest, and releases them a moment later. If there is no room for both, the growths stay separate, up to 32.
+    ///
     /// Changes of one permit are made one after the other; a release waits for none of them. While the
     /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
     /// by then the units are free by themselves. A caller that does not need that answer may drop the

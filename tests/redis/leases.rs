@@ -1,6 +1,9 @@
 //! Leases: how they last, how they end, and how holders learn of their end.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 use testing::{
     fleet,
     proxy::End,
@@ -72,6 +75,64 @@ async fn a_subscription_that_comes_late_looks_at_what_it_has_missed() {
     rig.proxy.drop_pushes(false);
     // A refresh would be later.
     until_lost(&permit).await;
+}
+
+/// The member of a unit is the id of its lease, and from the second unit on a colon and a number.
+async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
+    let members = raw.zmembers(HELD).await.into_iter();
+    let texts = members.map(|(member, _)| String::from_utf8(member).expect("it is text"));
+    texts
+        .filter_map(|text| text.split(':').next().map(str::to_owned))
+        .collect()
+}
+
+/// As a permit does that counts the tokens of a stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_grows_hundreds_of_times_is_refreshed_under_few_ids() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1_000).await;
+    let mut raw = Raw::connect(server.port()).await;
+    for weight in 2..=300 {
+        permit.resize(weight).await.expect("there is room");
+    }
+    eventually("merged units are released", BOUND, async || {
+        raw.zmembers(HELD).await.len() == 300
+    })
+    .await;
+    let ids = ids_of_held(&mut raw).await.len();
+    assert!(ids <= 33, "{ids} ids");
+    assert!(timeout(LEASE * 2, permit.lost()).await.is_err());
+    permit.resize(7).await.expect("it becomes lighter");
+    assert_eq!(raw.zmembers(HELD).await.len(), 7);
+    assert!(permit.release().await);
+}
+
+/// The units of two earlier growths find no room beside what is held then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 100).await;
+    for weight in 2..=100 {
+        // The units that a growth has merged may not be free yet.
+        eventually("there is room", BOUND, async || {
+            permit.resize(weight).await.is_ok()
+        })
+        .await;
+    }
+    let full = permit.resize(101).await;
+    assert!(
+        matches!(full, Err(AcquireError::Invalid { .. })),
+        "{full:?}"
+    );
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("merged units are released", BOUND, async || {
+        raw.zmembers(HELD).await.len() == 100
+    })
+    .await;
+    let ids = ids_of_held(&mut raw).await.len();
+    assert!(ids <= 33, "{ids} ids");
 }
 
 /// Messages only save time.
