@@ -25,6 +25,10 @@ impl Problem {
             } => Self::closed(error.to_string()),
             Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
+            Reason::Aborted { error } => Self {
+                detail: Some(error.to_string()),
+                ..Self::reduced_capacity()
+            },
             Reason::Key {
                 error: error @ KeyError::MissingExtension { .. },
             } => Self::internal(error.to_string()),

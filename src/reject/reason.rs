@@ -41,6 +41,13 @@ pub enum Reason {
         /// The loss.
         error: PermitLost,
     },
+    /// The permit was lost before the inner service returned the response's head, under
+    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service had begun, and was dropped.
+    #[non_exhaustive]
+    Aborted {
+        /// The loss.
+        error: PermitLost,
+    },
     /// The extractor found no key in the request, or a wrong one.
     #[non_exhaustive]
     Key {
@@ -55,11 +62,16 @@ impl Reason {
         Self::Lost { error: PermitLost }
     }
 
+    /// A request that ended with its permit.
+    pub(crate) fn aborted() -> Self {
+        Self::Aborted { error: PermitLost }
+    }
+
     /// What is counted.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Acquire { error } => error.outcome(),
-            Self::Lost { .. } => Outcome::Lost,
+            Self::Lost { .. } | Self::Aborted { .. } => Outcome::Lost,
             Self::Key { .. } => Outcome::Invalid,
         }
     }
@@ -89,7 +101,7 @@ impl Reason {
                 let claimed = (refusing.limit, refusing.weight, refusing.share);
                 Some(retry.refused(policy, key, claimed))
             }
-            Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
+            Self::Acquire { .. } | Self::Lost { .. } | Self::Aborted { .. } => Some(retry.failed()),
         }
     }
 }

@@ -197,7 +197,9 @@ impl Rejection {
         }
         match self.reason {
             Reason::Acquire { error } => response.extensions_mut().insert(error).map(drop),
-            Reason::Lost { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Lost { error } | Reason::Aborted { error } => {
+                response.extensions_mut().insert(error).map(drop)
+            }
             Reason::Key { error } => response.extensions_mut().insert(error).map(drop),
         };
         response
