@@ -1,7 +1,7 @@
 //! The states of a request between its claim and its response.
 
 use crate::{
-    body::{PermitGuard, ResponseBody},
+    body::{PermitGuard, ResponseBody, Upload},
     nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
@@ -14,6 +14,7 @@ use http_body::Body;
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -37,6 +38,8 @@ pub(crate) struct Granted {
     permit: Permit,
     /// `None` if the request goes on without its permit. Boxed so that such a request stays small.
     abort: Option<Box<Abort>>,
+    /// `None` if its client may stall.
+    _upload: Option<Arc<Upload>>,
 }
 
 /// Ends a request whose permit is lost.
@@ -47,7 +50,7 @@ struct Abort {
     limits: Limits,
 }
 
-impl<S, B> Acquiring<S, B> {
+impl<S, B: 'static> Acquiring<S, B> {
     pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
         Self {
             service,
@@ -100,7 +103,7 @@ impl<B> Admitted<B> {
 impl Granted {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
     /// permit there, the clone holds that permit too.
-    pub(crate) fn new<B>(
+    pub(crate) fn new<B: 'static>(
         permit: Permit,
         request: &mut Request<B>,
         limits: impl FnOnce() -> Limits,
@@ -112,12 +115,18 @@ impl Granted {
         }
         let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
         let abort = aborts.then(|| Abort::new(&permit, request, limits()));
+        let watch = |max_stall| Upload::watch(request, &permit, max_stall);
+        let upload = settings.max_stall.map(watch);
         let extensions = request.extensions_mut();
         if let Some(outer) = extensions.insert(permit.clone()) {
             extensions.insert(permit.clone().with_outer(&outer));
         }
         let abort = abort.map(Box::new);
-        Self { permit, abort }
+        Self {
+            permit,
+            abort,
+            _upload: upload,
+        }
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
@@ -164,7 +173,7 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self { permit, abort }| {
+        let guard = granted.and_then(|Self { permit, abort, .. }| {
             let headers = response.headers_mut();
             if !permit.is_shadow() {
                 let levels = permit.levels();

@@ -75,6 +75,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
+    B: 'static,
 {
     pub(crate) fn limited(
         acquiring: Acquiring<S, B>,
@@ -138,6 +139,7 @@ const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
@@ -159,6 +161,7 @@ where
 impl<S, ReqBody, ResBody> State<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body<Data = Bytes>,
 {
     fn step(
@@ -200,6 +203,7 @@ where
 impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
+    B: 'static,
 {
     fn answered(
         acquiring: Acquiring<S, B>,

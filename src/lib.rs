@@ -144,7 +144,7 @@ mod timer;
 #[cfg(feature = "axum")]
 mod usage_routes;
 
-pub use body::ResponseBody;
+pub use body::{RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::MissingPermit;
