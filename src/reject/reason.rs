@@ -7,7 +7,7 @@ use crate::{
     semaphore::{AcquireError, ClaimError, Claims, Few, Key, PermitLost, Policy, Semaphore},
 };
 
-/// Why a request is not admitted, as [`Rejection::reason`](crate::Rejection::reason) returns it.
+/// Why a request is not admitted or ends before its response, as [`Rejection::reason`](crate::Rejection::reason) returns it.
 ///
 /// # Examples
 ///
@@ -42,7 +42,8 @@ pub enum Reason {
         error: PermitLost,
     },
     /// The permit was lost before the inner service returned the response's head, under
-    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service had begun, and was dropped.
+    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service's future is dropped. It may have done something, so
+    /// a repetition is safe only for idempotent requests.
     #[non_exhaustive]
     Aborted {
         /// The loss.
