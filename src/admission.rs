@@ -1,15 +1,22 @@
 //! The states of a request between its claim and its response.
 
 use crate::{
-    body::{PermitGuard, ResponseBody},
+    body::{PermitGuard, ResponseBody, Upload},
+    nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
-    semaphore::{AcquireError, Permit},
-    settings::Settings,
+    semaphore::{AcquireError, Permit, PermitLost, SyncFuture},
+    settings::{OnLost, Settings},
 };
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 /// A request whose permit is being acquired, and the service that it is for.
 pub(crate) struct Acquiring<S, B> {
@@ -26,10 +33,24 @@ pub(crate) struct Admitted<B> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// The permit of a request.
-pub(crate) struct Granted(Permit);
+/// The permit of a request, until the response's head.
+pub(crate) struct Granted {
+    permit: Permit,
+    /// `None` if the request goes on without its permit. Boxed so that such a request stays small.
+    abort: Option<Box<Abort>>,
+    /// `None` if its client may stall.
+    _upload: Option<Arc<Upload>>,
+}
 
-impl<S, B> Acquiring<S, B> {
+/// Ends a request whose permit is lost.
+struct Abort {
+    lost: SyncFuture<()>,
+    /// A copy of the request's head, without its extensions: these may hold the permit.
+    head: Parts,
+    limits: Limits,
+}
+
+impl<S, B: 'static> Acquiring<S, B> {
     pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
         Self {
             service,
@@ -45,7 +66,8 @@ impl<S, B> Acquiring<S, B> {
         let limits = limits.map(|(_, limit)| (&limit.policy, limit.key));
         settings.retry.time(&permit, limits);
         self.counted.ended(permit.outcome());
-        let granted = Granted::new(permit, &mut self.request, settings);
+        let limits = || self.limits;
+        let granted = Granted::new(permit, &mut self.request, limits, settings);
         let admitted = Admitted {
             request: self.request,
             granted: Some(granted),
@@ -81,24 +103,68 @@ impl<B> Admitted<B> {
 impl Granted {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
     /// permit there, the clone holds that permit too.
-    pub(crate) fn new<B>(permit: Permit, request: &mut Request<B>, settings: &Settings) -> Self {
+    pub(crate) fn new<B: 'static>(
+        permit: Permit,
+        request: &mut Request<B>,
+        limits: impl FnOnce() -> Limits,
+        settings: &Settings,
+    ) -> Self {
         // In shadow the store's permit has that bound.
         if let Some(max_hold) = settings.max_hold.filter(|_| !permit.is_shadow()) {
             permit.end_after(max_hold);
         }
+        let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
+        let abort = aborts.then(|| Abort::new(&permit, request, limits()));
+        let watch = |max_stall| Upload::watch(request, &permit, max_stall);
+        let upload = settings.max_stall.map(watch);
         let extensions = request.extensions_mut();
         if let Some(outer) = extensions.insert(permit.clone()) {
             extensions.insert(permit.clone().with_outer(&outer));
         }
-        Self(permit)
-    }
-
-    pub(crate) fn permit(&self) -> Permit {
-        self.0.clone()
+        let abort = abort.map(Box::new);
+        Self {
+            permit,
+            abort,
+            _upload: upload,
+        }
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        self.0.outcome()
+        self.permit.outcome()
+    }
+
+    /// Polls the inner service for a request.
+    ///
+    /// # Errors
+    ///
+    /// The permit is lost, and the loss ends the request. Also after a poll that was ready: what it returned would
+    /// be cut.
+    pub(crate) fn poll_inner<T>(
+        granted: &mut Option<Self>,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Result<T, PermitLost>> {
+        let permit = || Some(granted.as_ref()?.permit.clone());
+        let answer = poll_for(permit, || poll(cx));
+        let abort = granted.as_mut().and_then(|granted| granted.abort.as_mut());
+        match abort.map(|abort| Pin::new(&mut abort.lost).poll(cx)) {
+            Some(Poll::Ready(())) => Poll::Ready(Err(PermitLost)),
+            Some(Poll::Pending) | None => answer.map(Ok),
+        }
+    }
+
+    /// The rejection of a request whose loss ends it; `None` if [`poll_inner`](Self::poll_inner) reported none.
+    pub(crate) fn abort(&mut self, settings: &Settings) -> Option<Rejection> {
+        let Abort { head, limits, .. } = *self.abort.take()?;
+        let limits = limits.in_force(&*settings.semaphore);
+        let (retry, fields) = (&settings.retry, &settings.fields);
+        Some(Rejection::new(
+            Reason::aborted(),
+            limits,
+            head,
+            retry,
+            fields,
+        ))
     }
 
     /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
@@ -107,14 +173,30 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self(permit)| {
+        let guard = granted.and_then(|Self { permit, abort, .. }| {
             let headers = response.headers_mut();
             if !permit.is_shadow() {
                 let levels = permit.levels();
                 levels.for_each(|level| settings.fields.append(headers, level));
             }
-            PermitGuard::new(permit, headers, settings)
+            let lost = abort.map(|abort| abort.lost);
+            PermitGuard::new(permit, lost, headers, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
+    }
+}
+
+impl Abort {
+    fn new<B>(permit: &Permit, request: &Request<B>, limits: Limits) -> Self {
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = request.method().clone();
+        head.uri = request.uri().clone();
+        head.version = request.version();
+        head.headers = request.headers().clone();
+        Self {
+            lost: permit.watch_loss(),
+            head,
+            limits,
+        }
     }
 }

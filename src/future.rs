@@ -3,10 +3,9 @@
 use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
-    nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
-    semaphore::{Acquire, AcquireError, Permit},
+    semaphore::{Acquire, AcquireError, Permit, PermitLost},
     settings::Settings,
     shadow::Shadow,
 };
@@ -28,7 +27,8 @@ pin_project! {
     /// The future of a response, which [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
-    /// The future resolves to the inner service's response, or to that of a rejection.
+    /// The future resolves to the inner service's response, or to that of a rejection. Under
+    /// [`OnLost::Abort`](crate::OnLost::Abort) the rejection follows the drop of the inner service's future.
     ///
     /// # Errors
     ///
@@ -75,6 +75,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
+    B: 'static,
 {
     pub(crate) fn limited(
         acquiring: Acquiring<S, B>,
@@ -138,6 +139,7 @@ const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
@@ -159,6 +161,7 @@ where
 impl<S, ReqBody, ResBody> State<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body<Data = Bytes>,
 {
     fn step(
@@ -173,16 +176,20 @@ where
                 Continue(State::answered(acquiring, answer, settings))
             }
             StateProj::Ready { service, admitted } => {
-                let permit = || admitted.as_ref()?.granted.as_ref().map(Granted::permit);
-                match ready!(poll_for(permit, || service.poll_ready(cx))) {
-                    Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
-                    Err(error) => Break(Err(error)),
+                let granted = &mut admitted.as_mut().expect(AGAIN).granted;
+                match ready!(Granted::poll_inner(granted, cx, |cx| service.poll_ready(cx))) {
+                    Ok(Ok(())) => Continue(State::call(service, admitted.take().expect(AGAIN))),
+                    Ok(Err(error)) => Break(Err(error)),
+                    Err(PermitLost) => Continue(State::aborted(granted, settings)),
                 }
             }
             StateProj::Call { future, granted } => {
-                let permit = || granted.as_ref().map(Granted::permit);
-                let answer = ready!(poll_for(permit, || future.poll(cx)));
-                Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
+                match ready!(Granted::poll_inner(granted, cx, |cx| future.poll(cx))) {
+                    Ok(answer) => {
+                        Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
+                    }
+                    Err(PermitLost) => Continue(State::aborted(granted, settings)),
+                }
             }
             StateProj::Rejected { rejection } => {
                 let response = (settings.reject)(rejection.take().expect(AGAIN));
@@ -196,6 +203,7 @@ where
 impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
+    B: 'static,
 {
     fn answered(
         acquiring: Acquiring<S, B>,
@@ -220,6 +228,12 @@ where
             future: service.call(admitted.request),
             granted: admitted.granted,
         }
+    }
+
+    /// The next state drops the inner service, and the permit after it.
+    fn aborted(granted: &mut Option<Granted>, settings: &Settings) -> Self {
+        let granted = granted.as_mut().expect(AGAIN);
+        Self::rejected(granted.abort(settings).expect(AGAIN))
     }
 
     fn rejected(rejection: Rejection) -> Self {

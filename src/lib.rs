@@ -73,7 +73,7 @@
 //! [`Builder::min_replicas`][min_replicas] is set), a flush, an eviction or a server's
 //! clock that jumps forward can each admit as many requests again as the limit. A resource that
 //! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
-//! [`OnLost::Abort`] ends a response that has lost its permit.
+//! [`OnLost::Abort`] ends a request that has lost its permit.
 //!
 //! **Who holds what?** [`Operate::usage`] lists the permits of a key and the claims that wait, with their
 //! processes and [labels](Claim::with_label); [`Operate::revoke`] takes a permit back, and its holder is told
@@ -144,7 +144,7 @@ mod timer;
 #[cfg(feature = "axum")]
 mod usage_routes;
 
-pub use body::ResponseBody;
+pub use body::{RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::MissingPermit;

@@ -5,7 +5,7 @@ use crate::{
     observe::LostBy,
     reject::grpc,
     semaphore::{Permit, PermitLost, SyncFuture},
-    settings::{OnLost, ReleaseAt, Settings},
+    settings::{ReleaseAt, Settings},
     timer,
 };
 use bytes::Bytes;
@@ -40,19 +40,25 @@ struct LossWatch {
 }
 
 impl PermitGuard {
-    /// The guard of the body that belongs to this head. `None` if the body holds no permit.
+    /// The guard of the body that belongs to this head. `None` if the body holds no permit. `lost` waits for the
+    /// permit's loss, if the loss ends the body.
     ///
     /// # Panics
     ///
     /// With [`Settings::max_stall`] outside of a Tokio runtime.
-    pub(crate) fn new(permit: Permit, head: &HeaderMap, settings: &Settings) -> Option<Self> {
+    pub(crate) fn new(
+        permit: Permit,
+        lost: Option<SyncFuture<()>>,
+        head: &HeaderMap,
+        settings: &Settings,
+    ) -> Option<Self> {
         if settings.release_at == ReleaseAt::Head {
             return None;
         }
-        let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
+        let is_grpc = grpc::has_trailers(head);
         let watch = |max_stall| StallWatch::start(permit.clone(), max_stall);
         Some(Self {
-            loss: aborts.then(|| LossWatch::new(&permit, head)),
+            loss: lost.map(|lost| LossWatch { lost, is_grpc }),
             stall: settings.max_stall.map(watch),
             _permit: permit,
         })
@@ -75,14 +81,6 @@ impl PermitGuard {
 }
 
 impl LossWatch {
-    fn new(permit: &Permit, head: &HeaderMap) -> Self {
-        let permit = permit.clone();
-        Self {
-            lost: SyncFuture::new(async move { permit.lost().await }),
-            is_grpc: grpc::has_trailers(head),
-        }
-    }
-
     /// gRPC clients get a status. Others can only tell by an error that the body is incomplete.
     fn frame(&self) -> LastFrame {
         match self.is_grpc {

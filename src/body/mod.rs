@@ -1,8 +1,11 @@
 //! Holds the permit to the last frame.
 
 mod guard;
+mod request;
 
 pub(crate) use guard::PermitGuard;
+pub use request::RequestBody;
+pub(crate) use request::Upload;
 
 use crate::reject::RejectionBody;
 use bytes::Bytes;

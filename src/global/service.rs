@@ -6,7 +6,7 @@ use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     nested::{ask, called_for, is_polled_for, poll_for},
-    reject::Reason,
+    reject::{Limits, Reason},
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
     settings::{Settings, settings_methods},
 };
@@ -184,6 +184,7 @@ impl<S> GlobalConcurrencyLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Response = Response<ResponseBody<ResBody>>;
@@ -213,7 +214,11 @@ where
                 settings
                     .retry
                     .time(&permit, iter::once((&settings.policy, 0)));
-                let granted = Granted::new(permit, &mut request, &settings);
+                let limits = || {
+                    let limit = settings.limit_of(&self.shared.claim());
+                    Limits::one(settings.policy.clone(), limit)
+                };
+                let granted = Granted::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err(reason) => {

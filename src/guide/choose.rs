@@ -136,11 +136,11 @@
 //!
 //! | setting | ends the permit of |
 //! |---|---|
-//! | [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) | a client that has not read for so long |
+//! | [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) | a client that has not read its response, or sent a kibibyte of its request, for so long |
 //! | [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) | any request, after so long |
 //!
-//! Both take the permit alone. The response goes on beside the limit, unless
-//! [`OnLost::Abort`](crate::OnLost) ends it too.
+//! Both take the permit alone. The request goes on beside the limit, unless
+//! [`OnLost::Abort`](crate::OnLost) ends it too: with 503 before the response's head, with a cut body after it.
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

@@ -124,7 +124,8 @@
 //!   comparison 50 requests needed 50 requests when they waited, and 1,645 to 1,682 when they retried each
 //!   10 ms (BENCHMARKS.md, "Peers").
 //! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
-//!   Under [`OnLost::Abort`](crate::OnLost) that is how a lost permit looks.
+//!   Under [`OnLost::Abort`](crate::OnLost) that is how a permit looks that is lost after the response's head. Before the
+//!   head its request gets 503 with `Retry-After` and the type `about:blank`, which is not a type of a refusal.
 //! - **400 is a mistake** of the client, **500** one of the service, and each stays one.
 //!
 //! [the rule]: crate::Rejection#when-to-try-again
@@ -157,8 +158,8 @@
 //!   `RESOURCE_EXHAUSTED` if a call should wait out the limit. Then it waits for `grpc-retry-pushback-ms`, which is
 //!   `Retry-After` in milliseconds.
 //! - tonic retries nothing by itself. Its client finds `retry-after` in the status's metadata.
-//! - Under [`OnLost::Abort`](crate::OnLost) a stream whose permit is lost ends in trailers with 14. It has begun, so
-//!   retry it only if it is idempotent.
+//! - Under [`OnLost::Abort`](crate::OnLost) a call whose permit is lost ends with 14 and the message `the permit was
+//!   lost`, in trailers if it streams. It has begun, so retry it only if it is idempotent.
 //!
 //! [`Rejection`](crate::Rejection#grpc) says the same of gRPC-Web, and of keys that are credentials. The example `grpc`
 //! has a server and a client of tonic.

@@ -12,7 +12,7 @@
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
-//! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, clients, jobs, locks |
+//! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, uploads, clients, jobs, locks |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
 //! | [`terminal`] | How do I see and free permits from a terminal, and set limits for the whole fleet? |
 //! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |

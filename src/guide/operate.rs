@@ -156,7 +156,7 @@
 //! # Take a permit back
 //!
 //! [`revoke`](crate::Operate::revoke) ends a permit by policy, key and id. Its units go to the next waiter at once; its
-//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) says whether the response is cut. A claim that
+//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) says whether its request ends. A claim that
 //! waits under that id is refused.
 //!
 //! ```
@@ -175,7 +175,8 @@
 //!
 //! Over Redis the holder may be any process. A message tells it at once. If the message is lost, it is told when it has
 //! subscribed anew, or by its next refresh, a third of a lease later at most. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
-//! `OnLost::Abort` its response is cut, and its body is dropped.
+//! `OnLost::Abort` the handler is dropped and its client gets 503; after the response's head the body is dropped, and the
+//! response is cut.
 //!
 //! # Change a limit
 //!

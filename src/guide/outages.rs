@@ -7,7 +7,7 @@
 //!
 //! | [`WhenUnavailable`](crate::redis::WhenUnavailable) | a new request | a permit that is held | choose it where |
 //! |---|---|---|---|
-//! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the response goes on or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
+//! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the request goes on or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
 //! | `Admit` | admitted | kept, [degraded](crate::Permit::is_degraded) | the limit is for fairness, and an outage should not be noticed |
 //! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter. All together stay near the limit |
 //! | `ShareOf(f)` | admitted up to *f × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
@@ -65,8 +65,10 @@
 //! # }
 //! ```
 //!
-//! A response that has begun can be cut by [`OnLost::Abort`](crate::OnLost). Without it the response goes on
-//! beside the limit, which is right for most: the work is half done already.
+//! [`OnLost::Abort`](crate::OnLost) does so for every handler. A handler that has not answered yet is dropped, and its
+//! client gets 503; a response that has begun is cut. A response in one piece, such as a completion that is not streamed,
+//! spends its whole time before the head, so it ends with 503. Without `Abort` the request goes on beside the limit, which
+//! is right for most: the work is half done already.
 //!
 //! # The health route
 //!

@@ -45,7 +45,8 @@
 //! | `invalid` | a wrong key, or a claim that no store can grant |
 //! | `cancelled` | dropped before it was known: the client is gone. Of a time in a queue also: the store was shut down or became unavailable |
 //!
-//! A request counts when it is admitted or refused, not when its response is done. Permits count from
+//! A request counts when it is admitted or refused, not when its response is done. One that
+//! [`OnLost::Abort`](crate::OnLost::Abort) ends has counted as `admitted`; its loss counts in `lost_permits`. Permits count from
 //! the grant to the end of the body, so `active_permits` returns to zero after cancels, losses and
 //! panics.
 //!

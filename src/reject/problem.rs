@@ -25,6 +25,7 @@ impl Problem {
             } => Self::closed(error.to_string()),
             Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
+            Reason::Aborted { error } => Self::aborted(error.to_string()),
             Reason::Key {
                 error: error @ KeyError::MissingExtension { .. },
             } => Self::internal(error.to_string()),
@@ -51,6 +52,16 @@ impl Problem {
             title: "Requests cannot be admitted for the moment",
             detail: None,
             violated: false,
+        }
+    }
+
+    /// Unlike a refusal, because the handler may have done something.
+    fn aborted(detail: String) -> Self {
+        Self {
+            kind: "about:blank",
+            title: "Service Unavailable",
+            detail: Some(detail),
+            ..Self::reduced_capacity()
         }
     }
 

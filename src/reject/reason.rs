@@ -7,7 +7,7 @@ use crate::{
     semaphore::{AcquireError, ClaimError, Claims, Few, Key, PermitLost, Policy, Semaphore},
 };
 
-/// Why a request is not admitted, as [`Rejection::reason`](crate::Rejection::reason) returns it.
+/// Why a request is not admitted or ends before its response, as [`Rejection::reason`](crate::Rejection::reason) returns it.
 ///
 /// # Examples
 ///
@@ -41,6 +41,14 @@ pub enum Reason {
         /// The loss.
         error: PermitLost,
     },
+    /// The permit was lost before the inner service returned the response's head, under
+    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service's future is dropped. It may have done something, so
+    /// a repetition is safe only for idempotent requests.
+    #[non_exhaustive]
+    Aborted {
+        /// The loss.
+        error: PermitLost,
+    },
     /// The extractor found no key in the request, or a wrong one.
     #[non_exhaustive]
     Key {
@@ -55,11 +63,16 @@ impl Reason {
         Self::Lost { error: PermitLost }
     }
 
+    /// A request that ended with its permit.
+    pub(crate) fn aborted() -> Self {
+        Self::Aborted { error: PermitLost }
+    }
+
     /// What is counted.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Acquire { error } => error.outcome(),
-            Self::Lost { .. } => Outcome::Lost,
+            Self::Lost { .. } | Self::Aborted { .. } => Outcome::Lost,
             Self::Key { .. } => Outcome::Invalid,
         }
     }
@@ -89,7 +102,7 @@ impl Reason {
                 let claimed = (refusing.limit, refusing.weight, refusing.share);
                 Some(retry.refused(policy, key, claimed))
             }
-            Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
+            Self::Acquire { .. } | Self::Lost { .. } | Self::Aborted { .. } => Some(retry.failed()),
         }
     }
 }

@@ -25,7 +25,7 @@ where
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
 }
 
-/// A request that is not admitted, and why.
+/// A request that is not admitted, or ends before its response, and why.
 ///
 /// A layer answers with [`into_response`](Self::into_response) unless
 /// [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) sets another function:
@@ -36,6 +36,7 @@ where
 /// | an operator has [closed the key](crate::AcquireError::KeyClosed) | 403 | `about:blank` |
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
+/// | the permit was lost before the response's head, under [`OnLost::Abort`](crate::OnLost::Abort) | 503, `Retry-After` | `about:blank` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
 /// | the service has not provided what the key is read from ([`KeyError::MissingExtension`](crate::KeyError::MissingExtension)) | 500 | `about:blank` |
 /// | no store can grant the claim ([`AcquireError::Invalid`](crate::AcquireError::Invalid)) | 400 | `about:blank` |
@@ -43,7 +44,7 @@ where
 /// The RateLimit fields are added where there is a `Retry-After`. The `RateLimit` field of a refusal
 /// has the units that are left for a new claim, none if claims wait in the queue, and as `t` the
 /// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
-/// the draft `Retry-After` takes precedence. If the store failed there is no `RateLimit` field.
+/// the draft `Retry-After` takes precedence. If the store failed or a permit was lost there is no `RateLimit` field.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. The response's extensions
 /// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
@@ -53,7 +54,8 @@ where
 ///
 /// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
-/// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of the call was processed, so it may be retried.
+/// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of a refused call was processed, so
+/// it may be retried; a call with the message `the permit was lost` had begun.
 /// Generated clients see the fields as metadata of the status.
 ///
 /// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client
@@ -79,7 +81,7 @@ where
 /// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
 ///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
-/// - After a failure of the store, and under a limit of 0, there are ten slots in a second, for 30 s.
+/// - After a failure of the store or the loss of a permit, and under a limit of 0, there are ten slots in a second, for 30 s.
 ///
 /// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
 /// It keeps the times of 1,024 keys; further keys share them, and are told later slots. Where the holds of a key are shorter
@@ -136,7 +138,7 @@ impl Rejection {
         }
     }
 
-    /// Why the request is not admitted.
+    /// Why the request is not admitted, or why it ends.
     ///
     /// # Examples
     ///
@@ -176,7 +178,8 @@ impl Rejection {
         self.retry_after.map(Duration::from_secs)
     }
 
-    /// The request's head. See [`policy`](Self::policy) for an example.
+    /// The request's head. It has no extensions if the reason is [`Reason::Aborted`]. See [`policy`](Self::policy)
+    /// for an example.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -197,7 +200,9 @@ impl Rejection {
         }
         match self.reason {
             Reason::Acquire { error } => response.extensions_mut().insert(error).map(drop),
-            Reason::Lost { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Lost { error } | Reason::Aborted { error } => {
+                response.extensions_mut().insert(error).map(drop)
+            }
             Reason::Key { error } => response.extensions_mut().insert(error).map(drop),
         };
         response

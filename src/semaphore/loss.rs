@@ -84,7 +84,7 @@ impl Loss {
 /// The error of work that ends, or does not begin, because its permit was lost.
 ///
 /// Under [`OnLost::Abort`](crate::OnLost::Abort) a response's body ends in this error.
-/// [`Reason::Lost`](crate::Reason::Lost) has it too.
+/// [`Reason::Lost`](crate::Reason::Lost) and [`Reason::Aborted`](crate::Reason::Aborted) have it too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermitLost;

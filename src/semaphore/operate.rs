@@ -134,7 +134,7 @@ pub trait Operate: Send + Sync + 'static {
 
     /// Ends a permit for ever, whoever holds it: its units go to the next waiters at once, and its holder
     /// is told that it is [lost](super::Permit::lost), as if its lease had ended.
-    /// [`OnLost`](crate::OnLost) says what becomes of a response then. A claim that waits
+    /// [`OnLost`](crate::OnLost) says what becomes of a request then. A claim that waits
     /// under this id leaves the queue, and fails with [`AcquireError::Revoked`](super::AcquireError::Revoked).
     ///
     /// Of a permit of several limits it frees the units of this limit; the others are free when the holder

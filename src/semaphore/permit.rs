@@ -1,6 +1,8 @@
 //! A permit, and the grant of a store behind it: its levels, its weight, its loss, its end.
 
-use super::{AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, Units};
+use super::{
+    AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, SyncFuture, Units,
+};
 use crate::{
     background::{Bounded, Countdown},
     observe::{Held, LostBy, Outcome, Store, events},
@@ -562,6 +564,9 @@ impl Permit {
     /// # drop(export);
     /// ```
     pub async fn lost(&self) {
+        if self.outer.is_none() {
+            return self.own.grant.loss().wait().await;
+        }
         let losses = self.grants().map(|one| Box::pin(one.grant.loss().wait()));
         let mut losses: Vec<_> = losses.collect();
         poll_fn(|cx| {
@@ -572,6 +577,12 @@ impl Permit {
             }
         })
         .await;
+    }
+
+    /// A future of the permit's [loss](Self::lost), which holds the permit.
+    pub(crate) fn watch_loss(&self) -> SyncFuture<()> {
+        let permit = self.clone();
+        SyncFuture::new(async move { permit.lost().await })
     }
 
     /// Ends the permit `max_hold` from now, whatever its holder does then: the permit is released

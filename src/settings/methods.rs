@@ -77,9 +77,8 @@ macro_rules! settings_methods {
 
         /// Sets how long a request may hold its permit: without bound unless set. After that time
         /// the permit is released and reported lost, whatever its request does then. To end only those
-        /// of clients that have stopped reading, use [`with_max_stall`](Self::with_max_stall).
-        /// [`with_on_lost`](Self::with_on_lost) sets
-        /// whether the response goes on.
+        /// of clients that stall, use [`with_max_stall`](Self::with_max_stall).
+        /// [`with_on_lost`](Self::with_on_lost) sets whether the request goes on.
         ///
         /// # Panics
         ///
@@ -96,10 +95,22 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how long a client may leave its response unread: without bound unless set. After that
-        /// time the permit is released and reported lost. Without a bound, a client that stops
-        /// reading keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
-        /// whether the response goes on if the client reads again.
+        /// Sets how long a client may stall, with its request's body or with its response: without bound unless
+        /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
+        /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
+        /// whether the request goes on if the client does.
+        ///
+        /// # The request's body
+        ///
+        /// Until the response's head the time counts while the handler waits for the body. Each kibibyte (1,024 bytes)
+        /// begins it anew, so a client that sends single bytes stalls too. The time in which the handler does not read does
+        /// not count, nor does that after the head: the two sides of a bidirectional stream may be quiet.
+        ///
+        /// - With the feature `axum` a body of axum (`axum::body::Body`) is watched by the layer.
+        /// - Other bodies are not, because the layer cannot replace them: put
+        ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service, in tonic and hyper.
+        ///
+        /// # The response's body
         ///
         /// The time counts while the body has given a frame, or none yet because it was never polled,
         /// and the server does not poll it for the next one. A server first fills its buffers and those of the system, so a client of a
@@ -108,7 +119,8 @@ macro_rules! settings_methods {
         ///
         /// # Panics
         ///
-        /// A response that is returned outside of a Tokio runtime panics.
+        /// A response that is returned outside of a Tokio runtime panics, and so does a poll of a request's body that
+        /// waits for its client there.
         ///
         /// # Examples
         ///
@@ -136,8 +148,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets what happens to a response whose permit is lost: [`OnLost::Finish`](crate::OnLost)
-        /// unless set, so that the response goes on.
+        /// Sets what happens to a request whose permit is lost, before its response's head and after it:
+        /// [`OnLost::Finish`](crate::OnLost) unless set, so that the request goes on.
         ///
         /// # Examples
         ///

@@ -152,7 +152,10 @@ impl Mistakes {
     }
 }
 
-/// What happens to a response whose permit is lost while its body streams.
+/// What happens to a request whose permit is lost: at the end of its lease, by
+/// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
+/// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall), or because an operator
+/// [revokes](crate::Operate::revoke) it.
 ///
 /// # Examples
 ///
@@ -165,12 +168,20 @@ impl Mistakes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnLost {
-    /// The response goes on, so for a while more requests than the limit may be in flight.
+    /// The request goes on, so for a while more requests than the limit may be in flight.
     #[default]
     Finish,
-    /// The body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server
-    /// then closes the connection or resets the stream. A gRPC response ends in trailers with
-    /// `grpc-status` 14. Has no effect with [`ReleaseAt::Head`].
+    /// The request ends, wherever it is.
+    ///
+    /// - Before the response's head the inner service's future is dropped. Then the request is answered with status
+    ///   503, or `grpc-status` 14, and [`Reason::Aborted`](crate::Reason::Aborted). A response that is not streamed
+    ///   is in this phase all the time. The handler stops at an `.await`, as it does when its client hangs up: what it has
+    ///   done stays done, and tasks that it has spawned go on.
+    /// - After the head the body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server then
+    ///   closes the connection or resets the stream. A gRPC response ends in trailers with `grpc-status` 14. With
+    ///   [`ReleaseAt::Head`] the body holds no permit, so nothing happens.
+    ///
+    /// Until the head, each request keeps a copy of its head for the answer.
     Abort,
 }
 

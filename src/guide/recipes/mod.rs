@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`servers`] | axum, CORS, hyper, tonic |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
-//! | [`streams`] | server-sent events, WebSockets, downloads, bytes to a client that waits |
+//! | [`streams`] | server-sent events, WebSockets, downloads, uploads, bytes to a client that waits |
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |

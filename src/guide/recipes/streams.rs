@@ -1,4 +1,4 @@
-//! Streams: events, WebSockets, downloads, and bytes to a client that waits.
+//! Streams: events, WebSockets, downloads, uploads, and bytes to a client that waits.
 //!
 //! # Server-sent events
 //!
@@ -98,8 +98,39 @@
 //! # drop(app);
 //! ```
 //!
-//! With `OnLost::Abort` a download that has stalled for half a minute is cut, and does not go on beside the limit.
+//! With `OnLost::Abort` a download that has stalled for half a minute is cut, and does not go on beside the limit. A
+//! permit that is lost before the response's head ends the handler, and the client gets 503. That is the only phase of a
+//! response that does not stream, such as a completion in one piece: its handler works, and then the whole body is there.
 //! A file server such as tower-http's `ServeDir` streams by itself, and needs only the layer.
+//!
+//! # Uploads
+//!
+//! While a handler reads its request, the *client's* speed decides how long the permit is held. [`with_max_stall`] bounds
+//! that too: a client that sends less than a kibibyte in that time, while the handler waits for it, loses its permit. With
+//! the feature `axum` the layer watches axum's bodies. For tonic and for hyper's `Incoming` put
+//! [`RequestBody::watch`](crate::RequestBody::watch) inside of the limit:
+//!
+//! ```
+//! use http::{Request, Response};
+//! use http_body_util::BodyExt;
+//! use hyper::{Error, body::Incoming};
+//! use std::time::Duration;
+//! use tower::ServiceBuilder;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, RequestBody, key};
+//!
+//! async fn upload(request: Request<RequestBody<Incoming>>) -> Result<Response<String>, Error> {
+//!     let bytes = request.into_body().collect().await?.to_bytes();
+//!     Ok(Response::new(format!("{} bytes", bytes.len())))
+//! }
+//!
+//! let limit = ConcurrencyLimitLayer::new(2, key::header("x-account-id"), MemorySemaphore::new())
+//!     .with_max_stall(Duration::from_secs(30))
+//!     .with_on_lost(OnLost::Abort);
+//! let service = ServiceBuilder::new().layer(limit).map_request(RequestBody::watch).service_fn(upload);
+//! # drop(service);
+//! ```
+//!
+//! In tonic that is `Server::builder().layer(ServiceBuilder::new().layer(limit).map_request(RequestBody::watch).into_inner())`.
 //!
 //! # Bytes to a client that waits
 //!

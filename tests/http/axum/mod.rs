@@ -1,5 +1,6 @@
 //! The layer in an axum service on real sockets, with clients that behave and clients that do not.
 
+mod aborted;
 mod client;
 mod cors;
 mod endings;
@@ -10,6 +11,8 @@ mod limit;
 mod revoked;
 mod server;
 mod stalls;
+#[cfg(feature = "axum")]
+mod uploads;
 #[cfg(feature = "axum")]
 mod usage_routes;
 mod waiting;

@@ -19,7 +19,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{MemorySemaphore, OnLost, Operate, Semaphore, semaphore::Usage};
 
 /// A store that tests ask who holds what.
-trait Store: Semaphore + Operate + Clone + Debug {}
+pub(super) trait Store: Semaphore + Operate + Clone + Debug {}
 
 impl<S: Semaphore + Operate + Clone + Debug> Store for S {}
 
@@ -47,7 +47,7 @@ async fn events() -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> 
 }
 
 /// Revokes the only permit that is held, while a second request waits.
-async fn revoke(store: &impl Store) {
+pub(super) async fn revoke(store: &impl Store) {
     eventually("the next one waits", BOUND, async || {
         usage(store).await.waiting.len() == 1
     })
@@ -60,7 +60,7 @@ async fn revoke(store: &impl Store) {
 }
 
 /// A request that waits.
-fn next(http: Http, server: &Server) -> JoinHandle<Response<Incoming>> {
+pub(super) fn next(http: Http, server: &Server) -> JoinHandle<Response<Incoming>> {
     let next = Client::new(http, server);
     tokio::spawn(async move { next.get("/stream").await })
 }
@@ -135,7 +135,7 @@ async fn finished(store: impl Store, http: Http) {
     nothing_is_left(&store).await;
 }
 
-fn memory() -> MemorySemaphore {
+pub(super) fn memory() -> MemorySemaphore {
     MemorySemaphore::builder().holders(true).build()
 }
 

@@ -1,6 +1,7 @@
 //! The layer over plain services: which requests are admitted, which are refused, and what the
 //! responses say.
 
+mod aborted;
 mod api;
 mod claims;
 mod fields;
@@ -12,6 +13,7 @@ mod limit;
 mod nested;
 mod permit;
 mod refusal;
+mod request_body;
 pub(crate) mod rig;
 mod runtimes;
 mod same;

@@ -306,3 +306,19 @@ async fn the_permits_of_a_custom_store_count_under_the_policy_of_their_layer() {
     let before = [("store", "custom"), ("policy", "concurrency")];
     assert_eq!(value(ACTIVE, &before), 0.0);
 }
+
+#[tokio::test]
+async fn a_request_that_ends_with_its_permit_was_admitted_and_its_permit_is_lost() {
+    install();
+    let policy = "aborted";
+    let layer = fixed(MemorySemaphore::new(), policy).with_max_hold(WAIT);
+    let endless = service_fn(async |_: Request<()>| {
+        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+    });
+    let service = layer.with_on_lost(OnLost::Abort).layer(endless);
+    let Ok(answer) = service.oneshot(Request::new(())).await;
+    assert_eq!(answer.status(), 503);
+    assert_counts(REQUESTS, policy, &[("admitted", 1.0)]);
+    assert_eq!(value(LOST, &[("policy", policy), ("by", "bound")]), 1.0);
+    assert_eq!(value(ACTIVE, &[("policy", policy)]), 0.0);
+}

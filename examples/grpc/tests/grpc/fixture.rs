@@ -43,29 +43,43 @@ impl Scripted {
         self.most.load(SeqCst)
     }
 
-    fn enter(&self) {
+    /// How many handlers run now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(SeqCst)
+    }
+
+    fn enter(&self) -> Running {
         let running = self.running.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(running, SeqCst);
+        Running(self.clone())
+    }
+}
+
+/// A handler that runs, until it is dropped.
+struct Running(Scripted);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, SeqCst);
     }
 }
 
 impl Prices for Scripted {
     fn now(&self, request: Request<Item>) -> Answer<Price> {
-        let this = self.clone();
-        this.enter();
+        let running = self.enter();
         Box::pin(async move {
+            let _running = running;
             match &*request.into_inner().name {
                 "never" => pending::<()>().await,
                 "panic" => panic!("on purpose"),
                 _ => sleep(Duration::from_millis(20)).await,
             }
-            this.running.fetch_sub(1, SeqCst);
             Ok(Response::new(Price { coins: 7 }))
         })
     }
 
     fn follow(&self, request: Request<Item>) -> Answer<PriceStream> {
-        self.enter();
+        let running = self.enter();
         let name = request.into_inner().name;
         let three = stream::iter([1, 2, 3]).map(|coins| Ok(Price { coins }));
         let prices: PriceStream = match &*name {
@@ -78,7 +92,10 @@ impl Prices for Scripted {
                 .boxed(),
             _ => three.boxed(),
         };
-        Box::pin(async { Ok(Response::new(prices)) })
+        Box::pin(async move {
+            let _running = running;
+            Ok(Response::new(prices))
+        })
     }
 }
 

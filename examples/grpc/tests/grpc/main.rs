@@ -1,5 +1,6 @@
 //! The layers around a server and a channel of tonic, and the example as processes.
 
+mod aborted;
 mod channel;
 mod endings;
 mod fixture;

@@ -1,0 +1,237 @@
+//! The body of a request, whose permit ends if its client stalls.
+
+use crate::{
+    background::{Bounded, Countdown},
+    observe::LostBy,
+    semaphore::Permit,
+    timer,
+};
+use bytes::Buf;
+use http::Request;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// So many bytes are progress.
+const PROGRESS: usize = 1_024;
+
+pin_project! {
+    /// The body of a request whose client may not stall, by
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
+    ///
+    /// Frames, errors and size are the inner body's. Bodies of axum need no `RequestBody` with the feature `axum`.
+    /// Other bodies have types that the layer cannot replace, so put [`watch`](Self::watch) between the limit and the
+    /// service: in tonic, or around a handler of hyper's `Incoming`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::BodyExt;
+    /// use hyper::body::Incoming;
+    /// use std::{convert::Infallible, time::Duration};
+    /// use tower::ServiceBuilder;
+    /// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, RequestBody, key};
+    ///
+    /// async fn upload(request: Request<RequestBody<Incoming>>) -> Result<Response<String>, Infallible> {
+    ///     let read = request.into_body().collect().await;
+    ///     Ok(Response::new(format!("{:?}", read.map(|body| body.to_bytes().len()))))
+    /// }
+    ///
+    /// let limit = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new())
+    ///     .with_max_stall(Duration::from_secs(30))
+    ///     .with_on_lost(OnLost::Abort);
+    /// let service = ServiceBuilder::new()
+    ///     .layer(limit)
+    ///     .map_request(RequestBody::watch)
+    ///     .service_fn(upload);
+    /// # drop(service);
+    /// ```
+    pub struct RequestBody<B> {
+        #[pin]
+        body: B,
+        uploads: Uploads,
+    }
+}
+
+impl<B> RequestBody<B> {
+    /// The request, with a body that all limits outside watch which have a longest stall and do not watch it already.
+    /// See [`RequestBody`] for an example.
+    pub fn watch(mut request: Request<B>) -> Request<Self> {
+        let uploads = request.extensions_mut().remove::<Uploads>();
+        let uploads = uploads.unwrap_or_default();
+        request.map(|body| Self { body, uploads })
+    }
+}
+
+impl<B: Body> Body for RequestBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    /// # Panics
+    ///
+    /// If a client has to be waited for outside of a Tokio runtime.
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let polled = this.body.poll_frame(cx);
+        this.uploads.polled(match &polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(frame) => Poll::Ready(length(frame.as_ref())),
+        });
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The bytes of a frame; none at the end of the body.
+fn length<D: Buf, E>(frame: Option<&Result<Frame<D>, E>>) -> usize {
+    let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
+    data.map_or(0, Buf::remaining)
+}
+
+impl<B> fmt::Debug for RequestBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").finish_non_exhaustive()
+    }
+}
+
+/// The uploads that a body is, one for each limit. In a request's extensions: those whose body is not watched yet.
+#[derive(Clone, Default)]
+struct Uploads(Vec<Weak<Upload>>);
+
+impl Uploads {
+    /// Notes a poll of the body, and how many bytes it returned.
+    fn polled(&self, received: Poll<usize>) {
+        for upload in self.0.iter().filter_map(Weak::upgrade) {
+            match received {
+                Poll::Pending => upload.wait(),
+                Poll::Ready(bytes) => upload.receive(bytes),
+            }
+        }
+    }
+}
+
+/// Ends the permit of a request whose client does not send its body, until it is dropped with the response's head.
+///
+/// A handler polls the body when it needs more. The client stalls if the handler waits for it for the longest stall,
+/// all its waits since the last progress together. A body that is not polled waits for its handler.
+pub(crate) struct Upload {
+    permit: Permit,
+    max_stall: Duration,
+    progress: Mutex<Progress>,
+}
+
+/// Since the last [`PROGRESS`].
+#[derive(Default)]
+struct Progress {
+    bytes: usize,
+    /// How long the handler has waited, but for the wait that goes on.
+    waited: Duration,
+    /// The begin of the wait that goes on, in [nanoseconds](timer::nanos).
+    since: Option<i64>,
+    /// Started by the first wait: most requests are read without one.
+    countdown: Option<Countdown>,
+}
+
+impl Upload {
+    /// Watches the body of a request.
+    pub(crate) fn watch<B: 'static>(
+        request: &mut Request<B>,
+        permit: &Permit,
+        max_stall: Duration,
+    ) -> Arc<Self> {
+        let upload = Arc::new(Self {
+            permit: permit.clone(),
+            max_stall,
+            progress: Mutex::default(),
+        });
+        let watched = Arc::downgrade(&upload);
+        if let Some(watched) = replace(request.body_mut(), watched) {
+            let uploads = request.extensions_mut().get_or_insert_default::<Uploads>();
+            uploads.0.push(watched);
+        }
+        upload
+    }
+
+    /// The handler waits for the client.
+    fn wait(self: &Arc<Self>) {
+        let mut progress = self.progress.lock();
+        progress.since.get_or_insert_with(timer::nanos);
+        let start = || Countdown::start(Arc::downgrade(self), self.max_stall);
+        progress.countdown.get_or_insert_with(start);
+    }
+
+    /// The handler has so many bytes more, or the end of the body.
+    fn receive(&self, bytes: usize) {
+        let mut progress = self.progress.lock();
+        progress.waited = progress.waited();
+        progress.since = None;
+        progress.bytes = progress.bytes.saturating_add(bytes);
+        if progress.bytes >= PROGRESS {
+            (progress.bytes, progress.waited) = (0, Duration::ZERO);
+        }
+    }
+}
+
+impl Progress {
+    /// How long the handler has waited by now.
+    fn waited(&self) -> Duration {
+        let now = self.since.map(|since| timer::nanos().saturating_sub(since));
+        let nanos = now.unwrap_or_default().max(0).unsigned_abs();
+        self.waited + Duration::from_nanos(nanos)
+    }
+}
+
+impl Bounded for Upload {
+    fn left(&self) -> Duration {
+        let progress = self.progress.lock();
+        match progress.since {
+            None => self.max_stall,
+            Some(_) => self.max_stall.saturating_sub(progress.waited()),
+        }
+    }
+
+    fn end(&self) {
+        self.permit.end(LostBy::Bound);
+    }
+}
+
+/// Replaces a body whose type can hold any body. Returns the upload if the type is another one.
+#[cfg(feature = "axum")]
+fn replace<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
+    let body: &mut dyn std::any::Any = body;
+    let Some(body) = body.downcast_mut::<axum::body::Body>() else {
+        return Some(upload);
+    };
+    if !body.is_end_stream() {
+        let uploads = Uploads(vec![upload]);
+        let body_of = std::mem::take(body);
+        *body = axum::body::Body::new(RequestBody {
+            body: body_of,
+            uploads,
+        });
+    }
+    None
+}
+
+#[cfg(not(feature = "axum"))]
+fn replace<B>(_: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
+    Some(upload)
+}

@@ -1,0 +1,151 @@
+//! A handler whose permit is lost while it works on its answer: by the longest hold, or by an operator.
+
+use super::{
+    client::{BOTH, Client, Http, read},
+    revoked::{Store, memory, next, revoke},
+    server::{BOUND, Server},
+};
+use axum::{Extension, Router, routing::get};
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use std::{sync::Arc, time::Duration};
+use testing::{http_requests::limit, in_flight::InFlight, wait::eventually};
+use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tower_semaphore::OnLost;
+
+const MAX_HOLD: Duration = Duration::from_millis(500);
+
+/// What takes the permit.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Bound,
+    Operator,
+}
+
+/// A server whose handler works until the test lets it end.
+struct Works {
+    server: Server,
+    witness: InFlight,
+    end: Arc<Notify>,
+}
+
+async fn work(Extension((witness, end)): Extension<(InFlight, Arc<Notify>)>) -> &'static str {
+    let _inside = witness.begin();
+    end.notified().await;
+    "done"
+}
+
+impl Works {
+    /// One permit, for which others wait.
+    async fn start(store: &impl Store, on_lost: OnLost, loss: Loss) -> Self {
+        let (witness, end) = (InFlight::default(), Arc::new(Notify::new()));
+        let layer = limit(1, store.clone()).with_on_lost(on_lost);
+        let layer = match loss {
+            Loss::Bound => layer.with_max_hold(MAX_HOLD),
+            Loss::Operator => layer,
+        };
+        let work = get(work).layer(Extension((witness.clone(), Arc::clone(&end))));
+        let layer = layer.with_wait(BOUND);
+        let server = Server::with(|routes| {
+            routes
+                .merge(Router::new().route("/work", work))
+                .layer(layer)
+        });
+        Self {
+            server: server.await,
+            witness,
+            end,
+        }
+    }
+
+    /// A request whose handler works, and a second one that waits behind it; then the first loses its permit.
+    async fn lose(
+        &self,
+        store: &impl Store,
+        http: Http,
+        loss: Loss,
+    ) -> [JoinHandle<Response<Incoming>>; 2] {
+        let client = Client::new(http, &self.server);
+        let first = tokio::spawn(async move { client.get("/work").await });
+        let works = async || self.inside() == 1;
+        eventually("the handler works", BOUND, works).await;
+        let next = next(http, &self.server);
+        if let Loss::Operator = loss {
+            revoke(store).await;
+        }
+        [first, next]
+    }
+
+    /// How many handlers work now.
+    fn inside(&self) -> usize {
+        self.witness.restart();
+        self.witness.most()
+    }
+}
+
+async fn answered(request: JoinHandle<Response<Incoming>>) -> Response<Incoming> {
+    let answer = timeout(BOUND, request).await.expect("it is answered");
+    answer.expect("no panic")
+}
+
+async fn aborted(store: impl Store, http: Http, loss: Loss) {
+    let mut works = Works::start(&store, OnLost::Abort, loss).await;
+    let [first, next] = works.lose(&store, http, loss).await;
+    let first = answered(first).await;
+    assert_eq!(works.inside(), 0, "{http:?} {loss:?}: the handler goes on");
+    assert_eq!(first.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(first.headers().contains_key("retry-after"));
+    let (problem, _) = read(first).await;
+    let problem: serde_json::Value = serde_json::from_slice(&problem).expect("JSON");
+    assert_eq!(problem["detail"], "the permit was lost");
+    assert_eq!(answered(next).await.status(), StatusCode::OK);
+    drop(works.server.feed().await);
+}
+
+async fn finished(store: impl Store, http: Http, loss: Loss) {
+    let mut works = Works::start(&store, OnLost::Finish, loss).await;
+    let [first, next] = works.lose(&store, http, loss).await;
+    assert_eq!(answered(next).await.status(), StatusCode::OK);
+    drop(works.server.feed().await);
+    assert_eq!(
+        works.inside(),
+        1,
+        "{http:?} {loss:?}: the handler has ended"
+    );
+    works.end.notify_one();
+    let first = answered(first).await;
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(read(first).await.0, "done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_handler_is_dropped_and_its_client_gets_503_and_the_next_is_served() {
+    for http in BOTH {
+        for loss in [Loss::Bound, Loss::Operator] {
+            aborted(memory(), http, loss).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_default_the_handler_finishes_and_the_next_is_served_beside_it() {
+    for http in BOTH {
+        for loss in [Loss::Bound, Loss::Operator] {
+            finished(memory(), http, loss).await;
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_redis_the_handler_is_dropped_or_finishes_as_the_layer_says() {
+    let redis = testing::redis::RedisServer::start();
+    let store = tower_semaphore::RedisSemaphore::connect(redis.url()).await;
+    let store = store.expect("it connects");
+    for http in BOTH {
+        for loss in [Loss::Bound, Loss::Operator] {
+            aborted(store.clone(), http, loss).await;
+            finished(store.clone(), http, loss).await;
+        }
+    }
+}
