@@ -19,8 +19,13 @@ esac
 export CARGO_INCREMENTAL=0
 
 source tests/run/tools.sh
+source tests/run/bound.sh
 source tests/run/examples.sh
 source tests/run/pool.sh
+
+# The defects come last, also if something else fails.
+trap 'clean_up; print_defects' EXIT
+trap 'exit 130' INT TERM
 
 # Runs a command under a heading, and prints how long it took.
 step() {

@@ -16,8 +16,6 @@ clean_up() {
     [ -z "$redis_pid" ] || end "$redis_pid"
     rm -rf "$work"
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
 
 examples() {
     local source name try
