@@ -55,6 +55,16 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis connections::
 }
 
+# One program to libtest, and to the bound.
+doctests() {
+    local log=${CARGO_TARGET_DIR:-target}/tests/doctests.log
+    run_bounded "$log" cargo test --all-features "${members[@]}" --doc || {
+        cat "$log"
+        return 1
+    }
+    printf '%s passed\n' "$(count_passed "$log")"
+}
+
 # A change runs 5,250, of all workloads together.
 schedules() {
     local workload
@@ -89,7 +99,7 @@ step "format" cargo fmt --all --check
 step "lints, all features" lint --workspace --all-features
 step "documentation, all features" docs --all-features
 step "tests, all features" tests
-step "examples in the documentation" cargo test --all-features "${members[@]}" --doc
+step "examples in the documentation" doctests
 step "examples" examples
 [ -z "$is_night" ] || night
 printf '\nAll good after %d s.\n' "$SECONDS"

@@ -14,6 +14,9 @@ parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 # Those that take long, or load the machine, are left to the night.
 of_the_night='/soak-'
 
+# They compute all the time, so with more tests at a time each takes longer.
+export computing='^(simulation|walks)$'
+
 # It compares rates, which what runs beside it changes.
 export of_its_own='load::goodput'
 
@@ -99,6 +102,7 @@ run_logged() {
     log=$1/${program##*/}.log
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
+    [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
     if run_bounded "$log" run_in "$folder" "$program" "$@"; then
         printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))
     else
