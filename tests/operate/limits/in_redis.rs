@@ -333,8 +333,11 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
     let held = other.acquire(claim.clone()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
     is_full(&other, claim, 1).await;
-    let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
-    assert_eq!(usage.await.expect("its own node answers").units, 1);
+    eventually("its own node answers", BOUND, async || {
+        let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
+        usage.await.is_ok_and(|usage| usage.units == 1)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

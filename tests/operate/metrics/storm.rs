@@ -55,7 +55,7 @@ impl Storm {
             }
             3 => {
                 // Some for longer than a lease lasts that cannot be refreshed.
-                let most = if rng.once_in(10) { 20 } else { 1 };
+                let most = if rng.once_in(3) { 20 } else { 1 };
                 let _ = timeout(rng.millis(0..self.hold * most), permit.lost()).await;
             }
             4 => {
@@ -129,7 +129,7 @@ impl Storm {
                 "{held} held, {waiting} waiting"
             );
             most = (most.0.max(held), most.1.max(waiting));
-            let some = timeout(Duration::from_millis(20), tasks.join_next()).await;
+            let some = timeout(Duration::from_millis(50), tasks.join_next()).await;
             if let Ok(Some(ended)) = some {
                 ended.expect("no task panics");
             }
