@@ -122,7 +122,8 @@ async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_
     while start.elapsed() < Duration::from_secs(1) {
         seen.extend(keepers(id));
     }
-    assert!(seen.len() < 10, "threads that end at once: {seen:?}");
+    // One starts each tenth of a second. Without a pause hundreds would.
+    assert!(seen.len() < 50, "{} threads end at once", seen.len());
 
     let mut input = process.stdin.take().expect("it is piped");
     input.write_all(b"go on\n").await.expect("it reads");
