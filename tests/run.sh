@@ -19,8 +19,13 @@ esac
 export CARGO_INCREMENTAL=0
 
 source tests/run/tools.sh
+source tests/run/bound.sh
 source tests/run/examples.sh
 source tests/run/pool.sh
+
+# The defects come last, also if something else fails.
+trap 'clean_up; print_defects' EXIT
+trap 'exit 130' INT TERM
 
 # Runs a command under a heading, and prints how long it took.
 step() {
@@ -48,6 +53,16 @@ lint_only() {
 connections() {
     cargo build --no-default-features --features "$1" --example market &&
         cargo test --no-default-features --features "$1" --test redis connections::
+}
+
+# One program to libtest, and to the bound.
+doctests() {
+    local log=${CARGO_TARGET_DIR:-target}/tests/doctests.log
+    run_bounded "$log" cargo test --all-features "${members[@]}" --doc || {
+        cat "$log"
+        return 1
+    }
+    printf '%s passed\n' "$(count_passed "$log")"
 }
 
 # A change runs 5,250, of all workloads together.
@@ -84,7 +99,7 @@ step "format" cargo fmt --all --check
 step "lints, all features" lint --workspace --all-features
 step "documentation, all features" docs --all-features
 step "tests, all features" tests
-step "examples in the documentation" cargo test --all-features "${members[@]}" --doc
+step "examples in the documentation" doctests
 step "examples" examples
 [ -z "$is_night" ] || night
 printf '\nAll good after %d s.\n' "$SECONDS"

@@ -5,7 +5,12 @@ use http::{Request, Response};
 use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
-use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
+use testing::{
+    redis::RedisServer,
+    resp::Raw,
+    rig::Rig,
+    wait::{eventually, within},
+};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Operate, Permit, Policy,
@@ -55,7 +60,7 @@ async fn in_memory() {
     let wait = claim().with_wait(Duration::from_millis(1));
     assert!(store.acquire(wait).await.is_err());
     held.end_after(Duration::from_millis(1));
-    held.lost().await;
+    within("it is lost", BOUND, held.lost()).await;
     in_shadow().await;
     with_mistakes().await;
 }
@@ -105,7 +110,7 @@ async fn over_a_connection_that_stalls() {
     let rig = Rig::new(short()).await;
     let held = acquire(&rig.store).await;
     rig.proxy.black_hole();
-    held.lost().await;
+    within("it is lost", BOUND, held.lost()).await;
     let rig = Rig::new(short().when_unavailable(WhenUnavailable::Admit)).await;
     let held = acquire(&rig.store).await;
     rig.proxy.black_hole();

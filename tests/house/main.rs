@@ -1,9 +1,11 @@
-//! The repository: its floor plan, its package, its documents, and the oracles of its tests.
+//! The repository: its floor plan, its package, its documents, the runner of its tests, and their oracles.
 
 mod fault_matrix;
 mod floor_plan;
 mod package;
 #[cfg(feature = "redis")]
 mod proxy;
+#[cfg(unix)]
+mod runner;
 #[cfg(feature = "redis")]
 mod support;

@@ -1,15 +1,29 @@
 //! A process that has no descriptor left, which the keeper's thread needs for its runtime.
+//!
+//! It is a child, because its watcher needs descriptors too. The two speak in lines, over the child's input and its
+//! standard error, to which nothing else writes unless the child fails.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     collections::HashSet,
+    env,
     error::Error,
     ffi::OsString,
     fs::{self, DirEntry, File},
-    iter,
-    time::Duration,
+    io, iter,
+    process::Stdio,
+    time::{Duration, Instant},
 };
-use testing::{machine::alone, redis::RedisServer, wait::eventually};
+use testing::{
+    child::child,
+    machine::alone,
+    redis::RedisServer,
+    wait::{eventually, within},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::Command,
+};
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,
     redis::{WhenUnavailable, client::Client},
@@ -18,37 +32,42 @@ use tower_semaphore::{
 /// For a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// How many descriptors the process may have. It has fewer.
+/// How many descriptors the child may have. It has fewer.
 const FEW: u64 = 100;
+
+/// Says where the child finds the server.
+const URL: &str = "LEAKS_REDIS_URL";
+
+/// What the child says once it has no descriptor left.
+const FULL: &str = "no descriptor is left";
 
 /// Takes all descriptors that are left.
 fn all() -> Vec<File> {
     iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
-/// The keeper's threads that there are now. Needs one descriptor.
-fn keepers() -> Vec<OsString> {
-    let tasks = fs::read_dir("/proc/self/task").expect("procfs");
-    let tasks: Vec<_> = tasks.flatten().collect();
+/// The keeper's threads that a process has now.
+fn keepers(process: u32) -> Vec<OsString> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("procfs");
     let is_keeper = |task: &DirEntry| {
-        // One that ends meanwhile has no name.
+        // A thread that has just ended has no name.
         let name = fs::read_to_string(task.path().join("comm"));
         name.is_ok_and(|name| name.trim() == "tower-semaphore")
     };
-    let keepers = tasks.into_iter().filter(is_keeper);
+    let keepers = tasks.flatten().filter(is_keeper);
     keepers.map(|task| task.file_name()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_start() {
-    let _alone = alone().await;
-    let server = RedisServer::start();
-    let client = Client::open(server.url()).expect("a URL");
+#[ignore = "the test below starts it as a process of its own"]
+async fn a_process_without_a_descriptor() {
+    let url = env::var(URL).expect("the parent says where");
+    let client = Client::open(url).expect("a URL");
     let connection = client.get_multiplexed_async_connection().await;
     let limit = getrlimit(Resource::Nofile);
     let (current, maximum) = (Some(FEW), limit.maximum);
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may");
-    let mut taken = all();
+    let taken = all();
 
     let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Admit);
     let store = builder.with_connection(connection.expect("it connects"));
@@ -59,11 +78,10 @@ async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_
     let error = store.check().await.expect_err("no thread runs");
     let why = error.source().expect("a reason").to_string();
     assert!(why.contains("keeper"), "{why}");
-    taken.pop();
-    let seen: HashSet<_> = (0..200).flat_map(|_| keepers()).collect();
-    assert!(seen.len() < 10, "threads that end at once: {seen:?}");
+    eprintln!("{FULL}");
+    io::stdin().read_line(&mut String::new()).expect("a line");
 
-    // Nobody claims meanwhile.
+    // No other claim wakes the store.
     drop(taken);
     eventually("the server knows the permit", BOUND, async || {
         !permit.is_degraded()
@@ -77,4 +95,39 @@ async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_
     })
     .await;
     store.check().await.expect("all is well");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_start() {
+    let _alone = alone().await;
+    let server = RedisServer::start();
+    let command = child(module_path!(), "a_process_without_a_descriptor");
+    let mut process = Command::from(command)
+        .env(URL, server.url())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+    let mut next = async || {
+        let line = within("a line, or the end", 2 * BOUND, lines.next_line());
+        line.await.expect("text")
+    };
+    assert_eq!(next().await.as_deref(), Some(FULL));
+
+    let (start, id) = (Instant::now(), process.id().expect("it runs"));
+    let mut seen = HashSet::new();
+    while start.elapsed() < Duration::from_secs(1) {
+        seen.extend(keepers(id));
+    }
+    // One starts each tenth of a second. Without a pause hundreds would.
+    assert!(seen.len() < 50, "{} threads end at once", seen.len());
+
+    let mut input = process.stdin.take().expect("it is piped");
+    input.write_all(b"go on\n").await.expect("it reads");
+    assert_eq!(next().await, None);
+    let status = within("its end", BOUND, process.wait()).await;
+    assert!(status.expect("it has started").success());
 }

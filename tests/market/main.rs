@@ -33,12 +33,12 @@ mod trading;
 mod watchers;
 
 use std::{future::Future, time::Duration};
+use testing::wait::within;
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// What `future` resolves to, within [`BOUND`].
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let bounded = tokio::time::timeout(BOUND, future).await;
-    bounded.unwrap_or_else(|_| panic!("not within {BOUND:?}: {what}"))
+    within(what, BOUND, future).await
 }

@@ -189,7 +189,17 @@ async fn the_first_request_after_connections_were_killed_is_served() {
 async fn the_first_request_after_redis_was_restarted_is_served() {
     let mut server = RedisServer::start();
     let (market, _) = on(&server).await;
-    serves_each_first(&market, async || server.restart()).await;
+    // A server that is down for long is known to be: until the market is connected again its claims are refused.
+    let restart = async || {
+        server.restart();
+        let mut raw = Raw::connect(server.port()).await;
+        eventually("the market is connected again", BOUND, async || {
+            let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
+            channels.first().is_some()
+        })
+        .await;
+    };
+    serves_each_first(&market, restart).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,8 +16,6 @@ clean_up() {
     [ -z "$redis_pid" ] || end "$redis_pid"
     rm -rf "$work"
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
 
 examples() {
     local source name try
@@ -66,7 +64,10 @@ run_example() {
     local title=$1 name=$2 log="$work/example"
     shift 2
     env -u REDIS_URL "$@" "$(program "$name")" \
-        >"$log" 2>"$log.errors" || fail_with "$title fails" "$log"
+        >"$log" 2>"$log.errors" &
+    example_pid=$!
+    wait_for_end "$example_pid" || fail_with "$title fails" "$log"
+    example_pid=
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 
@@ -77,7 +78,9 @@ request() {
     [ "$1" != gateway ] || text=$completion
     status=
     if [ "$1" = grpc ]; then
-        status=$("$(program grpc)" "http://$address" ann)
+        "$(program grpc)" "http://$address" ann >"$work/answer" &
+        wait_for_end $! || return
+        status=$(<"$work/answer")
         [[ $status == "12 prices"* ]]
         return
     fi
@@ -113,6 +116,20 @@ wait_for_log() {
         kill -0 "$1" 2>/dev/null || return 1
         sleep 0.05
     done
+    return 1
+}
+
+# Waits up to a minute for the end of a process of this shell; fails if it fails, or still runs.
+wait_for_end() {
+    local try
+    for try in {1..1200}; do
+        if ! kill -0 "$1" 2>/dev/null; then
+            wait "$1"
+            return
+        fi
+        sleep 0.05
+    done
+    end "$1"
     return 1
 }
 

@@ -14,6 +14,9 @@ parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 # Those that take long, or load the machine, are left to the night.
 of_the_night='/soak-'
 
+# They compute all the time, so with more tests at a time each takes longer.
+export computing='^(simulation|walks)$'
+
 # It compares rates, which what runs beside it changes.
 export of_its_own='load::goodput'
 
@@ -28,7 +31,7 @@ tests() {
     programs "$logs/built" >"$logs/programs"
     # Also if cargo tells of them otherwise than it did.
     [ -s "$logs/programs" ] || fail "no test program is known"
-    export -f run_logged count_passed
+    export -f run_logged run_in run_bounded end_hung slow count_passed
     in_order "$logs/programs" | tr '\n' '\0' |
         xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' \
             "$logs" || return
@@ -36,17 +39,45 @@ tests() {
     run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$of_its_own"
 }
 
-# A machine that others keep busy too may be too slow for several programs at a time: the tests that have failed have to
-# pass alone, and all of a program that has crashed.
+# One race is to stop nobody: the tests of a program that have not passed have to pass alone, one program at a time. Each
+# that does is a defect.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'
-    local program failed=0 tests
+    local program log failed=0 tests
     while IFS= read -r program; do
-        mapfile -t tests < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1/${program##*/}.log")
-        run_logged "$1" "$program" ${tests[@]:+--exact "${tests[@]}"} </dev/null || failed=1
+        log=$1/$(basename "${program#* }")
+        mv "$log.log" "$log.first.log"
+        mapfile -t tests < <(not_passed "$program" "$log.first.log")
+        if run_logged "$1" "$program" ${tests[@]:+--exact "${tests[@]}"} </dev/null; then
+            note_defects "$log.first.log" >>"$1/defects"
+        else
+            failed=1
+        fi
     done <"$1/again"
     return "$failed"
+}
+
+# Prints the tests of a program that have not passed, by its log: they have failed, or the program has ended before.
+not_passed() {
+    comm -23 <("${1#* }" --list --format terse --skip "$of_its_own" | sed -n 's/: test$//p' | sort) \
+        <(sed -nE '/^test .* \.\.\. (ok|ignored.*)$/{ s/^test (.*) \.\.\. .*/\1/; s/ - should panic$//; p; }' "$2" | sort)
+}
+
+# Prints the tests that have failed, by a log, or that their program has.
+note_defects() {
+    local tests
+    tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1")
+    printf '%s\n' "${tests:-a program that has crashed}" | sed "s|\$|: see $1|"
+}
+
+# Prints the tests that failed and then passed alone.
+print_defects() {
+    local defects=${CARGO_TARGET_DIR:-target}/tests/defects
+    [ -s "$defects" ] || return 0
+    printf '\n!!! Defects: %d. These tests have failed beside others and passed alone, so they have a race:\n' \
+        "$(wc -l <"$defects")"
+    sed 's/^/!!! - /' "$defects"
 }
 
 # Prints the folder of each package that has been built, and the program of its tests.
@@ -71,11 +102,20 @@ run_logged() {
     log=$1/${program##*/}.log
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
-    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" "$@") >"$log" 2>&1; then
+    [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
+    if run_bounded "$log" run_in "$folder" "$program" "$@"; then
         printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))
     else
         cat "$log"
         printf '%s: FAILED, %d s\n' "$name" $((SECONDS - start))
         return 1
     fi
+}
+
+# Runs a program in the folder of its package, in place of this shell.
+run_in() {
+    export CARGO_MANIFEST_DIR=$1
+    cd "$1" || return
+    shift
+    exec "$@"
 }

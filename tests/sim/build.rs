@@ -2,6 +2,7 @@
 
 use std::{env, fs, path::Path};
 
+#[allow(dead_code, reason = "the tests need the rest of it")]
 #[path = "src/planted.rs"]
 pub mod planted;
 

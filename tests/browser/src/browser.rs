@@ -4,12 +4,12 @@ use crate::{
     devtools::{Console, Devtools},
     driver::Driver,
 };
-use fantoccini::{Client, ClientBuilder, key::Key};
+use fantoccini::{Client, ClientBuilder, Locator, key::Key};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tempfile::TempDir;
-use testing::wait::eventually;
+use testing::wait::{eventually, within};
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
 pub const BOUND: Duration = Duration::from_secs(30);
@@ -45,7 +45,9 @@ impl Browser {
             unreachable!("it is an object");
         };
         let mut builder = ClientBuilder::new(HttpConnector::new());
-        let client = builder.capabilities(options).connect(&driver.url()).await;
+        let url = driver.url();
+        let client = builder.capabilities(options).connect(&url);
+        let client = within("chromium starts", 2 * BOUND, client).await;
         Self {
             client: client.expect("chromium starts"),
             _driver: driver,
@@ -55,12 +57,20 @@ impl Browser {
 
     /// Opens a URL.
     pub async fn open(&self, url: &str) {
-        self.client.goto(url).await.expect("the page opens");
+        let opened = within(url, BOUND, self.client.goto(url)).await;
+        opened.expect("the page opens");
+    }
+
+    /// Loads the page again.
+    pub async fn reload(&self) {
+        let loaded = within("the page loads again", BOUND, self.client.refresh()).await;
+        loaded.expect("the page opens");
     }
 
     /// What a script says that runs in the page: `return document.title`.
     pub async fn run(&self, script: &str, arguments: &[Value]) -> Value {
-        let answer = self.client.execute(script, arguments.to_vec()).await;
+        let run = self.client.execute(script, arguments.to_vec());
+        let answer = within(script, BOUND, run).await;
         answer.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
@@ -80,16 +90,19 @@ impl Browser {
 
     /// Clicks the element that is first by this CSS selector, as a visitor would.
     pub async fn click(&self, selector: &str) {
-        let element = self.client.find(fantoccini::Locator::Css(selector)).await;
-        let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
-        let clicked = element.click().await;
+        let click = async {
+            let element = self.client.find(Locator::Css(selector)).await;
+            element?.click().await
+        };
+        let clicked = within(selector, BOUND, click).await;
         clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }
 
     /// Presses keys where the focus is.
     pub async fn press(&self, keys: &str) {
-        let focused = self.client.active_element().await.expect("a focus");
-        focused.send_keys(keys).await.expect("keys are pressed");
+        let press = async { self.client.active_element().await?.send_keys(keys).await };
+        let pressed = within("keys are pressed", BOUND, press).await;
+        pressed.expect("keys are pressed");
     }
 
     /// Presses the tabulator until the element of this CSS selector has the focus.
@@ -122,7 +135,8 @@ impl Browser {
 
     /// What the browser has complained of since it was last asked.
     pub async fn complaints(&self) -> Vec<String> {
-        let entries = self.client.issue_cmd(Console).await.expect("it has a log");
+        let entries = within("a log", BOUND, self.client.issue_cmd(Console)).await;
+        let entries = entries.expect("it has a log");
         let entries = entries.as_array().expect("a list");
         let messages = entries.iter().filter_map(|entry| entry["message"].as_str());
         messages.map(ToOwned::to_owned).collect()
@@ -170,13 +184,11 @@ impl Browser {
     }
 
     async fn devtools(&self, command: &'static str, parameters: Value) -> Value {
-        let answer = self
-            .client
-            .issue_cmd(Devtools {
-                command,
-                parameters,
-            })
-            .await;
+        let issued = self.client.issue_cmd(Devtools {
+            command,
+            parameters,
+        });
+        let answer = within(command, BOUND, issued).await;
         answer.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 }

@@ -1,8 +1,9 @@
 //! A market that runs as a child process, and its clients that are no browsers.
 
+use crate::browser::BOUND;
 use serde_json::Value;
 use std::process::Stdio;
-use testing::example;
+use testing::{example, wait::within};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -70,7 +71,8 @@ impl Market {
 /// The status of the answer.
 pub async fn status(socket: &mut TcpStream) -> u16 {
     let mut line = [0; "HTTP/1.1 200".len()];
-    socket.read_exact(&mut line).await.expect("an answer");
+    let read = within("an answer", BOUND, socket.read_exact(&mut line));
+    read.await.expect("an answer");
     let line = str::from_utf8(&line).expect("text");
     line[line.len() - 3..].parse().expect("a status")
 }
@@ -85,7 +87,8 @@ pub async fn json(socket: &mut TcpStream) -> Value {
         {
             return json;
         }
-        let read = socket.read_buf(&mut text).await.expect("an answer");
+        let read = within("the rest of an answer", BOUND, socket.read_buf(&mut text));
+        let read = read.await.expect("an answer");
         assert!(read > 0, "no JSON: {whole}");
     }
 }

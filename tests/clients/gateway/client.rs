@@ -9,8 +9,8 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use std::{future::Future, process::Stdio, time::Duration};
-use testing::example;
-use tokio::{process::Child, task::JoinSet, time::timeout};
+use testing::{example, wait::within};
+use tokio::{process::Child, task::JoinSet};
 
 /// Shorter than the stream of as many tokens as a key may have in flight, which takes 25 s.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
@@ -18,8 +18,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const ALL: u32 = 512;
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let bounded = timeout(BOUND, future).await;
-    bounded.unwrap_or_else(|_| panic!("not within {BOUND:?}: {what}"))
+    within(what, BOUND, future).await
 }
 
 /// A running gateway. Killed when it is dropped.

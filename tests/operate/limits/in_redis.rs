@@ -28,9 +28,9 @@ use tower_semaphore::{
     redis::{Builder, WhenUnavailable},
 };
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
 /// The longest time between two looks at the limits.
-const REFRESH: Duration = Duration::from_secs(5);
+const REFRESH: Duration = Duration::from_secs(40);
 const LIMITS: &str = "semaphore:limits{semaphore:processes}";
 
 fn builder() -> Builder {
@@ -114,7 +114,7 @@ impl Load {
         }
         // A process asks three times in a lease, and a busy machine takes its time.
         let took = begun.elapsed();
-        assert!(took < LEASE / 3 + Duration::from_secs(2), "{took:?}");
+        assert!(took < LEASE / 3 + Duration::from_secs(5), "{took:?}");
         let limit = to.unwrap_or(10);
         let higher = from.max(limit) as usize;
         assert!(self.in_flight.most() <= higher, "{}", self.in_flight.most());
@@ -175,6 +175,7 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
 async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_it_refreshes() {
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(REFRESH * 3);
+    let builder = builder.timeout(BOUND);
     let store = builder.connect(server.url()).await.expect("it connects");
     let store: Store = Arc::new(store);
     for limit in 1..=10 {
@@ -332,8 +333,11 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
     let held = other.acquire(claim.clone()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
     is_full(&other, claim, 1).await;
-    let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
-    assert_eq!(usage.await.expect("its own node answers").units, 1);
+    eventually("its own node answers", BOUND, async || {
+        let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
+        usage.await.is_ok_and(|usage| usage.units == 1)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

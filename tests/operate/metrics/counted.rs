@@ -1,12 +1,15 @@
 //! What becomes of requests and of claims is counted, and the gauges return to zero whatever ends a permit or a wait.
 
-use super::exposition::{Series, all, by_outcome, gauges, install, until_gauges, value};
+use super::exposition::{BOUND, Series, all, by_outcome, gauges, install, until_gauges, value};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use std::{convert::Infallible, time::Duration};
-use testing::stubs::{Failing, Fickle};
+use testing::{
+    stubs::{Failing, Fickle},
+    wait::within,
+};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
 use tower_semaphore::{
     AcquireError, Claim, Claims, ConcurrencyLimit, ConcurrencyLimitLayer,
@@ -202,7 +205,7 @@ async fn a_permit_that_a_bound_ends_counts_as_lost_and_not_as_held() {
         let permit = acquire(&MemorySemaphore::new(), claim(policy)).await;
         assert!(!is_released || permit.release().await);
         permit.end_after(Duration::from_millis(5));
-        permit.lost().await;
+        within("it is lost", BOUND, permit.lost()).await;
         until_gauges(policy, (0.0, 0.0)).await;
         let lost = value(LOST, &[("policy", policy), ("by", "bound")]);
         assert_eq!(lost, losses, "{policy}");
@@ -286,7 +289,7 @@ async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
     let permit = acquire(&Fickle::default(), claim("unknown to it")).await;
     permit.release().await;
     permit.end_after(Duration::ZERO);
-    permit.lost().await;
+    within("it is lost", BOUND, permit.lost()).await;
     let lost = [("store", "custom"), ("by", "bound")];
     assert_eq!(value(LOST, &lost), 0.0);
 }

@@ -99,7 +99,8 @@ pub(crate) fn by_outcome(name: &str, policy: &str) -> BTreeMap<String, f64> {
 
 /// What is held, and what waits, under a policy.
 pub(crate) fn gauges(policy: &str) -> (f64, f64) {
-    let of = |name| value(name, &[("policy", policy)]);
+    let all = all();
+    let of = |name| sum(&all, name, &[("policy", policy)]);
     (
         of("tower_semaphore_active_permits"),
         of("tower_semaphore_queued_claims"),

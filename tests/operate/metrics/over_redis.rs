@@ -3,7 +3,12 @@
 use super::exposition::{BOUND, all, by_outcome, gauges, install, sum, until_gauges, value};
 use futures_util::{FutureExt, future::join_all};
 use std::time::Duration;
-use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
+use testing::{
+    redis::RedisServer,
+    resp::Raw,
+    rig::Rig,
+    wait::{eventually, within},
+};
 use tower_semaphore::{
     AcquireError, Claim, Claims, Operate, Permit, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
@@ -29,7 +34,7 @@ async fn held(rig: &Rig, policy: &str) -> Permit {
 async fn lost(rig: &Rig, policy: &str) -> Permit {
     let permit = held(rig, policy).await;
     rig.proxy.black_hole();
-    permit.lost().await;
+    within("it is lost", BOUND, permit.lost()).await;
     permit
 }
 
@@ -248,7 +253,7 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
     for id in [&usage.waiting[0].id, &usage.held[0].id] {
         assert!(store.revoke(&of, &key, id).await.expect("it answers"));
     }
-    permit.lost().await;
+    within("it is lost", BOUND, permit.lost()).await;
     let lost = |by| value(LOST, &[("policy", policy), ("by", by)]);
     eventually("it is counted", BOUND, async || lost("revoked") > 0.0).await;
     assert_eq!((lost("revoked"), lost("lease")), (1.0, 0.0));

@@ -114,7 +114,7 @@ fn load(requests: usize, wait: u64, slower: u32) -> Load {
 async fn in_memory_the_refusals_are_those_of_the_limit_in_force() {
     for wait in WAITS {
         let stores = [memory(), memory()];
-        let percent = difference("memory", load(20_000, wait, 1), stores).await;
+        let percent = difference("memory", load(5_000, wait, 1), stores).await;
         assert!(percent < 2.0, "{percent:.2} %");
     }
 }

@@ -7,6 +7,8 @@ pub struct Bug {
     pub name: &'static str,
     /// Without its ending.
     pub file: &'static str,
+    /// After how many schedules it was found last, if it was.
+    pub schedules: Option<u64>,
     /// What is there once.
     pub old: String,
     /// What is planted.
@@ -27,15 +29,17 @@ pub fn bugs(section: &str) -> Vec<Bug> {
     all.split("\n### ").skip(1).map(bug).collect()
 }
 
-/// A name, a line with the file, and a difference.
+/// A name, a line with the file and the schedules, and a difference.
 fn bug(text: &'static str) -> Bug {
     let (name, text) = text.split_once('\n').expect("a name");
     let side = |mark: char| {
         let lines = text.lines().filter_map(|line| line.strip_prefix(mark));
         lines.collect::<Vec<_>>().join("\n")
     };
+    let count = |(_, rest): (_, &str)| rest.split(' ').next()?.replace(',', "").parse().ok();
     Bug {
         name,
+        schedules: text.split_once("`: ").and_then(count),
         file: text.split('`').nth(1).expect("a file"),
         old: side('-'),
         new: side('+'),

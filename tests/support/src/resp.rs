@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 pub use super::frame::Reply;
 use super::frame::{self, Frames};
+
+/// Longer than any server takes to answer, so that a test which waits in vain fails instead of hanging.
+const BOUND: Duration = Duration::from_secs(60);
 
 /// One connection, one command at a time.
 #[derive(Debug)]
@@ -32,9 +37,10 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// When nothing listens there.
+    /// When nothing listens there, or nothing answers within a minute.
     pub async fn try_connect(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        let stream = timeout(BOUND, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
+        let stream = stream.map_err(|_| ErrorKind::TimedOut)??;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
@@ -74,9 +80,10 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// When the connection ends first.
+    /// When the connection ends first, or nothing comes within a minute.
     pub async fn next(&mut self) -> io::Result<Reply> {
-        let frame = self.frames.next(&mut self.stream).await?;
+        let frame = timeout(BOUND, self.frames.next(&mut self.stream)).await;
+        let frame = frame.map_err(|_| ErrorKind::TimedOut)??;
         frame
             .map(|frame| frame.value)
             .ok_or_else(|| ErrorKind::UnexpectedEof.into())

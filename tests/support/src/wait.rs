@@ -1,11 +1,14 @@
-//! Waiting for a condition instead of sleeping for a fixed time.
+//! Waiting with a bound: for a condition, instead of sleeping for a fixed time, or for the end of a future.
 
 use super::resp::Raw;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long one look at a condition may take.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Checks `condition` every 5 ms until it is `true`.
 ///
@@ -13,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Panics
 ///
-/// With `what`, when the bound has passed and the condition is still `false`.
+/// With `what`, when the bound has passed and the condition is still `false`, or one look takes a minute.
 ///
 /// # Examples
 ///
@@ -27,12 +30,28 @@ pub async fn eventually(what: &str, bound: Duration, mut condition: impl AsyncFn
     let end = Instant::now() + bound;
     loop {
         let last = Instant::now() >= end;
-        if condition().await {
+        if within(what, LOOK, condition()).await {
             return;
         }
         assert!(!last, "not within {bound:?}: {what}");
         sleep(PAUSE).await;
     }
+}
+
+/// Awaits a future, which has to end within the bound.
+///
+/// # Panics
+///
+/// With `what`, when the bound has passed.
+///
+/// # Examples
+///
+/// ```ignore
+/// within("the holder is notified", Duration::from_secs(20), permit.lost()).await;
+/// ```
+pub async fn within<T>(what: &str, bound: Duration, future: impl Future<Output = T>) -> T {
+    let ended = timeout(bound, future).await;
+    ended.unwrap_or_else(|_| panic!("not within {bound:?}: {what}"))
 }
 
 /// Retries an acquire until it is granted: at `end`, in milliseconds of the server's clock, and

@@ -56,7 +56,7 @@ async fn watch(browser: &Browser, name: &str) {
     browser.click("#account-form button").await;
     let shown = "return document.getElementById('watched').textContent";
     assert_eq!(browser.run(shown, &[]).await, name);
-    browser.run("location.reload()", &[]).await;
+    browser.reload().await;
     browser.reads("#connection", "live").await;
     assert_eq!(browser.run(shown, &[]).await, name);
 }

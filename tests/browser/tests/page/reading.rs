@@ -10,7 +10,7 @@ async fn crowded() -> (
     Vec<tokio::net::TcpStream>,
     browser::browser::Browser,
 ) {
-    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "1500")]).await;
+    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "6000")]).await;
     browser.click("#sell-form button").await;
     browser.reads("#listings > li", "ann-1").await;
     let mut others = Vec::new();

@@ -1,0 +1,55 @@
+# Ends a test that takes too long, and names it.
+
+# How many seconds a test may take. Libtest reports those that have run for 60.
+export longest=120
+
+# Runs a command with its output in a log, and fails if it fails. Ends it if one of its tests takes too long, which the
+# log then reports as failed.
+run_bounded() {
+    local log=$1 command watcher status=0
+    shift
+    : >"$log"
+    # A group of processes, so that what a test has started can be ended too.
+    set -m
+    "$@" >>"$log" 2>&1 &
+    command=$!
+    set +m
+    trap 'kill -KILL -- "-$command" 2>/dev/null; exit 130' INT TERM
+    end_hung "$command" "$log" >>"$log" 2>&1 &
+    watcher=$!
+    wait "$command" 2>/dev/null || status=$?
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    if [ "$status" -gt 128 ]; then
+        # Its servers have watchers, which clean up when it ends.
+        sleep 1
+        kill -KILL -- "-$command" 2>/dev/null || true
+    fi
+    trap - INT TERM
+    return "$status"
+}
+
+# Waits until a test takes too long, reports it as libtest reports a failure, and ends its command.
+end_hung() {
+    local command=$1 log=$2 name
+    local -A reported=()
+    while sleep 1; do
+        while IFS= read -r name; do
+            : "${reported[$name]:=$SECONDS}"
+            [ $((SECONDS - reported[$name])) -ge $((longest - 60)) ] || continue
+            printf '\ntest %s ... FAILED\n!!! ended: %s has not finished within %d s\n' "$name" "$name" "$longest"
+            kill -KILL "$command"
+            return
+        done < <(slow "$log")
+    done
+}
+
+# Prints the tests that have run for 60 seconds and still run, by a log.
+slow() {
+    awk '
+        !sub(/^test /, "") { next }
+        sub(/ has been running for over 60 seconds$/, "") { running[$0] = 1 }
+        sub(/ \.\.\. (ok|FAILED)$/, "") { sub(/ - should panic$/, ""); delete running[$0] }
+        END { for (name in running) print name }
+    ' "$1"
+}
