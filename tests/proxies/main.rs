@@ -1,0 +1,7 @@
+//! Services behind proxies: nginx and HAProxy, as processes of their own.
+
+#![cfg(unix)]
+
+mod client;
+mod forwarding;
+mod proxy;
