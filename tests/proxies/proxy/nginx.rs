@@ -10,6 +10,8 @@ const MISSING: &str =
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nginx<'a> {
     pub(crate) servers: &'a [SocketAddr],
+    /// Further parameters of each server.
+    pub(crate) server: &'a str,
     /// Further directives in `http`.
     pub(crate) http: &'a str,
     /// Further directives in `location /`.
@@ -26,8 +28,15 @@ impl Nginx<'_> {
     fn config(self, folder: &Path, listen: SocketAddr) -> String {
         let folder = folder.display();
         let servers = self.servers.iter();
-        let servers: String = servers.map(|server| format!("server {server};")).collect();
-        let Self { http, location, .. } = self;
+        let Self {
+            server: parameters,
+            http,
+            location,
+            ..
+        } = self;
+        let servers: String = servers
+            .map(|server| format!("server {server} {parameters};"))
+            .collect();
         format!(
             "
             daemon off;
