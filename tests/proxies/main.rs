@@ -5,3 +5,5 @@
 mod client;
 mod forwarding;
 mod proxy;
+mod service;
+mod uploads;
