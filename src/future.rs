@@ -5,13 +5,13 @@ use crate::{
     body::ResponseBody,
     nested::poll_for,
     observe::{Claiming, Outcome},
-    reject::{Limits, Reason, Rejection},
+    reject::{Limits, Reason, Rejection, respond},
     semaphore::{Acquire, AcquireError, Permit},
     settings::Settings,
     shadow::Shadow,
 };
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use std::{
@@ -75,6 +75,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
+    B: Body + Send + 'static,
 {
     pub(crate) fn limited(
         acquiring: Acquiring<S, B>,
@@ -117,13 +118,13 @@ where
 
     /// A request that has no claim, or whose service had no permit for it.
     pub(crate) fn refused(
-        parts: Parts,
+        request: Request<B>,
         reason: Reason,
         limit: u32,
         settings: Arc<Settings>,
     ) -> Self {
         let limits = Limits::one(settings.policy.clone(), limit);
-        let rejection = Rejection::new(reason, limits, parts, &settings.retry, &settings.fields);
+        let rejection = settings.refuse(reason, limits, request);
         let outcome = rejection.reason().outcome();
         Claiming::request(rejection.policy().as_str()).ended(outcome);
         let state = State::rejected(rejection);
@@ -138,6 +139,7 @@ const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
@@ -159,6 +161,7 @@ where
 impl<S, ReqBody, ResBody> State<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     fn step(
@@ -185,7 +188,7 @@ where
                 Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
             }
             StateProj::Rejected { rejection } => {
-                let response = (settings.reject)(rejection.take().expect(AGAIN));
+                let response = respond(&*settings.reject, rejection.take().expect(AGAIN));
                 Break(Ok(response.map(ResponseBody::rejection)))
             }
             StateProj::Done => panic!("{AGAIN}"),
@@ -196,6 +199,7 @@ where
 impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
+    B: Body + Send + 'static,
 {
     fn answered(
         acquiring: Acquiring<S, B>,

@@ -26,8 +26,8 @@ impl Problem {
             Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
             Reason::Key {
-                error: error @ KeyError::MissingExtension { .. },
-            } => Self::internal(error.to_string()),
+                error: KeyError::MissingExtension { .. },
+            } => Self::internal(),
             Reason::Key { error } => Self::bad_request(error.to_string()),
         }
     }
@@ -77,13 +77,14 @@ impl Problem {
         }
     }
 
-    /// The service has made a mistake, which its developer reads here first.
-    fn internal(detail: String) -> Self {
+    /// The service has made a mistake. The name of the extension's type is for its log only.
+    fn internal() -> Self {
+        let detail = "the service has not provided what the key is read from";
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             grpc_status: "13",
             title: "Internal Server Error",
-            ..Self::bad_request(detail)
+            ..Self::bad_request(detail.to_owned())
         }
     }
 

@@ -1,9 +1,18 @@
 //! A request that is not admitted, and its response.
 
-use super::{Limit, Limits, Reason, RejectionBody, grpc, problem::Problem};
+use super::{
+    Limit, Limits, Reason, RejectionBody,
+    drain::{Connection, Drain},
+    grpc,
+    problem::Problem,
+};
 use crate::{fields::Fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
-use http::{HeaderMap, Response, request::Parts};
+use http::{
+    HeaderMap, HeaderValue, Request, Response,
+    header::{CACHE_CONTROL, CONNECTION},
+    request::Parts,
+};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -23,6 +32,19 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
+}
+
+/// The response to a refused request, whatever function makes it: one that no cache stores.
+pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<RejectionBody> {
+    let connection = rejection.connection;
+    let mut response = reject(rejection);
+    let headers = response.headers_mut();
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(CACHE_CONTROL).or_insert(no_store);
+    if connection == Connection::Close {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A request that is not admitted, and why.
@@ -110,18 +132,24 @@ pub struct Rejection {
     /// Seconds.
     retry_after: Option<u64>,
     fields: Arc<Fields>,
+    connection: Connection,
 }
 
 impl Rejection {
     /// `limits` are those of the claims. A store that combines several limits may refuse under
-    /// another one.
-    pub(crate) fn new(
+    /// another one. The rest of the request's body is for `drain`.
+    pub(crate) fn new<B>(
         reason: Reason,
         limits: Limits,
-        parts: Parts,
+        request: Request<B>,
+        drain: Drain,
         retry: &Retry,
         fields: &Arc<Fields>,
-    ) -> Self {
+    ) -> Self
+    where
+        B: Body + Send + 'static,
+    {
+        let (parts, body) = request.into_parts();
         let refusing = match &reason {
             Reason::Acquire { error } => limits.refusing(error),
             _ => limits.narrowest().clone(),
@@ -131,6 +159,7 @@ impl Rejection {
             reason,
             refusing,
             limits,
+            connection: drain.take(&parts, body),
             parts,
             fields: Arc::clone(fields),
         }
@@ -184,7 +213,7 @@ impl Rejection {
     /// The default response. See [`Rejection`] for its form and for an example.
     pub fn into_response(self) -> Response<String> {
         let problem = Problem::of(&self.reason);
-        let grpc = grpc::content_type(&self.parts.headers);
+        let grpc = grpc::content_type(&self.parts);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
             None => problem.response(self.policy().as_str()),

@@ -7,3 +7,5 @@ mod forwarding;
 mod proxy;
 #[cfg(feature = "redis")]
 mod restarts;
+mod service;
+mod uploads;

@@ -40,7 +40,7 @@ async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() 
 }
 
 /// What a client that is refused by this error may know of its limit.
-async fn fields_of(error: AcquireError, request: Request<()>) -> [Vec<String>; 3] {
+async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String>; 3] {
     let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
     ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
 }
@@ -80,7 +80,7 @@ async fn a_response_says_no_more_than_is_known() {
             [1, 0, 1],
         ),
         (
-            send(&memory().layer(ok()), Request::new(())).await,
+            send(&memory().layer(ok()), Request::new(String::new())).await,
             [0, 0, 0],
         ),
         (

@@ -17,14 +17,14 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// A request of alice's.
-fn of_kind(kind: &'static str) -> Request<()> {
+fn of_kind(kind: &'static str) -> Request<String> {
     let mut request = request("alice");
     let kind = HeaderValue::from_static(kind);
     request.headers_mut().insert("content-type", kind);
     request
 }
 
-fn grpc() -> Request<()> {
+fn grpc() -> Request<String> {
     of_kind("application/grpc+proto")
 }
 
@@ -118,7 +118,7 @@ async fn nothing_is_pushed_back_that_is_no_grpc_or_would_not_help() {
 /// Answers with a body of this content type that never ends.
 fn streaming(
     kind: &'static str,
-) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone {
+) -> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible> + Clone {
     service_fn(move |_| {
         let mut response = Response::new(StreamBody::new(stream::pending()));
         let kind = HeaderValue::from_static(kind);

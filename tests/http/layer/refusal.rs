@@ -100,7 +100,7 @@ async fn the_reason_lies_in_the_extensions() {
     let failed = answer(Broken, request("alice")).await;
     let error = failed.extensions().get::<AcquireError>().unwrap();
     assert_eq!(error.source().unwrap().to_string(), "connection refused");
-    let nameless = answer(MemorySemaphore::new(), Request::new(())).await;
+    let nameless = answer(MemorySemaphore::new(), Request::new(String::new())).await;
     let error = nameless.extensions().get::<KeyError>().unwrap();
     assert!(matches!(error, KeyError::Missing { .. }));
 }
@@ -130,7 +130,7 @@ fn plain(rejection: &Rejection) -> Response<String> {
     response
 }
 
-async fn said_plainly(semaphore: impl Semaphore, request: Request<()>) -> Bytes {
+async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
     let layer = limit(0, semaphore)
         .with_policy("market")
         .with_rejection(|rejection| plain(&rejection));
@@ -146,7 +146,7 @@ async fn a_rejection_of_one_s_own_replaces_all() {
     let memory = MemorySemaphore::new();
     let full = said_plainly(memory.clone(), request("alice")).await;
     assert_eq!(full, "0 held, 0 by market at /");
-    let nameless = said_plainly(memory, Request::new(())).await;
+    let nameless = said_plainly(memory, Request::new(String::new())).await;
     assert_eq!(
         nameless,
         "the header x-account-id is missing, 0 by market at /"

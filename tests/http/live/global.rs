@@ -11,7 +11,7 @@ use tower_semaphore::{
     MemorySemaphore, Operate, Permit, Policy, Reason, Semaphore, key,
 };
 
-async fn ok(_: Request<()>) -> Result<Response<String>, Infallible> {
+async fn ok(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
