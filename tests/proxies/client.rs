@@ -111,6 +111,21 @@ impl Client {
         soon(read_head(&mut self.from)).await
     }
 
+    /// Reads this many bytes of a body.
+    pub(crate) async fn read_some(&mut self, bytes: usize) -> io::Result<()> {
+        let mut body = vec![0; bytes];
+        soon(self.from.read_exact(&mut body)).await?;
+        Ok(())
+    }
+
+    /// Reads until the connection ends, or breaks.
+    pub(crate) async fn read_to_end(&mut self) -> String {
+        let mut rest = Vec::new();
+        let read = timeout(BOUND, self.from.read_to_end(&mut rest)).await;
+        drop(read.expect("it ends in time"));
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+
     /// False if another byte arrives before the connection ends.
     pub(crate) async fn ends(&mut self) -> bool {
         let read = timeout(BOUND, self.from.read_u8()).await;

@@ -1,7 +1,7 @@
 //! Two markets behind nginx that restart under load.
 
 use crate::{
-    client::{Answer, BOUND, Client, head},
+    client::{Answer, BOUND, Client, FULL, head},
     proxy::Nginx,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,13 +17,7 @@ use std::{
     },
 };
 use testing::{example, port::Port, redis::RedisServer, wait::eventually};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    process::Child,
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{process::Child, task::JoinSet, time::timeout};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// A market that restarts where it listened.
@@ -76,9 +70,10 @@ struct Load {
 }
 
 impl Load {
-    fn count(&self, kind: &'static str, status: io::Result<u16>) {
-        let outcome = match status {
-            Ok(status) => status.to_string(),
+    fn count(&self, kind: &'static str, answer: io::Result<Answer>) {
+        let outcome = match answer {
+            Ok(answer) if is_from_slow_store(&answer) => "the store is slow".to_owned(),
+            Ok(answer) => answer.status.to_string(),
             Err(error) => error.to_string(),
         };
         let mut outcomes = self.outcomes.lock().expect("no panic");
@@ -125,35 +120,30 @@ impl Load {
         client.read().await
     }
 
-    /// Two accounts sell an item to each other.
-    async fn trade(self, [mut seller, mut buyer]: [&'static str; 2]) {
-        let offer = format!(r#"{{"item":"{seller}-1","price":1}}"#);
-        while self.goes_on() {
-            let listed = self.send(seller, "POST", "/market/items", &offer).await;
-            let id = listed.as_ref().ok().and_then(|answer| {
-                let listing: Value = serde_json::from_str(&answer.body).ok()?;
-                Some(listing["id"].as_str()?.to_owned())
-            });
-            self.count("trade", listed.map(|answer| answer.status));
-            let Some(id) = id else { continue };
-            let path = format!("/market/items/{id}/purchase");
-            loop {
-                let bought = self.send(buyer, "POST", &path, "").await;
-                let status = bought.map(|answer| answer.status);
-                let is_done = !matches!(status, Ok(503));
-                self.count("trade", status);
-                if is_done {
-                    break;
-                }
+    /// Accounts list an item each, and others buy it.
+    async fn trade(self, trader: usize) {
+        for number in 0.. {
+            if !self.goes_on() {
+                return;
             }
-            std::mem::swap(&mut seller, &mut buyer);
+            let [seller, buyer] = ["s", "b"].map(|role| format!("{role}-{trader}-{number}"));
+            let offer = format!(r#"{{"item":"{seller}-1","price":1}}"#);
+            let listed = self.send(&seller, "POST", "/market/items", &offer).await;
+            let body = listed.as_ref().ok().map(|answer| answer.body.clone());
+            self.count("trade", listed);
+            let listing: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
+            if let Some(id) = listing.as_ref().and_then(|listing| listing["id"].as_str()) {
+                let path = format!("/market/items/{id}/purchase");
+                let bought = self.send(&buyer, "POST", &path, "").await;
+                self.count("trade", bought);
+            }
         }
     }
 
     async fn read(self) {
         while self.goes_on() {
             let answer = self.send("eve", "GET", "/market", "").await;
-            self.count("read", answer.map(|answer| answer.status));
+            self.count("read", answer);
         }
     }
 
@@ -161,39 +151,40 @@ impl Load {
     async fn upload(self) {
         let body = "x".repeat(200_000);
         while self.goes_on() {
-            let answer = self.send("full", "POST", "/market/items", &body).await;
-            self.count("upload", answer.map(|answer| answer.status));
+            let answer = self.send(FULL, "POST", "/market/items", &body).await;
+            self.count("upload", answer);
         }
     }
 
     /// Reads the beginning of streams, and hangs up.
     async fn stream(self) {
         while self.goes_on() {
-            let status = match open_stream(self.proxy, "sam").await {
-                Ok((mut stream, status)) => {
-                    let more = stream.read_exact(&mut [0; 500]).await;
-                    // A stream that was cut has begun all the same.
-                    drop(more);
-                    Ok(status)
+            let answer = match open_stream(self.proxy, "sam").await {
+                Ok((mut stream, answer)) => {
+                    // A restart may cut it.
+                    let _ = stream.read_some(500).await;
+                    Ok(answer)
                 }
                 Err(error) => Err(error),
             };
-            self.count("stream", status);
+            self.count("stream", answer);
         }
     }
 }
 
-/// A response without an end, and its status.
-async fn open_stream(proxy: SocketAddr, account: &str) -> io::Result<(TcpStream, u16)> {
-    let mut stream = TcpStream::connect(proxy).await?;
-    let path = "/market/export?rows=1000000&interval_ms=5";
-    let request = head("GET", path, account) + "\r\n";
-    stream.write_all(request.as_bytes()).await?;
-    let mut start = [0; 12];
-    stream.read_exact(&mut start).await?;
-    let status = str::from_utf8(&start[9..]).ok();
-    let status = status.and_then(|status| status.parse().ok());
-    Ok((stream, status.ok_or(io::ErrorKind::InvalidData)?))
+/// True for a 503 of a market, which a busy machine may cause, and false for one of nginx.
+fn is_from_slow_store(answer: &Answer) -> bool {
+    answer.status == 503 && answer.header("content-type") == Some("application/problem+json")
+}
+
+/// A response without an end, of which the head has been read.
+async fn open_stream(proxy: SocketAddr, account: &str) -> io::Result<(Client, Answer)> {
+    let mut client = Client::connect(proxy).await;
+    let head = head("GET", "/market/export?rows=1000000&interval_ms=5", account);
+    let request = format!("{head}connection: close\r\n\r\n");
+    client.write(&request).await?;
+    let answer = client.read_head().await?;
+    Ok((client, answer))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,7 +201,7 @@ async fn markets_that_restart_under_load_are_not_noticed() {
     let store = RedisSemaphore::connect(redis.url())
         .await
         .expect("a server");
-    let all = Claim::new("full").with_limit(5).with_weight(5);
+    let all = Claim::new(FULL).with_limit(5).with_weight(5);
     let all = store.acquire(all).await.expect("it is free");
 
     let load = Load {
@@ -219,8 +210,8 @@ async fn markets_that_restart_under_load_are_not_noticed() {
         is_over: Arc::default(),
     };
     let mut clients = JoinSet::new();
-    for pair in [["ann", "bob"], ["cat", "dan"], ["fay", "gus"]] {
-        clients.spawn(load.clone().trade(pair));
+    for trader in 0..3 {
+        clients.spawn(load.clone().trade(trader));
     }
     for _ in 0..2 {
         clients.spawn(load.clone().read());
@@ -228,8 +219,8 @@ async fn markets_that_restart_under_load_are_not_noticed() {
         clients.spawn(load.clone().stream());
     }
     let opened = open_stream(load.proxy, "tom").await;
-    let (mut endless, status) = opened.expect("an answer");
-    assert_eq!(status, 200);
+    let (mut endless, answer) = opened.expect("an answer");
+    assert_eq!(answer.status, 200);
 
     for restart in 0..4 {
         load.works(10).await;
@@ -241,14 +232,10 @@ async fn markets_that_restart_under_load_are_not_noticed() {
     ended.expect("all clients are answered");
 
     assert!(!all.is_lost());
-    let mut rows = Vec::new();
-    let cut = timeout(BOUND, endless.read_to_end(&mut rows)).await;
-    // The connection ends, and the response does not.
-    drop(cut.expect("a restart has cut it"));
-    assert!(!rows.ends_with(b"\r\n0\r\n\r\n"));
+    let rows = endless.read_to_end().await;
+    assert!(!rows.ends_with("\r\n0\r\n\r\n"), "it is cut, and not whole");
     let outcomes = load.outcomes.lock().expect("no panic");
-    // On a busy machine the store may be too slow, which is 503. No proxy here answers so.
-    let is_fine = |outcome: &str| matches!(outcome, "200" | "201" | "429" | "503");
+    let is_fine = |outcome: &str| matches!(outcome, "200" | "201" | "429" | "the store is slow");
     let is_fine = outcomes.keys().all(|(_, outcome)| is_fine(outcome));
     assert!(is_fine, "{outcomes:?}\n{}", nginx.log());
 }
