@@ -8,4 +8,6 @@ mod proxy;
 #[cfg(feature = "redis")]
 mod restarts;
 mod service;
+mod streams;
 mod uploads;
+mod waits;
