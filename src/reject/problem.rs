@@ -77,7 +77,7 @@ impl Problem {
         }
     }
 
-    /// The service has made a mistake. The name of the extension's type is for its log only.
+    /// A mistake of the service. The type of the extension is for its log, not for clients.
     fn internal() -> Self {
         let detail = "the service has not provided what the key is read from";
         Self {

@@ -67,13 +67,23 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
 /// the draft `Retry-After` takes precedence. If the store failed there is no `RateLimit` field.
 ///
-/// The body is a problem of RFC 9457 with the types of the RateLimit draft. The response's extensions
+/// The body is a problem of RFC 9457 with the types of the RateLimit draft. That of a 500 does not name the type of the
+/// extension, which the error in the response's extensions has, and the log. The response's extensions
 /// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
 /// [`KeyError`](crate::KeyError).
 ///
+/// The layer adds `Cache-Control: no-store` to every refusal that has no `Cache-Control`, whatever function makes it.
+///
+/// # Uploads
+///
+/// Over HTTP/1 the layer reads the rest of a refused request's body, so that the client finds the response:
+/// [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how much. The response does not wait for that. It
+/// has `Connection: close` if the request announces a longer body.
+///
 /// # gRPC
 ///
-/// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
+/// A gRPC or gRPC-Web request is a POST with that content type, and gRPC over HTTP/2 has `te: trailers`. The
+/// default response has status 200 without a body, and with the same fields its
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
 /// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of the call was processed, so it may be retried.
 /// Generated clients see the fields as metadata of the status.

@@ -10,7 +10,7 @@ use testing::http_requests::ACCOUNT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
-        TcpStream,
+        TcpSocket,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     time::timeout,
@@ -65,8 +65,12 @@ impl Answer {
 }
 
 impl Client {
+    /// Connects with a small buffer, so that the system does not take an upload which the server does not read.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).await;
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let is_set = socket.set_send_buffer_size(16_384);
+        is_set.expect("a new socket");
+        let socket = socket.connect(address).await;
         let (from, to) = socket.expect("a server that listens").into_split();
         Self { from, to }
     }

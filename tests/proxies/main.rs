@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod cached;
 mod client;
 mod forwarding;
 mod proxy;

@@ -1,7 +1,7 @@
 //! The RateLimit fields.
 
 use super::rig::{ok, send, values};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready};
 use testing::{
@@ -62,6 +62,7 @@ async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_the
 #[tokio::test]
 async fn a_refused_grpc_request_is_told_the_same() {
     let mut grpc = request("alice");
+    *grpc.method_mut() = Method::POST;
     let kind = HeaderValue::from_static("application/grpc");
     grpc.headers_mut().insert("content-type", kind);
     for error in refusals() {

@@ -164,22 +164,6 @@ fn an_extension_names_the_key() {
     assert_eq!(absent, Err(KeyError::missing_extension::<u64>()));
 }
 
-#[tokio::test]
-async fn an_extension_that_the_service_forgot_is_500_and_named() {
-    let by_u64 = key::from_extension::<u64>();
-    let service = ConcurrencyLimitLayer::new(1, by_u64, MemorySemaphore::new()).layer(ok());
-    let answer = send(&service, request("alice")).await;
-    let error = answer.extensions().get::<KeyError>().expect("a reason");
-    assert!(format!("{error:?}").contains("u64"));
-    let problem = problem(answer).await;
-    assert_eq!(problem["status"], 500);
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(
-        detail.contains("u64") && detail.contains("extension"),
-        "{detail}"
-    );
-}
-
 #[test]
 fn the_peer_s_address_names_the_key_without_its_port() {
     let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();

@@ -3,6 +3,7 @@
 
 mod api;
 mod claims;
+mod drain;
 mod fields;
 mod first_of;
 mod grpc;
