@@ -21,7 +21,7 @@ use testing::{
 };
 use tokio::process::Command;
 use tower::ServiceExt;
-use tower_semaphore::{Permit, RedisSemaphore};
+use tower_semaphore::{OnLost, Permit, RedisSemaphore};
 
 const URL: &str = "REDIS_URL";
 
@@ -50,7 +50,7 @@ async fn a_process_that_is_frozen() {
     let app = Router::new()
         .route("/", get("page"))
         .layer(from_fn(release))
-        .layer(limit(1, store.expect("a server")));
+        .layer(limit(1, store.expect("a server")).with_on_lost(OnLost::Abort));
     let Ok(response) = app.oneshot(request::<Body>("a")).await;
     assert_eq!(response.status(), 200);
     assert_eq!(response.collect().await.expect("a body").to_bytes(), "page");
