@@ -75,16 +75,12 @@ impl<S, B: 'static> Acquiring<S, B> {
         (self.service, admitted)
     }
 
-    pub(crate) fn refuse(mut self, error: AcquireError, settings: &Settings) -> Rejection {
-        let (parts, _body) = self.request.into_parts();
-        let reason = Reason::Acquire { error };
-        let rejection = Rejection::new(
-            reason,
-            self.limits.in_force(&*settings.semaphore),
-            parts,
-            &settings.retry,
-            &settings.fields,
-        );
+    pub(crate) fn refuse(mut self, error: AcquireError, settings: &Settings) -> Rejection
+    where
+        B: Body + Send + 'static,
+    {
+        let limits = self.limits.in_force(&*settings.semaphore);
+        let rejection = settings.refuse(Reason::Acquire { error }, limits, self.request);
         let (by, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
         self.counted.refused(Some(by), outcome);
         rejection

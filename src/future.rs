@@ -4,13 +4,13 @@ use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
     observe::{Claiming, Outcome},
-    reject::{Limits, Reason, Rejection},
+    reject::{Limits, Reason, Rejection, respond},
     semaphore::{Acquire, AcquireError, Permit, PermitLost},
     settings::Settings,
     shadow::Shadow,
 };
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use std::{
@@ -75,7 +75,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
-    B: 'static,
+    B: Body + Send + 'static,
 {
     pub(crate) fn limited(
         acquiring: Acquiring<S, B>,
@@ -118,13 +118,13 @@ where
 
     /// A request that has no claim, or whose service had no permit for it.
     pub(crate) fn refused(
-        parts: Parts,
+        request: Request<B>,
         reason: Reason,
         limit: u32,
         settings: Arc<Settings>,
     ) -> Self {
         let limits = Limits::one(settings.policy.clone(), limit);
-        let rejection = Rejection::new(reason, limits, parts, &settings.retry, &settings.fields);
+        let rejection = settings.refuse(reason, limits, request);
         let outcome = rejection.reason().outcome();
         Claiming::request(rejection.policy().as_str()).ended(outcome);
         let state = State::rejected(rejection);
@@ -139,7 +139,7 @@ const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    ReqBody: 'static,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
@@ -161,7 +161,7 @@ where
 impl<S, ReqBody, ResBody> State<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    ReqBody: 'static,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     fn step(
@@ -192,7 +192,7 @@ where
                 }
             }
             StateProj::Rejected { rejection } => {
-                let response = (settings.reject)(rejection.take().expect(AGAIN));
+                let response = respond(&*settings.reject, rejection.take().expect(AGAIN));
                 Break(Ok(response.map(ResponseBody::rejection)))
             }
             StateProj::Done => panic!("{AGAIN}"),
@@ -203,7 +203,7 @@ where
 impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
-    B: 'static,
+    B: Body + Send + 'static,
 {
     fn answered(
         acquiring: Acquiring<S, B>,

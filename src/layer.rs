@@ -123,7 +123,8 @@ use tower_layer::Layer;
 /// # Around other services
 ///
 /// - The inner service must be `Clone`, and its response's body must consist of `Bytes`, as the
-///   bodies of axum and hyper do.
+///   bodies of axum and hyper do. The request's body must be `Send + 'static`: a refused upload is
+///   [read to its end](Self::with_max_drain).
 /// - A client that hangs up leaves the queue, because the server drops its request. Not every
 ///   server notices a hang-up while the request's body is unread or another request is pipelined,
 ///   so keep [`with_wait`](Self::with_wait) short.

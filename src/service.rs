@@ -37,11 +37,11 @@ use tower_service::Service;
 /// use tower_semaphore::{ConcurrencyLimit, MemorySemaphore, key};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let market = service_fn(async |_: Request<()>| {
+/// let market = service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new("items".to_owned()))
 /// });
 /// let service = ConcurrencyLimit::new(market, 5, key::fixed("market"), MemorySemaphore::new());
-/// let response = service.oneshot(Request::new(())).await.unwrap();
+/// let response = service.oneshot(Request::new(String::new())).await.unwrap();
 /// assert_eq!(response.headers()["ratelimit"], "\"concurrency\";r=4");
 /// # }
 /// ```
@@ -122,7 +122,7 @@ impl<S, K, ReqBody, ResBody> Service<Request<ReqBody>> for ConcurrencyLimit<S, K
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
-    ReqBody: 'static,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Response = Response<ResponseBody<ResBody>>;
@@ -143,23 +143,17 @@ where
             settings.mistakes.without_key(&settings.policy, error);
         }
         let service = self.inner.clone();
+        let request = Request::from_parts(parts, body);
         match claims {
             Err(error) if settings.shadow.is_none() => {
                 let reason = Reason::Key { error };
-                ResponseFuture::refused(parts, reason, settings.limit, settings)
+                ResponseFuture::refused(request, reason, settings.limit, settings)
             }
-            Err(_) => {
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::invalid(service, request, settings)
-            }
-            Ok(None) => {
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::exempt(service, request, settings)
-            }
+            Err(_) => ResponseFuture::invalid(service, request, settings),
+            Ok(None) => ResponseFuture::exempt(service, request, settings),
             Ok(Some(claims)) => {
                 let limits = Limits::of(&claims, &settings.retry);
-                let acquire = nested::acquire(claims, &parts.extensions, &settings);
-                let request = Request::from_parts(parts, body);
+                let acquire = nested::acquire(claims, request.extensions(), &settings);
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, acquire, settings)
             }

@@ -26,7 +26,7 @@ const LIMIT: u32 = 100;
 #[derive(Clone)]
 struct Hello;
 
-impl Service<Request<()>> for Hello {
+impl Service<Request<String>> for Hello {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Self::Response, Infallible>>;
@@ -35,7 +35,7 @@ impl Service<Request<()>> for Hello {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         std::future::ready(Ok(Response::new(Full::from("hello"))))
     }
 }
@@ -44,7 +44,7 @@ impl Service<Request<()>> for Hello {
 #[derive(Clone)]
 struct ByHand(Hello, Dash);
 
-impl Service<Request<()>> for ByHand {
+impl Service<Request<String>> for ByHand {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -53,7 +53,7 @@ impl Service<Request<()>> for ByHand {
         self.0.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<()>) -> Self::Future {
+    fn call(&mut self, request: Request<String>) -> Self::Future {
         let account = request.headers()["x-account-id"].to_str();
         let permit = self.1.take(account.expect("it is text"), LIMIT);
         let answer = self.0.call(request);
@@ -119,7 +119,7 @@ fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
 /// How long so many requests take, each to the end of its response.
 async fn requests<S, B>(service: &S, count: u64) -> Duration
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body<Data = Bytes>,
     B::Error: std::fmt::Debug,
 {
@@ -130,7 +130,7 @@ where
     for account in accounts.iter().cycle().take(count as usize) {
         let request = Request::builder()
             .header("x-account-id", account.as_str())
-            .body(());
+            .body(String::new());
         let request = request.expect("the header is valid");
         let Ok(response) = service.clone().oneshot(request).await;
         let body = response

@@ -50,12 +50,15 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     next.run(Request::from_parts(parts, Body::empty())).await
 }
 
-/// Streams the words of the model. The permit holds what may still come, so the next request gets
+/// Streams the words of the model, also through nginx. The permit holds what may still come, so the next request gets
 /// the rest.
 pub(crate) async fn stream(
     Extension(completion): Extension<Completion>,
     Extension(permit): Extension<Permit>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> (
+    [(&'static str, &'static str); 1],
+    Sse<impl Stream<Item = Result<Event, Infallible>>>,
+) {
     let most = completion.max_tokens;
     let words = upstream::words(&completion).enumerate();
     let events = words.map(move |(index, word)| {
@@ -68,5 +71,6 @@ pub(crate) async fn stream(
         Event::default().json_data(json!({"choices": [{"text": word}]}))
     });
     let events = events.filter_map(|event| async { event.ok().map(Ok) });
-    Sse::new(events.chain(stream::iter([Ok(Event::default().data("[DONE]"))])))
+    let events = events.chain(stream::iter([Ok(Event::default().data("[DONE]"))]));
+    ([("x-accel-buffering", "no")], Sse::new(events))
 }

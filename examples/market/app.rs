@@ -11,8 +11,9 @@ use crate::{
 };
 use axum::{
     Router,
-    http::StatusCode,
-    middleware::{from_fn, from_fn_with_state},
+    http::{HeaderValue, StatusCode},
+    middleware::{from_fn, from_fn_with_state, map_response},
+    response::Response,
     routing::{any, delete, get, post},
 };
 use std::sync::Arc;
@@ -46,12 +47,18 @@ where
         .route("/market", get(trade::listings))
         .route("/market/items", post(trade::list))
         .route("/market/items/{id}/purchase", post(trade::purchase))
-        .route("/market/events", get(events::events))
-        .route("/market/export", get(export::export))
+        .route(
+            "/market/events",
+            get(events::events).layer(map_response(unbuffered)),
+        )
+        .route(
+            "/market/export",
+            get(export::export).layer(map_response(unbuffered)),
+        )
         .route("/market/socket", any(socket::open))
         .layer(limit)
         .layer(from_fn_with_state(watchers, page::told));
-    let feed = get(page::feed).layer(pages());
+    let feed = get(page::feed).layer((pages(), map_response(unbuffered)));
     Router::new()
         .route("/", get(page::page))
         .route("/health", get(health::show))
@@ -63,6 +70,13 @@ where
         .merge(limited)
         .layer(from_fn(page::from_this_machine))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such route"))
+}
+
+/// Lets nginx pass a stream on as it comes, and read it no faster than the client does, who then holds the permit.
+async fn unbuffered(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
 }
 
 /// An open page has a task that looks for it, so their number is limited too.

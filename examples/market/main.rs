@@ -50,13 +50,14 @@ mod socket;
 mod trade;
 
 use app::App;
-use axum::{Router, http::request::Parts, serve::ListenerExt};
+use axum::{Router, http::request::Parts, middleware::from_fn_with_state, serve::ListenerExt};
 use holders::Holders;
 use market::Market;
 use memory::MemoryMarket;
 use page::{About, Watchers};
 use permits::Permits;
 use settings::{SettingError, Settings};
+use shutdown::ClosingListener;
 use socket::Sockets;
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tokio::net::TcpListener;
@@ -109,6 +110,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let routes = app::routes(limit, app.watchers.clone());
     #[cfg(feature = "metrics")]
     let routes = routes.merge(metrics::router()?);
+    let routes = routes.layer(from_fn_with_state(stop.clone(), shutdown::ask_to_leave));
     let serving = serve(listener, routes.with_state(app), stop.clone());
     let served = until_overdue(stop, serving, &sockets).await;
     permits.close().await;
@@ -117,9 +119,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
 /// Serves until the signal to stop, and then until responses have ended.
 async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
+    let listener = ClosingListener::new(listener, stop.clone())?;
     // A row or an event is small, and must be sent at once.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
-    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned());
+    let idle_close = shutdown::idle_connections_close(stop);
+    let serving = axum::serve(listener, app).with_graceful_shutdown(idle_close);
     serving.await
 }
 

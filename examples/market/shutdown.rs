@@ -1,7 +1,18 @@
-//! How the server stops: at a signal it lets requests finish, within a bound.
+//! How the server stops: at a signal it takes no more connections, and lets requests finish, within a bound.
 
-use std::{io, time::Duration};
+use axum::{
+    extract::{Request, State},
+    http::{HeaderValue, Version, header::CONNECTION},
+    middleware::Next,
+    response::Response,
+    serve::Listener,
+};
+use std::{future::pending, io, net::SocketAddr, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+
+/// How long a connection may still send a request after the signal to stop.
+const LAST_REQUEST: Duration = Duration::from_millis(250);
 
 /// How long a response may go on after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -19,6 +30,94 @@ pub(crate) fn on_signal() -> io::Result<CancellationToken> {
         stopping.cancel();
     });
     Ok(stop)
+}
+
+/// Returns when connections without a request may be closed.
+///
+/// A proxy that has just sent a POST on such a connection answers with 502, because it cannot know that the request was
+/// not served.
+pub(crate) async fn idle_connections_close(stop: CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LAST_REQUEST).await;
+}
+
+/// After the signal to stop, asks the client to send further requests on other connections.
+pub(crate) async fn ask_to_leave(
+    State(stop): State<CancellationToken>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_connections = request.version() <= Version::HTTP_11;
+    let mut response = next.run(request).await;
+    if has_connections && stop.is_cancelled() {
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// A listener that is closed at the signal to stop, after it has accepted every connection that was made until then.
+///
+/// The system resets connections that wait in a listener when it is dropped. A proxy cannot send a POST of such a
+/// connection to another server, but does so when a connection is refused.
+pub(crate) struct ClosingListener {
+    address: SocketAddr,
+    /// `None` once it is closed.
+    listener: Option<TcpListener>,
+    /// The connections that waited in it then.
+    backlog: Vec<(TcpStream, SocketAddr)>,
+    stop: CancellationToken,
+}
+
+impl ClosingListener {
+    /// # Errors
+    ///
+    /// When the listener has no address.
+    pub(crate) fn new(listener: TcpListener, stop: CancellationToken) -> io::Result<Self> {
+        Ok(Self {
+            address: listener.local_addr()?,
+            listener: Some(listener),
+            backlog: Vec::new(),
+            stop,
+        })
+    }
+}
+
+impl Listener for ClosingListener {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        if let Some(listener) = &mut self.listener {
+            tokio::select! {
+                accepted = Listener::accept(listener) => return accepted,
+                () = self.stop.cancelled() => {}
+            }
+        }
+        if let Some(listener) = self.listener.take() {
+            self.backlog = close(listener).unwrap_or_default();
+        }
+        match self.backlog.pop() {
+            Some(accepted) => accepted,
+            None => pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// Closes a listener, and returns the connections that waited in it.
+fn close(listener: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
+    // The system knows of connections that Tokio has not learned of yet.
+    let listener = listener.into_std()?;
+    let mut backlog = Vec::new();
+    while let Ok((socket, peer)) = listener.accept() {
+        socket.set_nonblocking(true)?;
+        backlog.push((TcpStream::from_std(socket)?, peer));
+    }
+    Ok(backlog)
 }
 
 /// Returns when the time of the responses is over.

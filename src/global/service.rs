@@ -35,13 +35,13 @@ use tower_service::Service;
 /// use tower_semaphore::{GlobalConcurrencyLimit, MemorySemaphore};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let host = service_fn(async |_: Request<()>| {
+/// let host = service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new("page".to_owned()))
 /// });
 /// let mut service = GlobalConcurrencyLimit::new(host, 1, "example.org", MemorySemaphore::new());
 /// let mut clone = service.clone();
 ///
-/// let response = service.ready().await.unwrap().call(Request::new(())).await.unwrap();
+/// let response = service.ready().await.unwrap().call(Request::default()).await.unwrap();
 /// let wait = std::time::Duration::from_millis(10);
 /// assert!(tokio::time::timeout(wait, clone.ready()).await.is_err());
 /// drop(response);
@@ -184,7 +184,7 @@ impl<S> GlobalConcurrencyLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    ReqBody: 'static,
+    ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
 {
     type Response = Response<ResponseBody<ResBody>>;
@@ -222,9 +222,8 @@ where
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err(reason) => {
-                let parts = request.into_parts().0;
                 let limit = settings.limit_of(&self.shared.claim());
-                ResponseFuture::refused(parts, reason, limit, settings)
+                ResponseFuture::refused(request, reason, limit, settings)
             }
         }
     }

@@ -151,6 +151,8 @@
 //!   [recipes](super::recipes::streams).
 //! - **Clients that stop reading.** They look like slow ones and keep their permits until they hang up.
 //!   [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that.
+//! - **The proxy in front.** Its buffers, timeouts and failure counts change what a limit does:
+//!   [behind proxies](super::proxies).
 //! - **Redis.** `noeviction`, an access control list, and
 //!   [`check`](crate::RedisSemaphore::check) in the health route: [deploy Redis](super::deploy).
 //! - **The end of a process.** Drain the server, then call

@@ -65,9 +65,9 @@
 //!
 //! - Where holds are long, waiting does not help: an account whose five streams last a minute frees a
 //!   place every 12 s.
-//! - Keep the wait shorter than the timeouts of the client and of the proxies in between. Not every server
-//!   notices that a client has hung up, for instance while the request's body is unread, so a wait also
-//!   bounds how long such a request stands in the queue.
+//! - Keep the wait shorter than the timeouts of the client and of [the proxies in between](super::proxies#waits). Not
+//!   every hang-up [is noticed](super::proxies#clients-that-hang-up), so a wait also bounds how long the request of a
+//!   client that is gone stands in the queue.
 //! - A claim that does not wait never passes one that does. So if some requests of a key wait, those that do
 //!   not are refused for as long as there is a queue.
 //! - With 50 claims at a limit of 5, all were granted in the order of their arrival, 1.6 % later than is

@@ -15,6 +15,31 @@
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!
+//! ## Two services in a chain
+//!
+//! A gateway that passes on the response of a service passes on its RateLimit fields too. If both have a limit named
+//! `concurrency`, a client reads two limits of one name. So give each a
+//! [policy](crate::ConcurrencyLimitLayer::with_policy), named after what it protects:
+//!
+//! ```
+//! use axum::{Router, body::Body, http::Request, routing::get};
+//! use tower::ServiceExt;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limit = |limit, policy| {
+//!     ConcurrencyLimitLayer::new(limit, key::header("x-account-id"), MemorySemaphore::new()).with_policy(policy)
+//! };
+//! let service: Router = Router::new().route("/", get(|| async { "items" })).layer(limit(5, "search"));
+//! let gateway = service.layer(limit(50, "gateway")); // as over a network
+//!
+//! let request = Request::get("/").header("x-account-id", "ann").body(Body::empty()).unwrap();
+//! let response = gateway.oneshot(request).await.unwrap();
+//! let fields: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+//! assert_eq!(fields, [r#""search";r=4"#, r#""gateway";r=49"#]);
+//! # }
+//! ```
+//!
 //! # A refusal
 //!
 //! | what happened | status | problem type | gRPC status | retry? |
@@ -124,8 +149,9 @@
 //!   comparison 50 requests needed 50 requests when they waited, and 1,645 to 1,682 when they retried each
 //!   10 ms (BENCHMARKS.md, "Peers").
 //! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
-//!   Under [`OnLost::Abort`](crate::OnLost) that is how a permit looks that is lost after the response's head. Before the
-//!   head its request gets 503 with `Retry-After` and the type `about:blank`, which is not a type of a refusal.
+//!   Under [`OnLost::Abort`](crate::OnLost) that is how a permit looks that is lost after the response's head, unless
+//!   [a proxy makes it look whole](super::proxies#responses-that-are-cut). Before the head its request gets 503 with
+//!   `Retry-After` and the type `about:blank`, which is not a type of a refusal.
 //! - **400 is a mistake** of the client, **500** one of the service, and each stays one.
 //!
 //! [the rule]: crate::Rejection#when-to-try-again
@@ -167,6 +193,6 @@
 //! # While a client waits
 //!
 //! A request in the queue has no response yet, and leaves the queue when the server notices that its client has
-//! hung up. To a proxy that time is silence, so a wait has to be shorter than its timeout. Where it cannot be, admit
-//! the request and wait inside the handler, which may send bytes while it waits:
-//! [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).
+//! hung up, which [proxies can hide](super::proxies#clients-that-hang-up). To a proxy that time is silence, so a wait has
+//! to be shorter than [its timeout](super::proxies#waits). Where it cannot be, admit the request and wait inside the
+//! handler, which may send bytes while it waits: [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).

@@ -41,8 +41,22 @@
 //! # drop(semaphore); Ok(()) }
 //! ```
 //!
-//! TLS needs one of the features `tls-rustls` and `tls-native-tls`. Two services that should not share limits
-//! need two prefixes; the prefix is also what `~` and `&` name.
+//! TLS needs one of the features `tls-rustls` and `tls-native-tls`.
+//!
+//! # One Redis for two services
+//!
+//! Two services with one prefix share the limits of each policy and key: an account that has five streams at the shop
+//! has none left at the search. If they should not, give each a [prefix](crate::redis::Builder::prefix), and a user whose
+//! `~` and `&` name it:
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+//! use tower_semaphore::RedisSemaphore;
+//!
+//! let shop = RedisSemaphore::builder().prefix("shop:").connect("redis://redis.internal/").await?;
+//! let search = RedisSemaphore::builder().prefix("search:").connect("redis://redis.internal/").await?;
+//! # drop((shop, search)); Ok(()) }
+//! ```
 //!
 //! # Settings of the server
 //!

@@ -10,9 +10,10 @@
 //! | [`order`] | Who goes first: first come, fair shares, head starts? How do an account's and the fleet's limit work together? |
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
+//! | [`proxies`] | What do nginx, HAProxy and platforms that freeze processes do to limits, waits and streams? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
-//! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, uploads, clients, jobs, locks |
+//! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, uploads, MCP, clients, jobs, locks |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
 //! | [`terminal`] | How do I see and free permits from a terminal, and set limits for the whole fleet? |
 //! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |
@@ -31,6 +32,7 @@ pub mod operate;
 pub mod order;
 pub mod outages;
 pub mod promises;
+pub mod proxies;
 pub mod recipes;
 pub mod terminal;
 pub mod test;

@@ -165,6 +165,8 @@
 //! }
 //! ```
 //!
+//! - Behind a proxy a dropped listener and a closed idle connection can fail a POST. The
+//!   [chapter on proxies](super::proxies#restarts) says how to avoid that.
 //! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded
 //!   connections; hence the bound here, and a signal of your own to your WebSockets.
 //! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum

@@ -35,6 +35,35 @@
 //! # }
 //! ```
 //!
+//! # A suite whose requests name no account
+//!
+//! When a service gets its first limit, each older test that names no account is answered with 400. Let the suite's app
+//! name one for each request, so that no test meets the limit by chance:
+//!
+//! ```
+//! use axum::{Router, body::Body, extract::Request, middleware::map_request, routing::get};
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//! use tower::ServiceExt;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! async fn named(mut request: Request) -> Request {
+//!     static NEXT: AtomicU32 = AtomicU32::new(0);
+//!     let account = request.headers_mut().entry("x-account-id");
+//!     account.or_insert_with(|| NEXT.fetch_add(1, Ordering::Relaxed).into());
+//!     request
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new());
+//! let app: Router = Router::new().route("/export", get(|| async { "rows" })).layer(limit);
+//! let app = app.layer(map_request(named)); // in tests only
+//!
+//! let export = || app.clone().oneshot(Request::get("/export").body(Body::empty()).unwrap());
+//! let held = export().await.unwrap();
+//! assert_eq!([held.status(), export().await.unwrap().status()], [200, 200]);
+//! # }
+//! ```
+//!
 //! # A store that is full
 //!
 //! The test is a client of the store as the layer is: what it holds of a key, a request has not. The claim names the

@@ -4,8 +4,8 @@ use std::{any::type_name, error::Error, fmt};
 
 /// Why a request has no key.
 ///
-/// The response shows this error's text, so the text should contain neither a key nor a secret. Its status
-/// is 400, or 500 for [`MissingExtension`](Self::MissingExtension).
+/// The response has status 400 and shows this error's text, so the text should contain neither a key nor a secret. For
+/// [`MissingExtension`](Self::MissingExtension) it has status 500, and another text that names no type.
 ///
 /// # Examples
 ///

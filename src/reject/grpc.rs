@@ -1,7 +1,11 @@
 //! What gRPC clients expect: a status in trailers, or in the head of a response without a body.
 
 use crate::semaphore::PermitLost;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, Version,
+    header::{self, CONTENT_TYPE, TE},
+    request::Parts,
+};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The call may be made again as it is, elsewhere or later.
@@ -19,10 +23,21 @@ const GRPC: &str = "application/grpc";
 const GRPC_WEB: [&str; 2] = ["application/grpc-web", "application/grpc-web-text"];
 
 /// The content type of a gRPC or gRPC-Web request; `None` for other requests.
-pub(super) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let kind = media_type(headers)?;
-    let is_grpc = is(kind, GRPC) || GRPC_WEB.iter().any(|web| is(kind, web));
-    is_grpc.then(|| headers.get(CONTENT_TYPE)).flatten()
+///
+/// The answer to such a request has status 200, so a content type alone must not be enough: a shared cache would keep
+/// the answer to a GET for all clients.
+pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
+    let headers = &parts.headers;
+    let kind = media_type(headers).filter(|_| parts.method == Method::POST)?;
+    let is_grpc = is(kind, GRPC) && takes_trailers(parts);
+    let is_web = GRPC_WEB.iter().any(|web| is(kind, web));
+    (is_grpc || is_web).then(|| headers.get(CONTENT_TYPE))?
+}
+
+/// Every gRPC client announces it over HTTP/2. Proxies that translate to HTTP/1 may remove it.
+fn takes_trailers(parts: &Parts) -> bool {
+    let mut announced = parts.headers.get_all(TE).iter();
+    parts.version < Version::HTTP_2 || announced.any(|value| is(value.as_bytes(), "trailers"))
 }
 
 /// Whether a response with this head ends in a gRPC status, in trailers of HTTP.

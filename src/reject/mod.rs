@@ -1,13 +1,15 @@
 //! From the reason why a request is not admitted to a response.
 
 mod body;
+mod drain;
 pub(crate) mod grpc;
 mod problem;
 mod reason;
 mod rejection;
 
 pub(crate) use body::RejectionBody;
+pub(crate) use drain::Drain;
 pub use reason::Reason;
 pub(crate) use reason::{Limit, Limits};
 pub use rejection::Rejection;
-pub(crate) use rejection::{Reject, default_rejection, reject};
+pub(crate) use rejection::{Reject, default_rejection, reject, respond};

@@ -27,8 +27,8 @@ impl Problem {
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
             Reason::Aborted { error } => Self::aborted(error.to_string()),
             Reason::Key {
-                error: error @ KeyError::MissingExtension { .. },
-            } => Self::internal(error.to_string()),
+                error: KeyError::MissingExtension { .. },
+            } => Self::internal(),
             Reason::Key { error } => Self::bad_request(error.to_string()),
         }
     }
@@ -88,13 +88,14 @@ impl Problem {
         }
     }
 
-    /// The service has made a mistake, which its developer reads here first.
-    fn internal(detail: String) -> Self {
+    /// A mistake of the service. The type of the extension is for its log, not for clients.
+    fn internal() -> Self {
+        let detail = "the service has not provided what the key is read from";
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             grpc_status: "13",
             title: "Internal Server Error",
-            ..Self::bad_request(detail)
+            ..Self::bad_request(detail.to_owned())
         }
     }
 

@@ -1,9 +1,18 @@
 //! A request that is not admitted, and its response.
 
-use super::{Limit, Limits, Reason, RejectionBody, grpc, problem::Problem};
+use super::{
+    Limit, Limits, Reason, RejectionBody,
+    drain::{Connection, Drain},
+    grpc,
+    problem::Problem,
+};
 use crate::{fields::Fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
-use http::{HeaderMap, Response, request::Parts};
+use http::{
+    HeaderMap, HeaderValue, Response,
+    header::{CACHE_CONTROL, CONNECTION},
+    request::Parts,
+};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -23,6 +32,19 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
+}
+
+/// The response to a refused request, whatever function makes it: one that no cache stores.
+pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<RejectionBody> {
+    let connection = rejection.connection;
+    let mut response = reject(rejection);
+    let headers = response.headers_mut();
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(CACHE_CONTROL).or_insert(no_store);
+    if connection == Connection::Close {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A request that is not admitted, or ends before its response, and why.
@@ -46,13 +68,23 @@ where
 /// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
 /// the draft `Retry-After` takes precedence. If the store failed or a permit was lost there is no `RateLimit` field.
 ///
-/// The body is a problem of RFC 9457 with the types of the RateLimit draft. The response's extensions
+/// The body is a problem of RFC 9457 with the types of the RateLimit draft. That of a 500 does not name the type of the
+/// extension, which the error in the response's extensions has, and the log. The response's extensions
 /// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
 /// [`KeyError`](crate::KeyError).
 ///
+/// The layer adds `Cache-Control: no-store` to every refusal that has no `Cache-Control`, whatever function makes it.
+///
+/// # Uploads
+///
+/// Over HTTP/1 the layer reads the rest of a refused request's body, so that the client finds the response:
+/// [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how much. The response does not wait for that. It
+/// has `Connection: close` if the request announces a longer body.
+///
 /// # gRPC
 ///
-/// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
+/// A gRPC or gRPC-Web request is a POST with that content type, and gRPC over HTTP/2 has `te: trailers`. The
+/// default response has status 200 without a body, and with the same fields its
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
 /// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of a refused call was processed, so
 /// it may be retried; a call with the message `the permit was lost` had begun.
@@ -112,6 +144,7 @@ pub struct Rejection {
     /// Seconds.
     retry_after: Option<u64>,
     fields: Arc<Fields>,
+    connection: Connection,
 }
 
 impl Rejection {
@@ -133,9 +166,19 @@ impl Rejection {
             reason,
             refusing,
             limits,
+            connection: Connection::KeepAlive,
             parts,
             fields: Arc::clone(fields),
         }
+    }
+
+    /// Reads the rest of the request's body if that helps the client.
+    pub(crate) fn drain<B>(mut self, body: B, drain: Drain) -> Self
+    where
+        B: Body + Send + 'static,
+    {
+        self.connection = drain.take(&self.parts, body);
+        self
     }
 
     /// Why the request is not admitted, or why it ends.
@@ -187,7 +230,7 @@ impl Rejection {
     /// The default response. See [`Rejection`] for its form and for an example.
     pub fn into_response(self) -> Response<String> {
         let problem = Problem::of(&self.reason);
-        let grpc = grpc::content_type(&self.parts.headers);
+        let grpc = grpc::content_type(&self.parts);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
             None => problem.response(self.policy().as_str()),

@@ -243,6 +243,44 @@ macro_rules! settings_methods {
             self.settings_mut().reject = $crate::reject::reject(reject);
             self
         }
+
+        /// Sets how much of a refused request's body is read, and for how long: 8 MiB and 30 seconds unless set.
+        /// With 0 bytes nothing is read.
+        ///
+        /// A server of HTTP/1 closes a connection whose request it has not read to its end, and the system resets
+        /// the connection. Many clients send first and read later, so they see a broken connection instead of the
+        /// refusal. nginx answers such a request with 502, and takes the server for failed: other clients' requests
+        /// fail too. So a task reads the rest of the body and drops it, while the response is sent at once. The
+        /// connection then serves further requests.
+        ///
+        /// If the `Content-Length` is above the bound, nothing is read. The response has `Connection: close`, and
+        /// the connection stays open for two seconds, in which a client that reads while it sends finds the
+        /// response. So does a connection on which a body without a length exceeds the bound.
+        ///
+        /// - An account at its limit can make the service receive these bytes again and again. Behind a proxy that
+        ///   buffers requests, as nginx does, the bound should be the proxy's: `client_max_body_size`.
+        /// - A server that stops gracefully waits for the task too.
+        /// - Nothing is read over HTTP/2 and later, where a refusal ends only its own stream; of a request with
+        ///   `Expect: 100-continue`, whose client has not sent the body; and outside of a Tokio runtime.
+        /// - Around a client nothing is read of a body that was not sent: a request whose URI names a host, and
+        ///   which has no `Host` header, counts as the client's own. If your client sends other requests, set 0.
+        ///
+        /// # Panics
+        ///
+        /// The task panics in a Tokio runtime without time.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*; use std::time::Duration;
+        #[doc = concat!("let layer = ", $new)]
+        ///     .with_max_drain(64 << 20, Duration::from_secs(60));
+        /// ```
+        pub fn with_max_drain(mut self, bytes: u64, time: std::time::Duration) -> Self {
+            let drain = $crate::reject::Drain::new(bytes, time);
+            self.settings_mut().drain = drain;
+            self
+        }
     };
 }
 

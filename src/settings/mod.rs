@@ -8,11 +8,13 @@ use crate::{
     fields::Fields,
     key::KeyError,
     observe::events,
-    reject::{Reject, default_rejection},
+    reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
     retry::Retry,
     semaphore::{Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Policy, Semaphore},
     shadow::Shadow,
 };
+use http::Request;
+use http_body::Body;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -37,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) on_lost: OnLost,
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
+    pub(crate) drain: Drain,
     /// Shared by the copies of a layer.
     pub(crate) retry: Arc<Retry>,
     pub(crate) shadow: Option<Arc<Shadow>>,
@@ -59,6 +62,7 @@ impl Settings {
             on_lost: OnLost::default(),
             release_at: ReleaseAt::default(),
             reject: Arc::new(default_rejection),
+            drain: Drain::default(),
             retry: Arc::default(),
             shadow: None,
             mistakes: Arc::default(),
@@ -95,6 +99,16 @@ impl Settings {
             narrowest = has_flows.then(|| claim.key().clone());
             claim
         })
+    }
+
+    /// Refuses a request, whose body is read to its end if that helps the client.
+    pub(crate) fn refuse<B>(&self, reason: Reason, limits: Limits, request: Request<B>) -> Rejection
+    where
+        B: Body + Send + 'static,
+    {
+        let (parts, body) = request.into_parts();
+        let rejection = Rejection::new(reason, limits, parts, &self.retry, &self.fields);
+        rejection.drain(body, self.drain)
     }
 
     /// The limit of a claim that is in force.

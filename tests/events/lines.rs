@@ -78,16 +78,16 @@ async fn with_mistakes() {
     let store = MemorySemaphore::new();
     let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
     let service = limit(20).layer(limit(5).layer(service_fn(answer)));
-    let Ok(_) = service.oneshot(Request::new(())).await;
+    let Ok(_) = service.oneshot(Request::new(String::new())).await;
 }
 
 async fn send(key: impl KeyExtractor) {
     let layer = ConcurrencyLimitLayer::new(1, key, MemorySemaphore::new());
     let service = layer.layer(service_fn(answer));
-    let Ok(_) = service.oneshot(Request::new(())).await;
+    let Ok(_) = service.oneshot(Request::new(String::new())).await;
 }
 
-async fn answer(_: Request<()>) -> Result<Response<String>, Infallible> {
+async fn answer(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
@@ -97,7 +97,7 @@ async fn in_shadow() {
     let service = layer.with_shadow(true).layer(service_fn(answer));
     let mut admitted = Vec::new();
     for _ in 0..2 {
-        admitted.push(service.clone().oneshot(Request::new(())).await);
+        admitted.push(service.clone().oneshot(Request::new(String::new())).await);
     }
 }
 

@@ -15,12 +15,12 @@ fn lines(level: &str, policy: &str) -> Vec<String> {
 
 /// Sends so many requests without anything through a layer.
 async fn send<K: KeyExtractor>(layer: &ConcurrencyLimitLayer<K>, requests: usize) -> u16 {
-    let service = layer.layer(service_fn(async |_: Request<()>| {
+    let service = layer.layer(service_fn(async |_: Request<String>| {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));
     let mut status = 0;
     for _ in 0..requests {
-        let Ok(answer) = service.clone().oneshot(Request::new(())).await;
+        let Ok(answer) = service.clone().oneshot(Request::new(String::new())).await;
         status = answer.status().as_u16();
     }
     status
@@ -91,11 +91,11 @@ async fn nested_limits_of_one_policy_are_an_error_once_that_names_both() {
         let layer = ConcurrencyLimitLayer::new(limit, key::fixed("ann"), memory.clone());
         layer.with_policy("twice")
     };
-    let service = layer(20).layer(layer(5).layer(service_fn(async |_: Request<()>| {
+    let service = layer(20).layer(layer(5).layer(service_fn(async |_: Request<String>| {
         Ok::<_, Infallible>(Response::new(String::new()))
     })));
     for _ in 0..3 {
-        let Ok(answer) = service.clone().oneshot(Request::new(())).await;
+        let Ok(answer) = service.clone().oneshot(Request::new(String::new())).await;
         assert_eq!(answer.status(), 200);
     }
     let told = lines("ERROR", "twice");

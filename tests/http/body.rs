@@ -35,7 +35,7 @@ where
 {
     let answer = service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(body.clone()))));
     let service = limit(1, semaphore).layer(answer);
-    let response = service.oneshot(request::<()>("alice")).now_or_never();
+    let response = service.oneshot(request::<String>("alice")).now_or_never();
     let Ok(response) = response.expect("nobody waits here");
     response.into_body()
 }

@@ -6,6 +6,8 @@ no_openssl="OpenSSL's headers are missing: install libssl-dev and pkg-config, or
 no_openssl_tool="openssl is missing: install it with your system's package manager"
 no_chromium="chromium or chromedriver is missing: install chromium and chromium-driver, or their like"
 no_tmux="tmux is missing: install it with your system's package manager"
+no_nginx="nginx is missing: install it with your system's package manager"
+no_haproxy="haproxy is missing: install it with your system's package manager"
 no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
@@ -33,6 +35,9 @@ tools() {
     # For the page of the market.
     has chromedriver || install_chromium || fail "$no_chromium"
     chromedriver --version || fail "$no_chromium"
+    # For services behind proxies. Debian keeps them where only administrators look.
+    has_server nginx || install nginx-light nginx || fail "$no_nginx"
+    [ -z "$is_night" ] || has_server haproxy || install haproxy haproxy || fail "$no_haproxy"
     # For the command line, in a terminal.
     has tmux || install tmux tmux || fail "$no_tmux"
     # For the certificates of the matrix.
@@ -43,6 +48,10 @@ tools() {
 
 has() {
     command -v "$1" >/dev/null
+}
+
+has_server() {
+    has "$1" || [ -x "/usr/sbin/$1" ]
 }
 
 # Debian's gcc recommends the headers of its C library, and this installs no recommendations.

@@ -2,9 +2,10 @@
 //!
 //! | recipe | |
 //! |---|---|
-//! | [`servers`] | axum, CORS, hyper, tonic |
+//! | [`servers`] | axum, a limit that can be switched off, CORS, hyper, tonic |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
-//! | [`streams`] | server-sent events, WebSockets, downloads, uploads, bytes to a client that waits |
+//! | [`streams`] | server-sent events, `EventSource`, WebSockets, downloads, uploads, bytes to a client that waits |
+//! | [`mcp`] | servers of the Model Context Protocol |
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
@@ -15,5 +16,6 @@ pub mod changes;
 pub mod jobs;
 pub mod keys;
 pub mod locks;
+pub mod mcp;
 pub mod servers;
 pub mod streams;

@@ -1,4 +1,4 @@
-//! Servers: axum, CORS, hyper, tonic.
+//! Servers: axum, a limit that can be switched off, CORS, hyper, tonic.
 //!
 //! # axum
 //!
@@ -20,6 +20,33 @@
 //! let app: Router = Router::new().route("/left", get(left)).route_layer(limit);
 //! # drop(app);
 //! ```
+//!
+//! # A limit that can be switched off
+//!
+//! With an axum `Router` that is `if let Some(limit) = limit { app = app.layer(limit) }`. In a stack of layers use tower's
+//! `option_layer`. It needs the same type of response with the limit and without, which `MapResponseLayer` makes:
+//!
+//! ```
+//! use axum::{Router, body::Body, http::Request, response::IntoResponse, routing::get};
+//! use tower::{ServiceExt, util::{MapResponseLayer, option_layer}};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! fn app(limit: Option<u32>) -> Router {
+//!     let limit = limit.map(|limit| {
+//!         let limit = ConcurrencyLimitLayer::new(limit, key::header("x-account-id"), MemorySemaphore::new());
+//!         (MapResponseLayer::new(IntoResponse::into_response), limit)
+//!     });
+//!     Router::new().route("/items", get(|| async { "items" })).layer(option_layer(limit))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let get = || Request::get("/items").header("x-account-id", "ann").body(Body::empty()).unwrap();
+//! assert_eq!(app(None).oneshot(get()).await.unwrap().status(), 200);
+//! assert_eq!(app(Some(0)).oneshot(get()).await.unwrap().status(), 429);
+//! # }
+//! ```
+//!
+//! To switch it off while the service runs, let the [extractor](crate::KeyExtractor) return `None`.
 //!
 //! # CORS
 //!

@@ -1,4 +1,4 @@
-//! Streams: events, WebSockets, downloads, uploads, and bytes to a client that waits.
+//! Streams: events, `EventSource`, WebSockets, downloads, uploads, and bytes to a client that waits.
 //!
 //! # Server-sent events
 //!
@@ -26,6 +26,49 @@
 //! ```
 //!
 //! [`with_max_stall`]: crate::ConcurrencyLimitLayer::with_max_stall
+//!
+//! # `EventSource`
+//!
+//! A browser's `EventSource` gives up for ever when it is answered with 429, and connects again when a stream ends. So
+//! refuse with an empty stream that says when. A page that reloads opens its new stream before the server has seen the
+//! end of the old one, so let requests wait for a second or two:
+//!
+//! ```
+//! use axum::{Router, body::{Body, to_bytes}, http::{Request, header::CONTENT_TYPE}, response::{IntoResponse, Response}, routing::get};
+//! use std::time::Duration;
+//! use tower::ServiceExt;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Rejection, key};
+//!
+//! fn come_back(rejection: Rejection) -> Response {
+//!     match rejection.retry_after() {
+//!         Some(time) => {
+//!             let retry = format!("retry: {}\n\n", time.as_millis());
+//!             ([(CONTENT_TYPE, "text/event-stream")], retry).into_response()
+//!         }
+//!         None => rejection.into_response().into_response(), // another attempt would not help
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new())
+//!     .with_wait(Duration::from_secs(2))
+//!     .with_rejection(come_back);
+//! let app: Router = Router::new().route("/events", get(|| async { "data: 1\n\n" }).layer(limit));
+//! # let send = || {
+//! #     let request = Request::get("/events").header("x-account-id", "ann").body(Body::empty());
+//! #     app.clone().oneshot(request.unwrap())
+//! # };
+//! # let held = send().await.unwrap();
+//! # let refused = send().await.unwrap();
+//! # assert_eq!(refused.status(), 200);
+//! # let body = to_bytes(refused.into_body(), 100).await.unwrap();
+//! # assert!(body.starts_with(b"retry: ") && body.ends_with(b"000\n\n"));
+//! # drop(held);
+//! # }
+//! ```
+//!
+//! - Give this layer to the routes of events only. It shares the permits of other layers of its store and policy.
+//! - Behind nginx events need [`X-Accel-Buffering: no`](super::super::proxies#responses-that-the-proxy-buffers).
 //!
 //! # WebSockets
 //!

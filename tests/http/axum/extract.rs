@@ -21,7 +21,7 @@ fn routes() -> Router {
 }
 
 async fn fetch(app: Router, path: &str) -> (u16, String) {
-    let mut request = request::<()>("alice").map(|()| Body::empty());
+    let mut request = request::<Body>("alice");
     *request.uri_mut() = path.parse().expect("a path");
     let response = app.oneshot(request).await.expect("an answer");
     let status = response.status().as_u16();

@@ -4,6 +4,12 @@ use super::{
     client::{BOTH, Client, Http, open, read},
     server::{BOUND, Feed, Server},
 };
+use axum::{
+    body::to_bytes,
+    extract::Request,
+    middleware::{Next, from_fn},
+    response::IntoResponse,
+};
 use futures_util::future::join_all;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
@@ -13,7 +19,7 @@ use testing::{
     stores::{Store, memory},
     wait::eventually,
 };
-use tokio::{io::AsyncWriteExt, task::JoinHandle, time::timeout};
+use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle, time::timeout};
 use tower_semaphore::{AcquireError, Claim, MemorySemaphore};
 
 /// Sooner than a waiter counts as dead under the default lease.
@@ -30,7 +36,11 @@ struct Busy {
 impl Busy {
     async fn start(http: Http, store: Store) -> Self {
         let layer = limit(5, Arc::clone(&store)).with_wait(BOUND);
-        let mut server = Server::under(layer).await;
+        Self::on(Server::under(layer).await, http, store).await
+    }
+
+    /// On a server under a limit of 5, counted by this store.
+    async fn on(mut server: Server, http: Http, store: Store) -> Self {
         let client = Client::new(http, &server);
         let mut five = Vec::new();
         for _ in 0..5 {
@@ -127,6 +137,71 @@ async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     busy.waits(1).await;
     busy.end_one().await;
     assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+}
+
+/// Reads an upload before its request waits.
+async fn read_first(request: Request, next: Next) -> axum::response::Response {
+    let (parts, body) = request.into_parts();
+    match to_bytes(body, 1 << 20).await {
+        Ok(body) => next.run(Request::from_parts(parts, body.into())).await,
+        Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+    }
+}
+
+/// A client that has sent 100 kB with its request.
+async fn upload(server: &Server) -> TcpStream {
+    let mut socket = TcpStream::connect(server.address).await.expect("a server");
+    let head = "POST /full HTTP/1.1\r\nhost: market\r\nx-account-id: alice\r\ncontent-length: 100000\r\n\r\n";
+    let request = head.to_owned() + &"x".repeat(100_000);
+    let sent = socket.write_all(request.as_bytes()).await;
+    sent.expect("a server that reads, or a system that buffers");
+    socket
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read() {
+    let layer = |store: &Store| limit(5, Arc::clone(store)).with_wait(BOUND);
+    let unread = Busy::start(Http::One, memory()).await;
+    let store = memory();
+    let server = Server::with(|routes| routes.layer(layer(&store)).layer(from_fn(read_first)));
+    let read = Busy::on(server.await, Http::One, store).await;
+    for busy in [&unread, &read] {
+        let client = upload(&busy.server).await;
+        busy.waits(1).await;
+        drop(client);
+    }
+    read.waits(0).await;
+    unread.waits(1).await;
+}
+
+#[tokio::test]
+async fn requests_that_wait_take_their_connections_streams_unless_few_may_wait() {
+    let store = memory();
+    let layer = limit(5, Arc::clone(&store)).with_wait(BOUND);
+    let crowded = Busy::on(Server::under(layer).await, Http::Two, store).await;
+    let store = memory();
+    let layer = limit(5, Arc::clone(&store))
+        .with_wait(BOUND)
+        .with_max_waiting(50);
+    let bounded = Busy::on(Server::under(layer).await, Http::Two, store).await;
+    let bob = |busy: &Busy| {
+        let client = busy.client.clone();
+        tokio::spawn(async move { client.send(Method::GET, "/full", "bob").await })
+    };
+    // As many streams as hyper allows.
+    let ask = |busy: &Busy| {
+        let client = busy.client.clone();
+        tokio::spawn(async move { client.get("/full").await.status() })
+    };
+    let all: Vec<_> = (0..200).map(|_| [ask(&crowded), ask(&bounded)]).collect();
+    crowded.waits(195).await;
+    bounded.waits(50).await;
+    let waits = bob(&crowded);
+    let answer = timeout(BOUND, bob(&bounded)).await.expect("in time");
+    let answer = answer.expect("no panic").expect("a response");
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(!waits.is_finished());
+    drop(all);
 }
 
 #[tokio::test]

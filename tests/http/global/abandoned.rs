@@ -79,7 +79,7 @@ async fn a_call_whose_permit_was_lost_since_the_poll_takes_another_if_there_is_r
     assert!(is_ready(&mut service));
     let lost = store.token();
     store.lose();
-    let Ok(answer) = service.call(Request::new(())).await;
+    let Ok(answer) = service.call(Request::new(String::new())).await;
     assert_eq!(answer.status(), 200);
     assert!(store.token() > lost);
 }
@@ -91,7 +91,7 @@ async fn a_call_whose_permit_was_lost_since_the_poll_is_refused_with_503_without
     assert!(is_ready(&mut service));
     store.lose();
     store.close();
-    let Ok(answer) = service.call(Request::new(())).await;
+    let Ok(answer) = service.call(Request::new(String::new())).await;
     assert_eq!(answer.status(), 503);
     assert_eq!(answer.headers()["retry-after"], "1");
     assert!(answer.extensions().get::<PermitLost>().is_some());
@@ -104,7 +104,7 @@ async fn shed(layer: &GlobalConcurrencyLimitLayer) -> impl Sized + use<> {
         .layer(layer.clone())
         .service(ok());
     let ready = service.ready().await.expect("it sheds instead of waiting");
-    let shed = ready.call(Request::new(())).await;
+    let shed = ready.call(Request::new(String::new())).await;
     assert!(shed.is_err(), "there is no room");
     service
 }
@@ -136,7 +136,7 @@ async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     let mut other = becomes_ready(limited(&layer)).await;
     let held = call(&mut other).await;
 
-    let Ok(refused) = idle.call(Request::new(())).await;
+    let Ok(refused) = idle.call(Request::new(String::new())).await;
     assert_eq!(refused.status(), 503, "its permit is another's by now");
     assert!(refused.extensions().get::<PermitLost>().is_some());
     assert!(!is_ready(&mut idle), "the service has to wait again");
@@ -150,7 +150,7 @@ async fn a_clone_whose_permit_was_reclaimed_is_served_if_there_is_room() {
     let mut idle = mock::Spawn::new(one(memory.clone()).layer(ok()).clone());
     assert!(is_ready(&mut idle));
     is_free(&memory).await;
-    let Ok(answer) = idle.call(Request::new(())).await;
+    let Ok(answer) = idle.call(Request::new(String::new())).await;
     assert_eq!(read(answer).await, "ok");
 }
 
@@ -163,7 +163,7 @@ async fn a_task_that_waits_for_long_keeps_its_position() {
     sleep(Duration::from_millis(1)).await;
     let second = tokio::spawn(async move {
         let service = limited(&layer).into_inner();
-        service.oneshot(Request::new(())).await
+        service.oneshot(Request::new(String::new())).await
     });
     sleep(ABANDONED).await;
     assert!(!first.is_finished() && !second.is_finished());
@@ -181,7 +181,7 @@ async fn a_request_in_a_buffer_keeps_its_position() {
         .layer(BufferLayer::new(8))
         .layer(one(store.clone()))
         .service(ok());
-    let request = tokio::spawn(service.oneshot(Request::new(())));
+    let request = tokio::spawn(service.oneshot(Request::new(String::new())));
     sleep(ABANDONED).await;
     assert_eq!((store.waiting(), store.acquires()), (1, 1));
     request.abort();
@@ -191,7 +191,7 @@ async fn a_request_in_a_buffer_keeps_its_position() {
 async fn a_service_that_waits_for_the_inner_one_keeps_its_permit() {
     let memory = MemorySemaphore::new();
     let (service, mut handle) =
-        mock::spawn_layer::<Request<()>, Response<Full<Bytes>>, _>(one(memory.clone()));
+        mock::spawn_layer::<Request<String>, Response<Full<Bytes>>, _>(one(memory.clone()));
     handle.allow(0);
     let mut service = service.into_inner();
     let waiter = tokio::spawn(async move { service.ready().await.map(drop) });
@@ -229,7 +229,7 @@ async fn a_waker_that_panics_ends_no_probes() {
     let mut panicking = limited(&one(store.clone())).into_inner();
     let waker = Waker::from(Arc::new(Panicking));
     let polled =
-        Service::<Request<()>>::poll_ready(&mut panicking, &mut Context::from_waker(&waker));
+        Service::<Request<String>>::poll_ready(&mut panicking, &mut Context::from_waker(&waker));
     assert!(polled.is_pending());
     eventually("it leaves the queue", BOUND, async || store.waiting() == 0).await;
 }

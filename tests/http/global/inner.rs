@@ -26,7 +26,7 @@ use tower_test::mock::Spawn;
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
-pub(crate) type Ok = ServiceFn<fn(Request<()>) -> Answered>;
+pub(crate) type Ok = ServiceFn<fn(Request<String>) -> Answered>;
 
 /// A response. Holding it is holding the permit.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
@@ -59,7 +59,7 @@ pub(crate) fn is_ready(service: &mut Limited) -> bool {
 /// Calls a service that has to be ready.
 pub(crate) async fn call(service: &mut Limited) -> Answer {
     assert!(is_ready(service));
-    let Ok(answer) = service.call(Request::new(())).await;
+    let Ok(answer) = service.call(Request::new(String::new())).await;
     answer
 }
 
@@ -75,13 +75,19 @@ where
 /// Sends a request to each service at once, and waits for the ends of all bodies.
 pub(crate) async fn all_served<S, B>(services: Vec<S>)
 where
-    S: Service<Request<()>, Response = Response<B>, Error: Debug + Send, Future: Send>,
+    S: Service<Request<String>, Response = Response<B>, Error: Debug + Send, Future: Send>,
     S: Send + 'static,
     B: Body<Data = Bytes, Error: Debug> + Send + 'static,
 {
     let requests = services.into_iter().map(|service| {
         tokio::spawn(async move {
-            read(service.oneshot(Request::new(())).await.expect("an answer")).await
+            read(
+                service
+                    .oneshot(Request::new(String::new()))
+                    .await
+                    .expect("an answer"),
+            )
+            .await
         })
     });
     let served = timeout(BOUND, join_all(requests)).await;
@@ -97,7 +103,7 @@ pub(crate) type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infa
 /// the end of its body.
 pub(crate) fn watched(
     witness: &InFlight,
-) -> impl Service<Request<()>, Response = Response<Frames>, Error = Infallible, Future: Send>
+) -> impl Service<Request<String>, Response = Response<Frames>, Error = Infallible, Future: Send>
 + Clone
 + use<> {
     let witness = witness.clone();

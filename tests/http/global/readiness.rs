@@ -38,7 +38,7 @@ async fn it_is_ready_again_when_the_body_has_ended_and_not_before() {
 async fn a_call_that_nobody_was_ready_for_panics() {
     let mut service = limited(&one(MemorySemaphore::new()));
     let _answer = call(&mut service).await;
-    drop(service.call(Request::new(())));
+    drop(service.call(Request::new(String::new())));
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_call_of_a_service_that_waits_panics() {
     let layer = one(MemorySemaphore::new());
     let (mut first, mut second) = (limited(&layer), limited(&layer));
     assert!(is_ready(&mut first) && !is_ready(&mut second));
-    drop(second.call(Request::new(())));
+    drop(second.call(Request::new(String::new())));
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn two_policies_and_two_keys_share_nothing() {
 #[tokio::test]
 async fn it_is_not_ready_before_the_inner_service_is() {
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<()>, Response<Full<Bytes>>, _>(one(MemorySemaphore::new()));
+        mock::spawn_layer::<Request<String>, Response<Full<Bytes>>, _>(one(MemorySemaphore::new()));
     handle.allow(0);
     assert!(service.poll_ready().is_pending());
     handle.allow(1);
@@ -125,13 +125,13 @@ async fn it_is_not_ready_before_the_inner_service_is() {
 
 #[tokio::test]
 async fn the_permit_is_in_the_request() {
-    let seen = tower::service_fn(|request: Request<()>| {
+    let seen = tower::service_fn(|request: Request<String>| {
         let permit: Option<Permit> = request.extensions().get().cloned();
         let token = permit.and_then(|permit| permit.token()).unwrap_or_default();
         async move { Ok::<_, std::convert::Infallible>(Response::new(Full::from(token.to_string()))) }
     });
     let mut service = one(MemorySemaphore::new()).layer(seen);
     tower::ServiceExt::ready(&mut service).await.unwrap();
-    let answer = service.call(Request::new(())).await.unwrap();
+    let answer = service.call(Request::new(String::new())).await.unwrap();
     assert_ne!(read(answer).await, "0");
 }

@@ -33,7 +33,7 @@ fn a_service_that_waited_in_a_runtime_that_has_ended_goes_on_in_another() {
         assert!(!is_ready(&mut service), "there is no room");
         drop(holder);
         assert!(is_ready(&mut service));
-        let Ok(answer) = service.call(Request::new(())).await;
+        let Ok(answer) = service.call(Request::new(String::new())).await;
         assert_eq!(answer.status(), 200);
     });
 }

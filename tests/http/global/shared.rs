@@ -18,7 +18,7 @@ async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer 
 async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
     let ready = timeout(BOUND, service.ready()).await;
     let Ok(service) = ready.expect("it is ready in time");
-    let Ok(answer) = service.call(Request::new(())).await;
+    let Ok(answer) = service.call(Request::new(String::new())).await;
     answer
 }
 
@@ -61,11 +61,11 @@ async fn the_first_poll_is_shed_because_an_acquire_takes_a_round_trip() {
     let server = RedisServer::start();
     let limit = layer(1, &server).await;
     let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
-    let shed = service.clone().oneshot(Request::new(())).await;
+    let shed = service.clone().oneshot(Request::new(String::new())).await;
     assert!(shed.expect_err("nobody has answered").is::<Overloaded>());
     eventually("the same service is ready later", BOUND, async || {
         let service = service.ready().await.expect("it never fails");
-        service.call(Request::new(())).await.is_ok()
+        service.call(Request::new(String::new())).await.is_ok()
     })
     .await;
 }

@@ -38,7 +38,7 @@ async fn load_is_shed_while_it_is_not_ready() {
         .load_shed()
         .layer(three())
         .service(ok());
-    let call = || service.clone().oneshot(Request::new(()));
+    let call = || service.clone().oneshot(Request::new(String::new()));
     let mut held = Vec::new();
     for _ in 0..3 {
         held.push(call().await.expect("there is room"));
@@ -57,6 +57,6 @@ async fn it_can_be_boxed_and_sent() {
     }
     let service = ServiceBuilder::new().layer(three()).service(ok());
     let service = assert_send(service.boxed_clone());
-    let answer: BoxFuture<'_, _> = Box::pin(service.oneshot(Request::new(())));
+    let answer: BoxFuture<'_, _> = Box::pin(service.oneshot(Request::new(String::new())));
     assert_eq!(answer.await.unwrap().status(), 200);
 }

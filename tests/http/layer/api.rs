@@ -37,7 +37,12 @@ async fn a_global_service_needs_no_layer() {
     let memory = MemorySemaphore::new();
     let mut service = GlobalConcurrencyLimit::new(ok(), 1, "host", memory);
     let mut clone = service.clone();
-    let Ok(held) = service.ready().await.unwrap().call(Request::new(())).await;
+    let Ok(held) = service
+        .ready()
+        .await
+        .unwrap()
+        .call(Request::new(String::new()))
+        .await;
     assert!(clone.ready().now_or_never().is_none());
     drop(held);
     assert!(clone.ready().now_or_never().is_some());
@@ -61,12 +66,15 @@ async fn the_global_layer_has_the_settings_of_the_other() {
         .with_release(ReleaseAt::Head)
         .with_rejection(|rejection| rejection.into_response().map(|_| "own".to_owned()));
     let service = layer.layer(ok());
-    let Ok(_held) = service.clone().oneshot(Request::new(())).await;
+    let Ok(_held) = service.clone().oneshot(Request::new(String::new())).await;
     assert_eq!(memory.busy_keys(), 0);
 
     let closed = GlobalConcurrencyLimitLayer::new(0, "host", memory)
         .with_rejection(|rejection| rejection.into_response().map(|_| "own".to_owned()));
-    let Ok(refused) = closed.layer(ok()).oneshot(Request::new(())).await;
+    let Ok(refused) = closed
+        .layer(ok())
+        .oneshot(Request::new(String::new()))
+        .await;
     assert_eq!(refused.status(), 429);
     let body = http_body_util::BodyExt::collect(refused.into_body()).await;
     assert_eq!(body.unwrap().to_bytes(), "own");
@@ -78,7 +86,7 @@ async fn the_longest_hold_ends_a_permit_under_the_global_layer_too() {
     let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone())
         .with_max_hold(Duration::from_secs(30))
         .with_max_stall(Duration::from_secs(30));
-    let Ok(_held) = layer.layer(ok()).oneshot(Request::new(())).await;
+    let Ok(_held) = layer.layer(ok()).oneshot(Request::new(String::new())).await;
     assert_eq!(memory.busy_keys(), 1);
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert_eq!(memory.busy_keys(), 0);

@@ -7,7 +7,7 @@ use tower::Layer;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
 /// A request that weighs `weight`.
-fn heavy(weight: u32) -> Request<()> {
+fn heavy(weight: u32) -> Request<String> {
     let mut request = request("alice");
     request.extensions_mut().insert(weight);
     request

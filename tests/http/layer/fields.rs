@@ -1,7 +1,7 @@
 //! The RateLimit fields.
 
 use super::rig::{ok, send, values};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready};
 use testing::{
@@ -40,7 +40,7 @@ async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() 
 }
 
 /// What a client that is refused by this error may know of its limit.
-async fn fields_of(error: AcquireError, request: Request<()>) -> [Vec<String>; 3] {
+async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String>; 3] {
     let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
     ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
 }
@@ -62,6 +62,7 @@ async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_the
 #[tokio::test]
 async fn a_refused_grpc_request_is_told_the_same() {
     let mut grpc = request("alice");
+    *grpc.method_mut() = Method::POST;
     let kind = HeaderValue::from_static("application/grpc");
     grpc.headers_mut().insert("content-type", kind);
     for error in refusals() {
@@ -80,7 +81,7 @@ async fn a_response_says_no_more_than_is_known() {
             [1, 0, 1],
         ),
         (
-            send(&memory().layer(ok()), Request::new(())).await,
+            send(&memory().layer(ok()), Request::new(String::new())).await,
             [0, 0, 0],
         ),
         (

@@ -8,8 +8,8 @@ use tower::Layer;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, MemorySemaphore, key};
 
 /// A request of an account, if it has one, from an address.
-fn from(account: Option<&'static str>, address: &str) -> Request<()> {
-    let mut request = Request::new(());
+fn from(account: Option<&'static str>, address: &str) -> Request<String> {
+    let mut request = Request::new(String::new());
     let address: IpAddr = address.parse().expect("an address");
     request.extensions_mut().insert(address);
     if let Some(account) = account {
@@ -23,7 +23,10 @@ fn account_else_address() -> impl KeyExtractor {
     key::first_of((key::header(ACCOUNT), key::peer_ip()))
 }
 
-fn claim(extractor: &impl KeyExtractor, request: Request<()>) -> Result<Option<Claim>, KeyError> {
+fn claim(
+    extractor: &impl KeyExtractor,
+    request: Request<String>,
+) -> Result<Option<Claim>, KeyError> {
     let claims = extractor.extract(&request.into_parts().0)?;
     Ok(claims.map(|claims| claims.as_slice()[0].clone()))
 }
@@ -71,7 +74,9 @@ fn what_is_absent_everywhere_is_what_the_last_one_says() {
     let none = key::from_fn(|_| None::<Claim>);
     let missing = key::header(ACCOUNT);
     let forgotten = key::from_extension::<u64>();
-    let of = |extractor: &dyn KeyExtractor| extractor.extract(&Request::new(()).into_parts().0);
+    let of = |extractor: &dyn KeyExtractor| {
+        extractor.extract(&Request::new(String::new()).into_parts().0)
+    };
     assert_eq!(of(&key::first_of((missing.clone(), none))), Ok(None));
     let found = of(&key::first_of((none, missing.clone())));
     assert_eq!(
@@ -88,7 +93,7 @@ async fn policies<K: KeyExtractor>(extractor: K, keys: &str) -> Vec<String> {
     let service = layer.with_policy("read").layer(ok());
     let mut found = Vec::new();
     for key in keys.chars() {
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         let name = HeaderName::try_from(key.to_string()).expect("a header's name");
         request
             .headers_mut()

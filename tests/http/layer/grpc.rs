@@ -3,7 +3,7 @@
 use super::rig::{Answer, Stalled, answer, ok, refused, send, values};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use std::{convert::Infallible, future::ready};
@@ -16,15 +16,16 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// A request of alice's.
-fn of_kind(kind: &'static str) -> Request<()> {
+/// A call of alice's.
+fn of_kind(kind: &'static str) -> Request<String> {
     let mut request = request("alice");
+    *request.method_mut() = Method::POST;
     let kind = HeaderValue::from_static(kind);
     request.headers_mut().insert("content-type", kind);
     request
 }
 
-fn grpc() -> Request<()> {
+fn grpc() -> Request<String> {
     of_kind("application/grpc+proto")
 }
 
@@ -74,6 +75,38 @@ async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
     }
 }
 
+/// Their answer would have status 200, and a shared cache may keep that of a GET for all clients.
+#[tokio::test]
+async fn a_request_that_is_no_post_is_no_grpc() {
+    for kind in ["application/grpc", "application/grpc-web+proto"] {
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
+            let mut request = of_kind(kind);
+            *request.method_mut() = method;
+            let answer = refused(request).await;
+            assert_eq!(answer.status(), 429);
+            assert!(values(&answer, "grpc-status").is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn over_http2_a_grpc_request_takes_trailers_and_one_of_grpc_web_need_not() {
+    for (kind, te, status) in [
+        ("application/grpc", None, 429),
+        ("application/grpc", Some("deflate"), 429),
+        ("application/grpc", Some("trailers"), 200),
+        ("application/grpc-web", None, 200),
+    ] {
+        let mut request = of_kind(kind);
+        *request.version_mut() = Version::HTTP_2;
+        if let Some(te) = te {
+            let te = HeaderValue::from_static(te);
+            request.headers_mut().insert("te", te);
+        }
+        assert_eq!(refused(request).await.status(), status, "{kind}, {te:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_grpc_request_is_unavailable_when_the_store_fails() {
     let said = "Requests cannot be admitted for the moment";
@@ -118,7 +151,7 @@ async fn nothing_is_pushed_back_that_is_no_grpc_or_would_not_help() {
 /// Answers with a body of this content type that never ends.
 fn streaming(
     kind: &'static str,
-) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone {
+) -> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible> + Clone {
     service_fn(move |_| {
         let mut response = Response::new(StreamBody::new(stream::pending()));
         let kind = HeaderValue::from_static(kind);

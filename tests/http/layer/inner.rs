@@ -28,7 +28,7 @@ impl Clone for Strict {
     }
 }
 
-impl Service<Request<()>> for Strict {
+impl Service<Request<String>> for Strict {
     type Response = Full1;
     type Error = Infallible;
     type Future = Ready<Result<Full1, Infallible>>;
@@ -38,7 +38,7 @@ impl Service<Request<()>> for Strict {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         assert!(
             std::mem::take(&mut self.ready),
             "called before it was ready"
@@ -63,7 +63,7 @@ async fn the_clone_that_is_called_was_ready() {
 #[tokio::test]
 async fn the_layer_is_ready_although_the_service_is_not() {
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<()>, Full1, _>(limit(1, MemorySemaphore::new()));
+        mock::spawn_layer::<Request<String>, Full1, _>(limit(1, MemorySemaphore::new()));
     handle.allow(0);
     assert!(matches!(service.poll_ready(), Poll::Ready(Ok(()))));
     let mut response = service.call(request("alice"));
@@ -78,7 +78,7 @@ async fn the_layer_is_ready_although_the_service_is_not() {
 #[tokio::test]
 async fn a_refused_request_reserves_nothing() {
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<()>, Full1, _>(limit(1, MemorySemaphore::new()));
+        mock::spawn_layer::<Request<String>, Full1, _>(limit(1, MemorySemaphore::new()));
     handle.allow(2);
     let mut first = service.call(request("alice"));
     assert!((&mut first).now_or_never().is_none());
@@ -95,7 +95,7 @@ async fn a_refused_request_reserves_nothing() {
 #[tokio::test]
 async fn an_error_of_the_service_keeps_its_type_and_frees_the_permit() {
     let memory = MemorySemaphore::new();
-    let inner = service_fn(|_: Request<()>| ready(Err::<Full1, _>(Lost(7))));
+    let inner = service_fn(|_: Request<String>| ready(Err::<Full1, _>(Lost(7))));
     let service = limit(1, memory.clone()).layer(inner);
     let mut response = service.oneshot(request("alice"));
     assert_eq!((&mut response).await.err(), Some(Lost(7)));
@@ -107,7 +107,7 @@ async fn an_error_of_the_service_keeps_its_type_and_frees_the_permit() {
 #[derive(Clone)]
 struct Failed;
 
-impl Service<Request<()>> for Failed {
+impl Service<Request<String>> for Failed {
     type Response = Full1;
     type Error = Lost;
     type Future = Ready<Result<Full1, Lost>>;
@@ -116,7 +116,7 @@ impl Service<Request<()>> for Failed {
         Poll::Ready(Err(Lost(8)))
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         panic!("called although it is not ready")
     }
 }

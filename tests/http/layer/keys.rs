@@ -18,7 +18,7 @@ use tower_semaphore::{
 };
 
 fn parts() -> Parts {
-    request::<()>("alice").into_parts().0
+    request::<String>("alice").into_parts().0
 }
 
 /// The key that `extractor` finds in `parts`.
@@ -164,22 +164,6 @@ fn an_extension_names_the_key() {
     assert_eq!(absent, Err(KeyError::missing_extension::<u64>()));
 }
 
-#[tokio::test]
-async fn an_extension_that_the_service_forgot_is_500_and_named() {
-    let by_u64 = key::from_extension::<u64>();
-    let service = ConcurrencyLimitLayer::new(1, by_u64, MemorySemaphore::new()).layer(ok());
-    let answer = send(&service, request("alice")).await;
-    let error = answer.extensions().get::<KeyError>().expect("a reason");
-    assert!(format!("{error:?}").contains("u64"));
-    let problem = problem(answer).await;
-    assert_eq!(problem["status"], 500);
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(
-        detail.contains("u64") && detail.contains("extension"),
-        "{detail}"
-    );
-}
-
 #[test]
 fn the_peer_s_address_names_the_key_without_its_port() {
     let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
@@ -240,8 +224,8 @@ fn the_peer_s_address_never_comes_from_a_header() {
 }
 
 /// A request whose account is any bytes that a header can have.
-fn bytes(account: impl AsRef<[u8]>) -> Request<()> {
-    let mut request = Request::new(());
+fn bytes(account: impl AsRef<[u8]>) -> Request<String> {
+    let mut request = Request::new(String::new());
     let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");
     request.headers_mut().insert(ACCOUNT, account);
     request
@@ -273,7 +257,7 @@ async fn keys_are_one_only_when_their_bytes_are() {
     assert_eq!(memory.busy_keys(), 0);
 }
 
-async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> String {
+async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<String>) -> String {
     let service = ConcurrencyLimitLayer::new(1, extractor, Uncalled).layer(ok());
     let answer = send(&service, request).await;
     assert_eq!(answer.status(), 400);
@@ -289,7 +273,7 @@ async fn a_key_that_is_missing_empty_or_repeated_is_a_bad_request_that_says_so()
     let mut twice = bytes("alice");
     let again = HeaderValue::from_static("alice");
     twice.headers_mut().append(ACCOUNT, again);
-    let nameless = || Request::new(());
+    let nameless = || Request::new(String::new());
     for (said, expected) in [
         (
             detail(header(), nameless()).await,
@@ -310,6 +294,10 @@ async fn a_key_that_is_missing_empty_or_repeated_is_a_bad_request_that_says_so()
 #[tokio::test]
 async fn an_error_of_the_extractor_is_a_bad_request_in_its_words() {
     let strange = "the \"account\" \\ is\nnot \u{7f} ours \u{1f40d}";
-    let said = detail(move |_: &Parts| Err::<Key, _>(strange), Request::new(())).await;
+    let said = detail(
+        move |_: &Parts| Err::<Key, _>(strange),
+        Request::new(String::new()),
+    )
+    .await;
     assert_eq!(said, strange);
 }

@@ -78,7 +78,7 @@ async fn layers_of_two_policies_share_nothing() {
 async fn a_response_future_that_is_dropped_releases_its_permit() {
     let memory = MemorySemaphore::new();
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<()>, Response<Full<Bytes>>, _>(limit(1, memory.clone()));
+        mock::spawn_layer::<Request<String>, Response<Full<Bytes>>, _>(limit(1, memory.clone()));
     let mut response = service.call(request("alice"));
     assert!((&mut response).now_or_never().is_none());
     let (inner_request, _reply) = handle.next_request().await.expect("a request");

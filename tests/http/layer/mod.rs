@@ -4,6 +4,7 @@
 mod aborted;
 mod api;
 mod claims;
+mod drain;
 mod fields;
 mod first_of;
 mod grpc;

@@ -21,11 +21,11 @@ const BOUND: Duration = Duration::from_secs(20);
 /// Upgrades every request, so that the body ends at once, and keeps the permit.
 fn upgrading(
     held: &Held,
-) -> impl Service<Request<()>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
+) -> impl Service<Request<String>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
 + Clone
 + use<> {
     let held = Arc::clone(held);
-    service_fn(move |request: Request<()>| {
+    service_fn(move |request: Request<String>| {
         *held.lock().expect("no panic") = request.extensions().get().cloned();
         let mut response = Response::new(Empty::new());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -22,9 +22,10 @@ const MAX_HOLD: Duration = Duration::from_secs(30);
 
 fn keeping(
     held: &Held,
-) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone + use<> {
+) -> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible> + Clone + use<>
+{
     let held = Arc::clone(held);
-    service_fn(move |request: Request<()>| {
+    service_fn(move |request: Request<String>| {
         *held.lock().expect("no panic") = request.extensions().get().cloned();
         ready(Ok(Response::new(StreamBody::new(stream::pending()))))
     })
@@ -44,7 +45,7 @@ async fn a_permit_may_end_with_the_head() {
 async fn a_handler_holds_its_permit_until_the_head_even_then() {
     let memory = MemorySemaphore::new();
     let layer = limit(1, memory.clone()).with_release(ReleaseAt::Head);
-    let mut service = layer.layer(service_fn(|_: Request<()>| async {
+    let mut service = layer.layer(service_fn(|_: Request<String>| async {
         tokio::task::yield_now().await;
         Ok::<_, Infallible>(Response::new(String::new()))
     }));

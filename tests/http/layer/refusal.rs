@@ -4,7 +4,7 @@ use super::rig::{answer, is_refused, ok, problem, refused, send, values};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -12,10 +12,13 @@ use serde_json::json;
 use std::{error::Error, sync::Arc, time::Duration};
 use testing::{
     http_requests::{limit, request},
-    stubs::{Broken, Closed, Failing, Fleet, Overloaded},
+    stubs::{Broken, Closed, Failing, Fleet, Overloaded, Uncalled},
 };
 use tower::Layer;
-use tower_semaphore::{AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore};
+use tower_semaphore::{
+    AcquireError, ConcurrencyLimitLayer, KeyError, MemorySemaphore, Reason, Rejection, Semaphore,
+    key::{self, Key},
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_the_quota_problem_of_the_draft() {
@@ -68,6 +71,65 @@ async fn a_store_that_fails_a_wait_or_is_overloaded_or_shut_down_is_reduced_capa
 }
 
 #[tokio::test]
+async fn no_cache_stores_a_refusal() {
+    let mut grpc = request::<String>("alice");
+    *grpc.method_mut() = Method::POST;
+    let kind = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert("content-type", kind);
+    let bare = limit(0, MemorySemaphore::new()).with_rejection(|_| Response::new("no".to_owned()));
+    for answer in [
+        refused(request("alice")).await,
+        refused(grpc).await,
+        answer(Broken, request("alice")).await,
+        answer(Broken, Request::new(String::new())).await,
+        send(&bare.layer(ok()), request("alice")).await,
+    ] {
+        assert_eq!(values(&answer, "cache-control"), ["no-store"]);
+    }
+}
+
+#[tokio::test]
+async fn a_rejection_of_one_s_own_decides_about_caches() {
+    let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
+        let mut response = rejection.into_response();
+        let private = HeaderValue::from_static("private");
+        response.headers_mut().insert("cache-control", private);
+        response
+    });
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(values(&answer, "cache-control"), ["private"]);
+}
+
+#[derive(Clone)]
+struct Secret;
+
+impl From<Secret> for Key {
+    fn from(_: Secret) -> Self {
+        "secret".into()
+    }
+}
+
+#[tokio::test]
+async fn an_extension_that_the_service_forgot_is_500_and_its_type_is_named_to_no_client() {
+    let by_extension = key::from_extension::<Secret>();
+    let service = ConcurrencyLimitLayer::new(1, by_extension, Uncalled).layer(ok());
+    let answer = send(&service, request("alice")).await;
+    assert_eq!(answer.status(), 500);
+    let error = answer.extensions().get::<KeyError>().cloned();
+    assert!(error.expect("a reason").to_string().contains("Secret"));
+    let said = problem(answer).await["detail"].to_string();
+    assert!(said.contains("has not provided"), "{said}");
+    assert!(!said.contains("Secret") && !said.contains("::"), "{said}");
+    let mut grpc = request::<String>("alice");
+    *grpc.method_mut() = Method::POST;
+    let kind = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert("content-type", kind);
+    let said = values(&send(&service, grpc).await, "grpc-message").concat();
+    assert!(said.contains("has not provided"), "{said}");
+    assert!(!said.contains("Secret") && !said.contains("::"), "{said}");
+}
+
+#[tokio::test]
 async fn a_strange_policy_s_name_is_a_string_of_json() {
     let name = "a \"b\" \\ \n \u{1} \u{7f} caf\u{e9} \u{1f40d}";
     let service = limit(0, MemorySemaphore::new())
@@ -100,7 +162,7 @@ async fn the_reason_lies_in_the_extensions() {
     let failed = answer(Broken, request("alice")).await;
     let error = failed.extensions().get::<AcquireError>().unwrap();
     assert_eq!(error.source().unwrap().to_string(), "connection refused");
-    let nameless = answer(MemorySemaphore::new(), Request::new(())).await;
+    let nameless = answer(MemorySemaphore::new(), Request::new(String::new())).await;
     let error = nameless.extensions().get::<KeyError>().unwrap();
     assert!(matches!(error, KeyError::Missing { .. }));
 }
@@ -130,7 +192,7 @@ fn plain(rejection: &Rejection) -> Response<String> {
     response
 }
 
-async fn said_plainly(semaphore: impl Semaphore, request: Request<()>) -> Bytes {
+async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
     let layer = limit(0, semaphore)
         .with_policy("market")
         .with_rejection(|rejection| plain(&rejection));
@@ -146,7 +208,7 @@ async fn a_rejection_of_one_s_own_replaces_all() {
     let memory = MemorySemaphore::new();
     let full = said_plainly(memory.clone(), request("alice")).await;
     assert_eq!(full, "0 held, 0 by market at /");
-    let nameless = said_plainly(memory, Request::new(())).await;
+    let nameless = said_plainly(memory, Request::new(String::new())).await;
     assert_eq!(
         nameless,
         "the header x-account-id is missing, 0 by market at /"

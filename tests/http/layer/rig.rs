@@ -22,7 +22,7 @@ type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 
 /// Answers every request with the same two bytes.
 pub(crate) fn ok()
--> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future = Answered>
+-> impl Service<Request<String>, Response = Response<Full<Bytes>>, Error = Infallible, Future = Answered>
 + Clone {
     service_fn(|_| ready(Ok(Response::new("ok".into()))))
 }
@@ -31,27 +31,27 @@ pub(crate) type Stalled = StreamBody<stream::Pending<Result<Frame<Bytes>, Infall
 
 /// Answers with a body that yields no frame and never ends.
 pub(crate) fn stalled()
--> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
+-> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
 {
     service_fn(|_| ready(Ok(Response::new(StreamBody::new(stream::pending())))))
 }
 
 /// Sends a request to a clone of `service`, as a server does.
-pub(crate) async fn send<S, T>(service: &S, request: Request<()>) -> T
+pub(crate) async fn send<S, T>(service: &S, request: Request<String>) -> T
 where
-    S: Service<Request<()>, Response = T, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = T, Error = Infallible> + Clone,
 {
     let Ok(answer) = service.clone().oneshot(request).await;
     answer
 }
 
 /// The answer to a request when `semaphore` has no room for it.
-pub(crate) async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
+pub(crate) async fn answer(semaphore: impl Semaphore, request: Request<String>) -> Answer {
     send(&limit(1, semaphore).layer(ok()), request).await
 }
 
 /// The answer to a second request of an account.
-pub(crate) async fn refused(request: Request<()>) -> Answer {
+pub(crate) async fn refused(request: Request<String>) -> Answer {
     let service = limit(1, MemorySemaphore::new()).layer(ok());
     let _first = send(&service, request.clone()).await;
     send(&service, request).await
@@ -74,10 +74,10 @@ pub(crate) fn take(held: &Held) -> Permit {
 /// The statuses of `requests` that are all in flight at once.
 pub(crate) async fn statuses<S, B>(
     service: &S,
-    requests: impl IntoIterator<Item = Request<()>>,
+    requests: impl IntoIterator<Item = Request<String>>,
 ) -> Vec<u16>
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let mut in_flight = Vec::new();
     for request in requests {

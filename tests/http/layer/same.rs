@@ -36,12 +36,12 @@ async fn held(memory: &MemorySemaphore, key: &str) -> u32 {
 
 type Frames = Result<Frame<Bytes>, Infallible>;
 type Boxed =
-    BoxCloneSyncService<Request<()>, Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>;
+    BoxCloneSyncService<Request<String>, Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>;
 
 /// Any service that answers every request.
 fn boxed<S, B, E>(service: S) -> Boxed
 where
-    S: Service<Request<()>, Response = Response<B>, Error = E, Future: Send>,
+    S: Service<Request<String>, Response = Response<B>, Error = E, Future: Send>,
     S: Clone + Send + Sync + 'static,
     B: Body<Data = Bytes, Error: Debug> + Send + 'static,
     E: Debug,
@@ -69,7 +69,7 @@ fn endless() -> StreamBody<Pending<Frames>> {
 /// How many of so many requests are served at once. A refusal holds the outer permit until it is sent.
 async fn in_flight<S, B>(service: &S, requests: usize) -> (usize, Vec<Response<B>>)
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     fan_out(service, &request("ann"), requests).await
 }
@@ -77,11 +77,11 @@ where
 /// Sends copies of a request, extensions included, and keeps the answers of those that are served.
 async fn fan_out<S, B>(
     service: &S,
-    request: &Request<()>,
+    request: &Request<String>,
     copies: usize,
 ) -> (usize, Vec<Response<B>>)
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let mut answers = Vec::new();
     for _ in 0..copies {
@@ -157,7 +157,7 @@ async fn a_service_of_one_key_shares_the_permit_of_every_limit_outside_of_it() {
     let (layer, other) = (one("all", memory), one("b", memory));
     let inner = layer.layer(stalled());
     let behind = inner.clone();
-    let middleware = service_fn(move |request: Request<()>| behind.clone().oneshot(request));
+    let middleware = service_fn(move |request: Request<String>| behind.clone().oneshot(request));
     for (name, service) in [
         ("a limit", boxed(all(1, memory).layer(inner.clone()))),
         ("a service", boxed(layer.layer(inner.clone()))),
@@ -215,7 +215,7 @@ async fn the_lower_limit_is_in_force_around_a_service_of_one_key_and_inside() {
 fn batch(inner: Boxed) -> (Boxed, Arc<AtomicUsize>) {
     let served = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&served);
-    let batch = service_fn(move |request: Request<()>| {
+    let batch = service_fn(move |request: Request<String>| {
         let (inner, counted) = (inner.clone(), Arc::clone(&counted));
         async move {
             let (served, answers) = fan_out(&inner, &request, 20).await;
@@ -338,7 +338,7 @@ async fn the_permit_lasts_until_both_limits_are_done_with_it() {
 async fn a_body_that_is_collected_between_two_limits_leaves_the_permit_to_the_outer_one() {
     let memory = MemorySemaphore::new();
     let inner = limit(2, memory.clone()).layer(ok());
-    let collecting = service_fn(move |request: Request<()>| {
+    let collecting = service_fn(move |request: Request<String>| {
         let inner = inner.clone();
         async move {
             let (head, body) = send(&inner, request).await.into_parts();
@@ -360,7 +360,7 @@ async fn a_body_that_is_collected_between_two_limits_leaves_the_permit_to_the_ou
 async fn an_answer_made_after_a_refusal_inside_still_holds_the_outer_permit() {
     let memory = MemorySemaphore::new();
     let inner = limit(2, memory.clone()).layer(stalled());
-    let fallback = service_fn(move |request: Request<()>| {
+    let fallback = service_fn(move |request: Request<String>| {
         let inner = inner.clone();
         async move {
             let mut answer = send(&inner, request).await.map(|_| endless());
@@ -382,7 +382,7 @@ async fn a_service_of_one_key_takes_no_permit_of_another_request() {
     let bob = global.with_wait(Duration::ZERO).layer(stalled());
     let bob = async move { send(&bob, request("bob")).await };
     let driven = Arc::new(Mutex::new(Some(bob.boxed())));
-    let driving = service_fn(move |_: Request<()>| {
+    let driving = service_fn(move |_: Request<String>| {
         let driven = Arc::clone(&driven);
         async move {
             let bob = driven
@@ -409,7 +409,7 @@ async fn a_limit_that_falls_between_readiness_and_call_refuses_the_call() {
     let memory = MemorySemaphore::new();
     let operator = memory.clone();
     let inner = GlobalConcurrencyLimitLayer::new(5, "all", memory.clone()).layer(ok());
-    let falling = service_fn(move |request: Request<()>| {
+    let falling = service_fn(move |request: Request<String>| {
         let (mut inner, operator) = (inner.clone(), operator.clone());
         async move {
             let ready = inner.ready().await?;
@@ -453,7 +453,7 @@ async fn the_bound_of_either_limit_ends_the_permit() {
 async fn a_middleware_between_can_still_change_its_permit() {
     let memory = MemorySemaphore::new();
     let inner = limit(4, memory.clone()).layer(stalled());
-    let charging = service_fn(move |request: Request<()>| {
+    let charging = service_fn(move |request: Request<String>| {
         let inner = inner.clone();
         async move {
             let permit = request
@@ -480,7 +480,7 @@ async fn weights_that_grow_inside_stay_under_the_lower_limit() {
     let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(5));
     let inner = ConcurrencyLimitLayer::new(9, heavy, memory.clone()).layer(stalled());
     let both = Arc::new(tokio::sync::Barrier::new(3));
-    let between = service_fn(move |request: Request<()>| {
+    let between = service_fn(move |request: Request<String>| {
         let (inner, both) = (inner.clone(), Arc::clone(&both));
         async move {
             both.wait().await;
@@ -509,13 +509,13 @@ async fn limits_of_two_policies_by_turns_hold_one_permit_each() {
 fn handlers(
     seen: &Arc<Mutex<Vec<Permit>>>,
 ) -> impl Service<
-    Request<()>,
+    Request<String>,
     Response = Response<StreamBody<Pending<Frames>>>,
     Error = Infallible,
     Future: Send,
 > + Clone {
     let seen = Arc::clone(seen);
-    service_fn(move |request: Request<()>| {
+    service_fn(move |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().cloned();
         seen.lock().expect("no panic").extend(permit);
         async { Ok::<_, Infallible>(Response::new(endless())) }

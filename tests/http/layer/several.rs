@@ -239,7 +239,7 @@ async fn stacked_layers_admit_and_refuse_the_same() {
 
 #[tokio::test]
 async fn the_permit_of_a_request_names_every_limit_and_the_body_keeps_it() {
-    let handler = tower::service_fn(|request: Request<()>| {
+    let handler = tower::service_fn(|request: Request<String>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");
         let policies: Vec<_> = permit
             .levels()

@@ -23,7 +23,8 @@ fn timeout_layer() -> TimeoutLayer {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_outside_of_the_limit_releases_the_permit_and_answers() {
     let memory = MemorySemaphore::new();
-    let never = service_fn(|_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>());
+    let never =
+        service_fn(|_: Request<String>| pending::<Result<Response<Full<Bytes>>, Infallible>>());
     let service = ServiceBuilder::new()
         .layer(timeout_layer())
         .layer(limit(1, memory.clone()))
@@ -45,7 +46,7 @@ async fn a_body_without_content_by_default_holds_nothing() {
 async fn a_body_can_be_boxed_while_it_holds_its_permit() {
     let memory = MemorySemaphore::new();
     let layer = limit(1, memory.clone()).with_on_lost(OnLost::Abort);
-    let streaming = service_fn(|_: Request<()>| {
+    let streaming = service_fn(|_: Request<String>| {
         let frames = futures_util::stream::iter([
             Ok::<_, Infallible>(http_body::Frame::data(Bytes::from("one"))),
             Ok(http_body::Frame::data(Bytes::from("two"))),

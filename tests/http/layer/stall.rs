@@ -29,8 +29,8 @@ fn strict() -> ConcurrencyLimitLayer<key::Header> {
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Answers with a frame at once, and with a further one after each pause.
-fn slow() -> impl Service<Request<()>, Response = Answer, Error = Infallible, Future: Send> + Clone
-{
+fn slow()
+-> impl Service<Request<String>, Response = Answer, Error = Infallible, Future: Send> + Clone {
     service_fn(async |_| {
         let frames = stream::unfold(Duration::ZERO, |pause| async move {
             sleep(pause).await;
@@ -43,7 +43,7 @@ fn slow() -> impl Service<Request<()>, Response = Answer, Error = Infallible, Fu
 /// Whether another request of the account is admitted.
 async fn is_free<S, B>(service: &S) -> bool
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     !is_refused(&send(service, request("alice")).await)
 }
@@ -142,13 +142,14 @@ async fn a_permit_of_several_limits_is_lost_after_the_longest_stall() {
     };
     let layer = ConcurrencyLimitLayer::new(1, key::from_fn(claims), MemorySemaphore::new());
     let mut inner = slow();
-    let service = layer
-        .with_max_stall(MAX_STALL)
-        .layer(service_fn(move |request: Request<()>| {
-            let permit: &Permit = request.extensions().get().expect("the layer put it there");
-            drop(sender.send(permit.clone()));
-            inner.call(request)
-        }));
+    let service =
+        layer
+            .with_max_stall(MAX_STALL)
+            .layer(service_fn(move |request: Request<String>| {
+                let permit: &Permit = request.extensions().get().expect("the layer put it there");
+                drop(sender.send(permit.clone()));
+                inner.call(request)
+            }));
     let mut first = send(&service, request("alice")).await;
     first.body_mut().frame().await.unwrap().unwrap();
     let permit = permits.recv().await.unwrap();

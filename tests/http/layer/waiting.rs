@@ -22,7 +22,7 @@ fn patient(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
 /// Sends a request that has to wait.
 fn wait<S>(service: &mut S, account: &str) -> std::pin::Pin<Box<S::Future>>
 where
-    S: Service<Request<()>, Response = Answer, Error = Infallible>,
+    S: Service<Request<String>, Response = Answer, Error = Infallible>,
 {
     let mut waiting = Box::pin(service.call(request(account)));
     assert!((&mut waiting).now_or_never().is_none(), "it does not wait");
@@ -98,7 +98,7 @@ async fn a_claim_may_wait_although_the_layer_does_not() {
 async fn a_request_that_waits_does_not_reserve_the_inner_service() {
     let memory = MemorySemaphore::new();
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<()>, Response<Full<Bytes>>, _>(patient(&memory));
+        mock::spawn_layer::<Request<String>, Response<Full<Bytes>>, _>(patient(&memory));
     handle.allow(1);
     let mut held = Box::pin(service.call(request("alice")));
     assert!((&mut held).now_or_never().is_none());

@@ -11,7 +11,7 @@ use tower_semaphore::{
     MemorySemaphore, Operate, Permit, Policy, Reason, Semaphore, key,
 };
 
-async fn ok(_: Request<()>) -> Result<Response<String>, Infallible> {
+async fn ok(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
@@ -132,6 +132,7 @@ async fn a_key_that_is_closed_is_told_as_a_problem_and_to_grpc_as_a_status() {
         r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"an operator has closed the key","violated-policies":["concurrency"]}"#
     );
     let mut call = request();
+    *call.method_mut() = http::Method::POST;
     let kind = "application/grpc".parse().expect("it is a value");
     call.headers_mut().insert(CONTENT_TYPE, kind);
     let Ok(answer) = service.oneshot(call).await;

@@ -40,7 +40,7 @@ struct Witness {
 
 impl Witness {
     /// Its permit is held before it begins and after it ends, so no more run than are held.
-    async fn handle(&self, request: Request<()>) -> Response<String> {
+    async fn handle(&self, request: Request<String>) -> Response<String> {
         let permit = request.extensions().get::<Permit>().cloned();
         let limit = permit.as_ref().map_or(0, Permit::limit);
         let (running, highest) = self.begin(limit);
@@ -73,7 +73,7 @@ impl Witness {
 
 async fn come<S, B>(service: S, witness: Arc<Witness>)
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     while !witness.stopped.load(SeqCst) {
         let Ok(answer) = service.clone().oneshot(request()).await;

@@ -22,8 +22,8 @@ pub(crate) fn layer(
     ConcurrencyLimitLayer::new(1, live, store)
 }
 
-pub(crate) fn request() -> Request<()> {
-    Request::new(())
+pub(crate) fn request() -> Request<String> {
+    Request::new(String::new())
 }
 
 /// Returns when a claim of ann waits. This limit has room.
@@ -41,7 +41,7 @@ pub(crate) type Held<B> = JoinHandle<Response<B>>;
 
 pub(crate) fn arrive<S, B>(service: &S) -> Held<B>
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
     S: Send + 'static,
     S::Future: Send,
     B: Send + 'static,

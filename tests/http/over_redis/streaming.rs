@@ -26,7 +26,7 @@ impl Streaming {
     /// A response for the key `a`, whose limit is 1.
     pub(crate) async fn start(store: &RedisSemaphore, on_lost: OnLost) -> Self {
         let (sender, mut handled) = mpsc::unbounded_channel();
-        let handler = service_fn(move |request: Request<()>| {
+        let handler = service_fn(move |request: Request<String>| {
             let permit = request.extensions().get::<Permit>();
             let permit = permit.expect("the layer puts it there").clone();
             let (rows, body) = body();
@@ -35,7 +35,10 @@ impl Streaming {
         });
         let limit = ConcurrencyLimitLayer::new(1, key::fixed("a"), store.clone());
         let service = limit.with_on_lost(on_lost).layer(handler);
-        let response = service.oneshot(Request::new(())).await.expect("infallible");
+        let response = service
+            .oneshot(Request::new(String::new()))
+            .await
+            .expect("infallible");
         assert_eq!(response.status(), StatusCode::OK);
         let (rows, permit) = handled.recv().await.expect("it was handled");
         Self {

@@ -146,7 +146,7 @@ pub(crate) async fn run(load: Load) -> Arc<Outcome> {
 
 async fn come_back<S, B>(service: S, load: Load, seed: u64, outcome: Arc<Outcome>)
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let mut rng = Rng::new(seed);
     let jitter = |rng: &mut Rng| Duration::from_millis(rng.below(JITTER_MS) as u64);
@@ -176,15 +176,15 @@ where
     }
 }
 
-fn request(hold: Duration, weight: u32) -> Request<()> {
-    let mut request = Request::new(());
+fn request(hold: Duration, weight: u32) -> Request<String> {
+    let mut request = Request::new(String::new());
     request.extensions_mut().insert(hold);
     request.extensions_mut().insert(weight);
     request
 }
 
 /// Holds the permit for as long as the request says.
-async fn held(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn held(request: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
     let hold = request.extensions().get().copied();
     sleep(hold.unwrap_or_default()).await;
     Ok(Response::new(Full::default()))

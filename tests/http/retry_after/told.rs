@@ -17,18 +17,18 @@ use tokio::time::sleep;
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, ResponseBody, key};
 
-type Endless = BoxCloneSyncService<Request<()>, Response<ResponseBody<Stream>>, Infallible>;
+type Endless = BoxCloneSyncService<Request<String>, Response<ResponseBody<Stream>>, Infallible>;
 
 type Stream = StreamBody<stream::Pending<Result<http_body::Frame<bytes::Bytes>, Infallible>>>;
 
 /// A response that lasts until it is dropped.
-async fn endless(_: Request<()>) -> Result<Response<Stream>, Infallible> {
+async fn endless(_: Request<String>) -> Result<Response<Stream>, Infallible> {
     Ok(Response::new(StreamBody::new(stream::pending())))
 }
 
 async fn send<S, B>(service: &S, account: &str) -> Response<B>
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let Ok(answer) = service.clone().oneshot(request(account)).await;
     answer
@@ -42,7 +42,7 @@ fn told<B>(answer: &Response<B>) -> u64 {
 /// Holds the account's only permit for so long, and says what others are told at the end of it.
 async fn hold<S, B>(service: &S, account: &str, time: Duration, others: usize) -> Vec<u64>
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let held = send(service, account).await;
     assert_eq!(held.status(), 200);
@@ -197,7 +197,7 @@ async fn a_key_that_was_refused_is_told_its_own_times() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_a_handler_keeps_counts_until_it_is_dropped() {
-    let upgrade = service_fn(async |request: Request<()>| {
+    let upgrade = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().cloned();
         tokio::spawn(async move {
             sleep(Duration::from_secs(20)).await;
@@ -215,7 +215,7 @@ async fn a_permit_that_a_handler_keeps_counts_until_it_is_dropped() {
 
 async fn assert_spread<S, B>(service: &S)
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body,
 {
     let mut times = BTreeMap::new();
@@ -257,7 +257,9 @@ async fn a_request_that_is_wrong_has_no_time_to_come_back() {
         assert_eq!(rejection.retry_after(), None);
         rejection.into_response()
     });
-    let nameless = layer.layer(service_fn(endless)).oneshot(Request::new(()));
+    let nameless = layer
+        .layer(service_fn(endless))
+        .oneshot(Request::new(String::new()));
     let response = nameless.await.expect("it is answered");
     assert!(!response.headers().contains_key("retry-after"));
 }

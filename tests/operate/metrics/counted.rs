@@ -38,13 +38,13 @@ async fn acquire(store: &impl Semaphore, claim: Claim) -> Permit {
 
 type Answer = Response<ResponseBody<Full<Bytes>>>;
 
-async fn ok(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn ok(_: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new("ok".into()))
 }
 
 fn limited<K: KeyExtractor + Send + Sync + 'static>(
     layer: ConcurrencyLimitLayer<K>,
-) -> BoxCloneService<Request<()>, Answer, Infallible> {
+) -> BoxCloneService<Request<String>, Answer, Infallible> {
     let service = tower::ServiceBuilder::new().layer(layer);
     BoxCloneService::new(service.service_fn(ok))
 }
@@ -60,9 +60,9 @@ fn assert_counts(name: &str, policy: &str, expected: &[(&str, f64)]) {
     assert_eq!(by_outcome(name, policy), expected, "{name} {policy}");
 }
 
-fn request(account: &str) -> Request<()> {
+fn request(account: &str) -> Request<String> {
     let request = Request::builder().header("account", account);
-    request.body(()).expect("it is a request")
+    request.body(String::new()).expect("it is a request")
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn requests_count_by_what_becomes_of_them() {
     let Ok(late) = waits.await.expect("no panic");
     assert_eq!(late.status(), 429);
     drop(send(request("ann")).now_or_never());
-    let Ok(_) = send(Request::new(())).await;
+    let Ok(_) = send(Request::new(String::new())).await;
     let Ok(empty) = send(request("")).await;
     assert_eq!(empty.status(), 400);
     drop(held);
@@ -102,7 +102,7 @@ async fn requests_count_by_what_becomes_of_them() {
 async fn a_store_that_fails_is_no_refusal() {
     install();
     let answer = limited(fixed(Failing, "failing"));
-    let Ok(answer) = answer.oneshot(Request::new(())).await;
+    let Ok(answer) = answer.oneshot(Request::new(String::new())).await;
     assert_eq!(answer.status(), 503);
     assert_counts(REQUESTS, "failing", &[("unavailable", 1.0)]);
 }
@@ -115,8 +115,8 @@ async fn a_request_counts_under_the_limit_that_refuses_it() {
         key::from_fn(|_: &Parts| Claims::from([claim("narrow").with_limit(5), claim("wide")]));
     let layer = ConcurrencyLimitLayer::new(1, limits, MemorySemaphore::new());
     let service = limited(layer);
-    let held = service.clone().oneshot(Request::new(())).await;
-    drop(service.oneshot(Request::new(())).await);
+    let held = service.clone().oneshot(Request::new(String::new())).await;
+    drop(service.oneshot(Request::new(String::new())).await);
     for name in [REQUESTS, CLAIMS] {
         assert_counts(name, "narrow", &[("admitted", 1.0)]);
     }
@@ -131,10 +131,10 @@ async fn services_that_are_made_without_a_layer_and_calls_of_a_global_limit_coun
     let store = MemorySemaphore::new();
     let global = GlobalConcurrencyLimitLayer::new(1, "all", store.clone());
     let service = global.with_policy("global").layer(service_fn(ok));
-    drop(service.oneshot(Request::new(())).await);
+    drop(service.oneshot(Request::new(String::new())).await);
     assert_counts(REQUESTS, "global", &[("admitted", 1.0)]);
     let service = ConcurrencyLimit::new(service_fn(ok), 1, |_: &Parts| claim("bare"), store);
-    drop(service.oneshot(Request::new(())).await);
+    drop(service.oneshot(Request::new(String::new())).await);
     assert_counts(REQUESTS, "bare", &[("admitted", 1.0)]);
 }
 
@@ -167,7 +167,7 @@ async fn what_a_limit_in_shadow_would_refuse_counts_and_its_request_is_admitted(
     let service = limited(layer.with_policy("in shadow").with_shadow(true));
     let mut in_flight = Vec::new();
     for path in ["/", "/", "/", "/wrong", "/heavy"] {
-        let request = Request::get(path).body(()).expect("a path");
+        let request = Request::get(path).body(String::new()).expect("a path");
         in_flight.push(service.clone().oneshot(request).await);
     }
     let refused = [("full", 1.0), ("invalid", 2.0)];
@@ -300,7 +300,7 @@ async fn the_permits_of_a_custom_store_count_under_the_policy_of_their_layer() {
     install();
     let (store, policy) = (Fickle::default(), "custom store");
     let layer = fixed(store.clone(), policy).with_on_lost(OnLost::Abort);
-    let Ok(answer) = limited(layer).oneshot(Request::new(())).await;
+    let Ok(answer) = limited(layer).oneshot(Request::new(String::new())).await;
     let labels = [("policy", policy), ("store", "custom")];
     assert_eq!(value(ACTIVE, &labels), 1.0);
     store.lose();

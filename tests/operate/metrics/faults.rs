@@ -111,7 +111,7 @@ async fn a_permit_whose_recorder_panics_at_its_longest_hold_is_lost_as_those_aft
     let (panics, recorder) = panicking(&[LOST_PERMITS]);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
-    let service = service_fn(async |request: Request<()>| {
+    let service = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>();
         permit.expect("the layer puts it there").lost().await;
         Ok::<_, Infallible>(Response::new(String::new()))
@@ -119,7 +119,7 @@ async fn a_permit_whose_recorder_panics_at_its_longest_hold_is_lost_as_those_aft
     let limit = ConcurrencyLimitLayer::new(1, key::fixed("a"), store.clone());
     let service = limit.with_max_hold(LEASE).layer(service);
     for count in 1..=2 {
-        let answer = service.clone().oneshot(Request::new(()));
+        let answer = service.clone().oneshot(Request::new(String::new()));
         let answer = timeout(BOUND, answer).await;
         let Ok(_) = answer.expect("its permit is lost");
         assert_eq!((panics.load(Relaxed), store.busy_keys()), (count, 0));

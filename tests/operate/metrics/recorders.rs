@@ -160,14 +160,14 @@ async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
     let store = MemorySemaphore::new();
     let exempt = |_: &http::request::Parts| None::<Claim>;
     let service = ConcurrencyLimitLayer::new(1, exempt, store.clone()).layer(service_fn(
-        async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())),
+        async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())),
     ));
     for is_exempt in [false, true] {
         let recorder = builder().idle_timeout(all, idle).build_recorder();
         let text = recorder.handle();
         let _guard = metrics::set_default_local_recorder(&recorder);
         let use_it = async || match is_exempt {
-            true => drop(service.clone().oneshot(Request::new(())).await),
+            true => drop(service.clone().oneshot(Request::new(String::new())).await),
             false => drop(acquire(&store, "idle").await),
         };
         let is_counted = || series(&text.render()).iter().any(|it| it.value > 0.0);

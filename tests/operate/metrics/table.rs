@@ -60,17 +60,17 @@ fn exposed() -> Table {
 
 async fn some_of_all() {
     install();
-    let inner = tower::service_fn(async |_: http::Request<()>| {
+    let inner = tower::service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     });
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let service = ConcurrencyLimit::new(inner, 1, claim, MemorySemaphore::new());
-    drop(tower::ServiceExt::oneshot(service, http::Request::new(())).await);
+    drop(tower::ServiceExt::oneshot(service, http::Request::new(String::new())).await);
     // A limit of 0 in shadow admits all the same.
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let layer = ConcurrencyLimitLayer::new(0, claim, MemorySemaphore::new()).with_shadow(true);
     let service = tower::Layer::layer(&layer, inner);
-    drop(tower::ServiceExt::oneshot(service, http::Request::new(())).await);
+    drop(tower::ServiceExt::oneshot(service, http::Request::new(String::new())).await);
     #[cfg(feature = "redis")]
     {
         let server = RedisServer::start();

@@ -17,7 +17,7 @@ fn layer(limit: u32, store: impl Semaphore) -> ConcurrencyLimitLayer<fn(&Parts) 
     ConcurrencyLimitLayer::new(limit, claims, store).with_shadow(true)
 }
 
-fn permit_of(request: &Request<()>) -> Permit {
+fn permit_of(request: &Request<String>) -> Permit {
     let permit = request.extensions().get::<Permit>();
     permit.cloned().expect("it is there")
 }
@@ -59,7 +59,7 @@ async fn nothing_of_the_store_is_awaited() {
 
 #[tokio::test]
 async fn a_handler_finds_a_permit_that_says_what_it_is() {
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
         assert!(permit.is_shadow() && !permit.is_lost() && !permit.is_degraded());
         assert_eq!((permit.limit(), permit.weight()), (1, 1));
@@ -81,7 +81,7 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
 #[tokio::test]
 async fn a_permit_in_shadow_takes_any_weight() {
     let store = Noted::new(MemorySemaphore::new());
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
         permit.resize(3).await.expect("a trial refuses nobody");
         assert_eq!(permit.weight(), 3);
@@ -101,7 +101,7 @@ async fn a_permit_in_shadow_takes_any_weight() {
 /// Of a limit of 0, and of one within a limit in force, which is the one that decides.
 #[tokio::test]
 async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
         let answer = permit.resize(3).await;
         assert_eq!(permit.weight(), if answer.is_ok() { 3 } else { 1 });
@@ -129,7 +129,7 @@ async fn wrong_keys_and_claims_are_admitted_too() {
             _ => Err(KeyError::Empty),
         }
     };
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         assert!(permit_of(&request).is_shadow(), "an extractor needs it");
         done("done")
     });
@@ -137,7 +137,7 @@ async fn wrong_keys_and_claims_are_admitted_too() {
         .with_shadow(true)
         .layer(handler);
     for path in ["/empty", "/heavy", "/none"] {
-        let request = Request::get(path).body(()).expect("a path");
+        let request = Request::get(path).body(String::new()).expect("a path");
         assert_eq!(send(&service, request).await.status(), 200, "{path}");
     }
 }
@@ -153,7 +153,7 @@ async fn a_layer_leaves_the_shadow() {
 async fn bounds_end_what_is_held_in_the_store_and_no_response() {
     let told = Arc::new(Noted::new(MemorySemaphore::new()));
     let hold = Duration::from_millis(20);
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
         tokio::select! {
             () = permit.lost() => panic!("a permit in shadow was lost"),
@@ -181,7 +181,7 @@ async fn bounds_end_what_is_held_in_the_store_and_no_response() {
 fn without_a_runtime_a_claim_that_is_answered_at_once_needs_none() {
     let memory = MemorySemaphore::new();
     let store = Noted::new(memory.clone());
-    let quick = service_fn(async |_: Request<()>| done("done"));
+    let quick = service_fn(async |_: Request<String>| done("done"));
     let service = layer(1, store.clone()).layer(quick);
     let waiting = layer(1, memory).with_wait(Duration::from_secs(1));
     let waiting = waiting.layer(quick);
@@ -202,7 +202,7 @@ async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
     let layer = GlobalConcurrencyLimitLayer::new(1, "ann", store.clone())
         .with_wait(Duration::ZERO)
         .with_shadow(true);
-    let service = layer.layer(service_fn(async |request: Request<()>| {
+    let service = layer.layer(service_fn(async |request: Request<String>| {
         assert!(permit_of(&request).is_shadow());
         done("done")
     }));
@@ -210,7 +210,7 @@ async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
     for _ in 0..3 {
         let mut service = service.clone();
         let Ok(ready) = service.ready().await;
-        let Ok(answer) = ready.call(Request::new(())).await;
+        let Ok(answer) = ready.call(Request::new(String::new())).await;
         assert_eq!(answer.status(), 200);
         assert!(answer.headers().is_empty());
         in_flight.push(answer);

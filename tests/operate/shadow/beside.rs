@@ -24,9 +24,9 @@ fn store() -> Noted {
     Noted::new(MemorySemaphore::new())
 }
 
-fn spawn<S>(service: &S, request: Request<()>) -> JoinHandle<()>
+fn spawn<S>(service: &S, request: Request<String>) -> JoinHandle<()>
 where
-    S: Service<Request<()>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    S: Service<Request<String>, Error = Infallible, Future: Send> + Clone + Send + 'static,
     S::Response: Send,
 {
     let service = service.clone();
@@ -91,7 +91,7 @@ async fn the_queue_is_as_long_as_it_would_be() {
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_dropped_or_panics_ends_what_it_holds() {
     let store = store();
-    let service = layer(&store).layer(service_fn(async |request: Request<()>| {
+    let service = layer(&store).layer(service_fn(async |request: Request<String>| {
         sleep(Duration::from_millis(50)).await;
         match request.uri().path() {
             "/panic" => panic!("a handler's bug"),
@@ -136,7 +136,7 @@ async fn a_claim_that_waited_ends_at_the_head_or_after_the_longest_hold_if_it_sh
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_a_handler_keeps_is_held_until_it_is_dropped() {
     let store = store();
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().cloned();
         tokio::spawn(async move {
             sleep(Duration::from_millis(100)).await;
@@ -157,7 +157,7 @@ async fn a_permit_that_a_handler_keeps_is_held_until_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_waits_is_granted_with_the_weight_that_its_handler_has_asked_for() {
     let store = store();
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().cloned();
         let permit = permit.expect("it is there");
         permit.resize(2).await.expect("a trial refuses nobody");

@@ -68,8 +68,8 @@ impl Semaphore for Noted {
 #[derive(Debug, Clone)]
 pub(crate) struct Job(pub(crate) Vec<Claim>, pub(crate) Duration);
 
-pub(crate) fn job(claims: impl Into<Vec<Claim>>, millis: u64) -> Request<()> {
-    let mut request = Request::new(());
+pub(crate) fn job(claims: impl Into<Vec<Claim>>, millis: u64) -> Request<String> {
+    let mut request = Request::new(String::new());
     let job = Job(claims.into(), Duration::from_millis(millis));
     request.extensions_mut().insert(job);
     request
@@ -85,7 +85,7 @@ pub(crate) fn claims(parts: &Parts) -> Vec<Claim> {
     job.map(|job| job.0.clone()).expect("a job")
 }
 
-pub(crate) async fn run(request: Request<()>) -> Result<Response<String>, Infallible> {
+pub(crate) async fn run(request: Request<String>) -> Result<Response<String>, Infallible> {
     let job = request.extensions().get::<Job>().cloned();
     sleep(job.expect("a job").1).await;
     done("done")
@@ -109,9 +109,9 @@ impl<B: Body<Data = Bytes, Error: Debug>> Text for Response<B> {
     }
 }
 
-pub(crate) async fn send<S, B>(service: &S, request: Request<()>) -> Response<B>
+pub(crate) async fn send<S, B>(service: &S, request: Request<String>) -> Response<B>
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let Ok(answer) = service.clone().oneshot(request).await;
     answer

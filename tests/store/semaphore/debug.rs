@@ -37,7 +37,7 @@ async fn of_a_body_it_is_whether_it_holds_a_permit() {
     let answer = |_| ready(Ok::<_, Infallible>(Response::new("ok".to_owned())));
     let mut service = limit(1, MemorySemaphore::new()).layer(service_fn(answer));
     let service = service.ready().await.expect("it is always ready");
-    let response = service.call(request::<()>("alice"));
+    let response = service.call(request::<String>("alice"));
     assert_eq!(format!("{response:?}"), "ResponseFuture { .. }");
     let Ok(response) = response.await;
     let body = format!("{:?}", response.into_body());

@@ -15,6 +15,7 @@ pub mod causes;
 pub mod child;
 #[cfg(target_os = "linux")]
 pub mod clock;
+pub mod daemon;
 pub mod example;
 #[cfg(feature = "redis")]
 pub mod fleet;
@@ -26,6 +27,7 @@ pub mod ledger;
 pub mod levels;
 pub mod machine;
 pub mod monitor;
+pub mod port;
 pub mod proxy;
 pub mod redis;
 pub mod resp;

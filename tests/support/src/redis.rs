@@ -2,7 +2,6 @@
 
 pub mod chosen;
 mod cluster;
-mod port;
 mod process;
 mod replicated;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
@@ -20,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub use self::cluster::{Cluster, slot};
-use self::port::Port;
 use self::process::{Running, START};
 pub use self::replicated::Replicated;
 pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
+use crate::port::Port;
 
 const TRIES: usize = 20;
 
@@ -143,7 +142,7 @@ impl RedisServer {
     ///
     /// When it was killed and not restarted.
     pub fn pid(&self) -> u32 {
-        self.running.as_ref().expect("the server runs").server.id()
+        self.running.as_ref().expect("the server runs").id()
     }
 
     /// Kills the server (SIGKILL): its data are lost and its port refuses connections.

@@ -1,9 +1,10 @@
 //! A server's process: how it starts, how it is known to be ours, how it ends.
 
+use crate::daemon::Daemon;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -12,61 +13,34 @@ pub(super) const START: Duration = Duration::from_secs(10);
 const MISSING: &str = "these tests need `redis-server` on the PATH: \
     `apt-get install redis-server`, or `brew install redis`";
 
-/// A server process, and the watcher that ends it if this process cannot.
+/// A server's process.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) server: Child,
-    watcher: Child,
-}
+pub(super) struct Running(Daemon);
 
 impl Running {
-    /// Starts the server, and a watcher that would also remove `folder`.
+    /// Starts the server in `folder`.
     pub(super) fn spawn(command: &mut Command, folder: &Path) -> Self {
-        let server = command.spawn().unwrap_or_else(|error| match error.kind() {
-            ErrorKind::NotFound => panic!("{MISSING}"),
-            _ => panic!("redis-server does not start: {error}"),
-        });
-        let watcher = watch(server.id(), folder);
-        Self { server, watcher }
+        Self(Daemon::spawn(command, folder, MISSING))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.0.process.id()
     }
 
     /// Sends `PING` until the answer is from this very process, not from another on its port.
     pub(super) fn wait_until_it_answers(&mut self, port: u16) -> io::Result<()> {
         let end = Instant::now() + START;
         while Instant::now() < end {
-            if self.server.try_wait()?.is_some() {
+            if self.0.process.try_wait()?.is_some() {
                 return Err(ErrorKind::AddrInUse.into());
             }
-            if answering_pid(port).is_ok_and(|pid| pid == self.server.id()) {
+            if answering_pid(port).is_ok_and(|pid| pid == self.id()) {
                 return Ok(());
             }
             sleep(Duration::from_millis(2));
         }
         Err(ErrorKind::TimedOut.into())
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The watcher goes first: once the server is reaped, its process id may be another's.
-        let _ = self.watcher.kill();
-        let _ = self.watcher.wait();
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-/// A shell that cleans up when its standard input ends, as it does when this process dies.
-fn watch(pid: u32, folder: &Path) -> Child {
-    Command::new("sh")
-        .args(["-c", "read _; kill -9 \"$0\"; rm -rf \"$1\""])
-        .arg(pid.to_string())
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("sh is installed")
 }
 
 /// The process id of the Redis on this port, from `PING` and `INFO` in plain bytes.

@@ -20,8 +20,8 @@ const PORTS: Range<u16> = 10_000..20_000;
 
 /// A port that no other test gets.
 #[derive(Debug)]
-pub(super) struct Port {
-    pub(super) number: u16,
+pub struct Port {
+    pub number: u16,
     /// Unlocked when it is dropped.
     _lock: File,
 }
@@ -30,7 +30,7 @@ impl Port {
     /// # Panics
     ///
     /// When no port is free.
-    pub(super) fn reserve() -> Self {
+    pub fn reserve() -> Self {
         let count = u64::from(PORTS.end - PORTS.start);
         let first = RandomState::new().hash_one(PORTS.start) % count;
         let numbers = (0..count).map(|step| PORTS.start + ((first + step) % count) as u16);

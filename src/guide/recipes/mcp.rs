@@ -1,0 +1,69 @@
+//! Servers of the Model Context Protocol (MCP).
+//!
+//! One limit for all requests of an MCP server has two faults. A client at its limit cannot cancel a call or close its
+//! session, because that takes a request too. And the stream that a client opens with GET holds a permit for as long as
+//! the session lasts. So count by what a request does:
+//!
+//! ```
+//! use axum::{Router, body::Body, http::{Method, Request, request::Parts}, routing::any};
+//! use tower::ServiceExt;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore};
+//!
+//! fn claim(parts: &Parts) -> Result<Option<Claim>, KeyError> {
+//!     let account = parts.headers.get("x-account-id").ok_or("x-account-id is missing")?;
+//!     let claim = Claim::new(account);
+//!     let method = parts.headers.get("mcp-method").map_or(&b""[..], |method| method.as_bytes());
+//!     Ok(match parts.method {
+//!         Method::DELETE => None, // closes the session
+//!         Method::GET => Some(claim.with_policy("streams").with_limit(2)),
+//!         _ if method.starts_with(b"notifications/") => Some(claim.with_policy("notifications").with_limit(20)),
+//!         _ => Some(claim),
+//!     })
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(1, claim, MemorySemaphore::new());
+//! let app: Router = Router::new().route("/mcp", any(|| async { "{}" })).layer(limit);
+//! # let send = |method: Method, name: &str| {
+//! #     let request = Request::builder().method(method).uri("/mcp").header("x-account-id", "ann");
+//! #     app.clone().oneshot(request.header("mcp-method", name).body(Body::empty()).unwrap())
+//! # };
+//! # let status = async |method, name| send(method, name).await.unwrap().status();
+//! # let stream = send(Method::GET, "").await.unwrap();
+//! # let call = send(Method::POST, "tools/call").await.unwrap();
+//! # assert_eq!([stream.status(), call.status()], [200, 200]);
+//! # assert_eq!(status(Method::POST, "tools/call").await, 429);
+//! # assert_eq!(status(Method::POST, "notifications/cancelled").await, 200);
+//! # assert_eq!(status(Method::DELETE, "").await, 200);
+//! # drop((stream, call));
+//! # }
+//! ```
+//!
+//! - Clients of the revision 2026-07-28 send `Mcp-Method`, and neither GET nor DELETE. Older ones send no `Mcp-Method`,
+//!   so their notifications count as calls.
+//! - A client can send any header. So notifications have a limit too, and no exemption.
+//!
+//! # Tools that go on
+//!
+//! A tool may run on after its client has hung up, and its response has been dropped. Then it should keep its permit, or
+//! a client starts as many tools as it likes. The permit is in the request's extensions:
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use tower_semaphore::Permit;
+//!
+//! async fn call(permit: Permit) -> String {
+//!     let tool = tokio::spawn(async move {
+//!         let answer = tool().await;
+//!         drop(permit);
+//!         answer
+//!     });
+//!     tool.await.unwrap_or_default()
+//! }
+//! # async fn tool() -> String { "42".to_owned() }
+//! # drop(axum::Router::<()>::new().route("/", axum::routing::post(call)));
+//! # }
+//! ```
+//!
+//! With rmcp a tool takes its `RequestContext`, whose extensions have the `http::request::Parts` of the request; their
+//! extensions have the permit: `parts.extensions.get::<Permit>().cloned()`.

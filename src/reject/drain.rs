@@ -1,0 +1,111 @@
+//! What is read of a refused request's body.
+//!
+//! A server of HTTP/1 closes a connection whose request it has not read to its end, and the system then resets the
+//! connection. Clients that send first and read later never see the response; nginx answers 502, and takes the server
+//! for failed. So a task reads the rest. The response does not wait for it: curl stops sending when it has read the
+//! head of a refusal, and waits for the end.
+
+use bytes::Buf;
+use http::{
+    Version,
+    header::{EXPECT, HOST},
+    request::Parts,
+};
+use http_body::Body;
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    time::Duration,
+};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
+
+/// How long a connection stays open whose request is longer than what is read of it. A client that reads while it sends
+/// finds the response in that time.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How much of a refused request's body is read, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    max_bytes: u64,
+    max_time: Duration,
+}
+
+/// What becomes of a refused request's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// The server decides.
+    KeepAlive,
+    /// The request is too long to be read to its end.
+    Close,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self::new(8 << 20, Duration::from_secs(30))
+    }
+}
+
+impl Drain {
+    pub(crate) fn new(max_bytes: u64, max_time: Duration) -> Self {
+        Self {
+            max_bytes,
+            max_time,
+        }
+    }
+
+    /// Takes the body of a refused request, and reads its rest in a task if that helps the client. Outside of a Tokio
+    /// runtime nothing is read.
+    pub(super) fn take<B>(self, parts: &Parts, body: B) -> Connection
+    where
+        B: Body + Send + 'static,
+    {
+        if body.is_end_stream() || self.max_bytes == 0 || !is_sent_over_http1(parts) {
+            return Connection::KeepAlive;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return Connection::KeepAlive;
+        };
+        let connection = match body.size_hint().lower() > self.max_bytes {
+            true => Connection::Close,
+            false => Connection::KeepAlive,
+        };
+        runtime.spawn(timeout(self.max_time, drain(body, self.max_bytes)));
+        connection
+    }
+}
+
+/// False for a request that has no body yet, because its client waits for `100 Continue`, and for a request that this
+/// process sends: its URI names the host, and no header does.
+fn is_sent_over_http1(parts: &Parts) -> bool {
+    let headers = &parts.headers;
+    parts.version <= Version::HTTP_11
+        && !headers.contains_key(EXPECT)
+        && (parts.uri.authority().is_none() || headers.contains_key(HOST))
+}
+
+async fn drain<B: Body>(body: B, max_bytes: u64) {
+    let mut body = pin!(body);
+    if !read(body.as_mut(), max_bytes).await {
+        sleep(LINGER).await;
+    }
+}
+
+/// Reads a body of at most this length to its end or its failure. False if it is longer.
+async fn read<B: Body>(mut body: Pin<&mut B>, max_bytes: u64) -> bool {
+    let mut left = max_bytes;
+    while body.size_hint().lower() <= left {
+        let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else {
+            return true;
+        };
+        // An empty frame counts too, so that no body goes on for ever.
+        let bytes = frame.data_ref().map_or(0, Buf::remaining).max(1);
+        match left.checked_sub(bytes as u64) {
+            Some(rest) => left = rest,
+            None => return false,
+        }
+    }
+    false
+}

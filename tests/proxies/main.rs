@@ -1,0 +1,14 @@
+//! Services behind proxies: nginx and HAProxy, as processes of their own.
+
+#![cfg(unix)]
+
+mod cached;
+mod client;
+mod forwarding;
+mod proxy;
+#[cfg(feature = "redis")]
+mod restarts;
+mod service;
+mod streams;
+mod uploads;
+mod waits;

@@ -1,0 +1,99 @@
+//! Refused uploads behind proxies: the proxy passes the refusal on, and takes no server for failed.
+
+use crate::{
+    client::{Framing, get, upload},
+    proxy::{HaProxy, Nginx, Proxy},
+    service::{Service, layer},
+};
+use std::time::Duration;
+
+const MB: usize = 1_000_000;
+
+/// Asserts that a proxy passes each refusal on, and that another account's requests are served all the time.
+async fn refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) {
+    for &bytes in sizes {
+        for _ in 0..10 {
+            let answer = upload(proxy.address(), Framing::Length, bytes).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{bytes}: {error}"));
+            assert_eq!(answer.status, 429, "{bytes}: {}", proxy.log());
+            for _ in 0..5 {
+                let answer = get(proxy.address(), "ann").await.expect("an answer");
+                assert_eq!(answer.status, 200, "{bytes}: {}", proxy.log());
+            }
+        }
+    }
+}
+
+async fn two() -> [Service; 2] {
+    [Service::start().await, Service::start().await]
+}
+
+/// Two servers that read uploads of 50 MB to their end.
+async fn two_with_a_wide_bound() -> [Service; 2] {
+    let start = async || {
+        let layer = layer().with_max_drain(50 * MB as u64, Duration::from_secs(60));
+        Service::with(|routes| routes.layer(layer)).await
+    };
+    [start().await, start().await]
+}
+
+#[tokio::test]
+async fn behind_nginx_refused_uploads_of_one_account_fail_no_request_of_another() {
+    let services = two().await;
+    let servers = services.each_ref().map(|service| service.address);
+    let nginx = Nginx {
+        servers: &servers,
+        ..Nginx::default()
+    };
+    let sizes = [MB / 10, MB, 5 * MB];
+    refuses_one_account_and_serves_another(&nginx.start().await, &sizes).await;
+}
+
+#[tokio::test]
+#[ignore = "for the night"]
+async fn behind_nginx_the_same_holds_up_to_the_bound_that_is_set() {
+    let services = two_with_a_wide_bound().await;
+    let servers = services.each_ref().map(|service| service.address);
+    let nginx = Nginx {
+        servers: &servers,
+        ..Nginx::default()
+    };
+    refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
+}
+
+#[tokio::test]
+#[ignore = "for the night"]
+async fn behind_nginx_the_same_holds_beyond_the_bound() {
+    let services = two().await;
+    let servers = services.each_ref().map(|service| service.address);
+    let nginx = Nginx {
+        servers: &servers,
+        ..Nginx::default()
+    };
+    refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
+}
+
+#[tokio::test]
+#[ignore = "for the night"]
+async fn behind_haproxy_refused_uploads_of_one_account_fail_no_request_of_another() {
+    let services = two().await;
+    let servers = services.each_ref().map(|service| service.address);
+    let haproxy = HaProxy {
+        servers: &servers,
+        ..HaProxy::default()
+    };
+    let sizes = [MB / 10, MB, 5 * MB];
+    refuses_one_account_and_serves_another(&haproxy.start().await, &sizes).await;
+}
+
+#[tokio::test]
+#[ignore = "for the night"]
+async fn behind_haproxy_the_same_holds_up_to_the_bound_that_is_set() {
+    let services = two_with_a_wide_bound().await;
+    let servers = services.each_ref().map(|service| service.address);
+    let haproxy = HaProxy {
+        servers: &servers,
+        ..HaProxy::default()
+    };
+    refuses_one_account_and_serves_another(&haproxy.start().await, &[50 * MB]).await;
+}
