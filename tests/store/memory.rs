@@ -303,6 +303,72 @@ async fn flows_that_wait_or_have_gone_delay_no_claim() {
     assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
 }
 
+/// 100,000 claims that wait for one key, of so many flows if there are any.
+async fn crowd(store: &MemorySemaphore, flows: Option<u64>) -> Vec<Acquire> {
+    let mut waiting = Vec::new();
+    for number in 0..100_000 {
+        let claim = patient().with_limit(1).with_max_waiting(100_000);
+        let claim = match flows {
+            Some(flows) => claim.with_flow(number % flows),
+            None => claim,
+        };
+        let mut acquire = store.acquire(claim);
+        assert!(futures_util::poll!(&mut acquire).is_pending());
+        waiting.push(acquire);
+    }
+    waiting
+}
+
+/// In any order, and whether or not the queue is fair. With 10,000 that took seconds when each had to be looked for.
+#[tokio::test]
+async fn a_crowd_leaves_its_queue_in_no_time() {
+    type Order = fn(usize) -> u64;
+    let orders: [(&str, Order); 3] = [
+        ("as it came", |at| at as u64),
+        ("from the back", |at| u64::MAX - at as u64),
+        ("at random", |at| mix(at as u64)),
+    ];
+    for flows in [None, Some(1), Some(100), Some(100_000)] {
+        for (name, order) in orders {
+            let builder = MemorySemaphore::builder().max_waiting_total(100_000);
+            let store = builder.build();
+            let _held = store.acquire(patient().with_limit(1)).await;
+            let waiting = crowd(&store, flows).await;
+            let mut waiting: Vec<_> = waiting.into_iter().enumerate().collect();
+            waiting.sort_by_key(|(at, _)| order(*at));
+            let started = Instant::now();
+            drop(waiting);
+            let took = started.elapsed();
+            println!("{flows:?} flows leave {name}: {took:?}");
+            assert!(took < BOUND, "{flows:?} flows {name}: {took:?}");
+            let after = try_acquire(&store, Claim::new("other").with_limit(1));
+            assert!(after.is_some() && store.busy_keys() == 2);
+        }
+    }
+}
+
+/// An operator closes their key.
+#[tokio::test]
+async fn a_crowd_is_refused_in_no_time() {
+    for flows in [None, Some(100)] {
+        let builder = MemorySemaphore::builder().max_waiting_total(100_000);
+        let store = builder.build();
+        let _held = store.acquire(patient().with_limit(1)).await;
+        let waiting = crowd(&store, flows).await;
+        let key = patient().key().clone();
+        let started = Instant::now();
+        let set = store.set_limit(&Policy::DEFAULT, Some(&key), Some(0), "");
+        set.await.expect("it is set");
+        let took = started.elapsed();
+        println!("{flows:?} flows are refused: {took:?}");
+        assert!(took < BOUND, "{took:?}");
+        for acquire in waiting {
+            let refused = acquire.await;
+            assert!(matches!(refused, Err(AcquireError::KeyClosed { .. })));
+        }
+    }
+}
+
 struct Panics;
 
 impl Wake for Panics {
