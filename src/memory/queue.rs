@@ -1,7 +1,7 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
-    fair::{Tagged, Tags},
+    fair::{Tagged, Tags, Turn},
     holders::{Details, Listed},
 };
 use crate::{
@@ -65,6 +65,16 @@ impl Full {
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
         AcquireError::under(policy, self.limit, self.held)
     }
+}
+
+/// Where a claim joins a fair queue.
+struct Start {
+    tag: i64,
+    /// The tag of the head, and the last one.
+    head: i64,
+    last: i64,
+    /// Whether a waiter that has left has one of the tags before that it may not take.
+    meets_gap: bool,
 }
 
 /// What has become of a waiter that has left the queue.
@@ -153,7 +163,12 @@ impl Queue {
         let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
         let has_joined = match is_fair {
             true => self.push_fairly(waiting, max_waiting),
-            false => self.insert(waiting, max_waiting),
+            false => {
+                if self.index_of(waiting.rank) >= max_waiting as usize {
+                    self.settle();
+                }
+                self.insert(waiting, max_waiting)
+            }
         };
         if has_joined {
             self.max_limit = self.max_limit.max(limit);
@@ -163,27 +178,45 @@ impl Queue {
 
     fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
         let details = Arc::clone(&waiting.details);
-        if self
-            .tags
-            .as_ref()
-            .is_some_and(|tags| tags.has_gap(&details.turn))
-        {
+        let turn = &details.turn;
+        if self.tags.as_ref().is_none_or(|tags| tags.has_gap(turn)) {
             self.settle();
         }
-        let now = waiting.rank - 1;
-        let head = self.first().map_or(i64::MIN, |head| head.rank);
-        let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
-        let new = || Box::new(Tags::after(last));
-        let tags = self.tags.take();
-        let (was_fair, mut tags) = (tags.is_some(), tags.unwrap_or_else(new));
-        let start = self.free_tag(tags.start(&details.turn, head));
-        waiting.rank = start;
+        let arrival = waiting.rank;
+        let mut start = self.start_of(turn, arrival);
+        if self.left > 0 && (start.meets_gap || self.index_of(start.tag) >= max_waiting as usize) {
+            self.settle();
+            start = self.start_of(turn, arrival);
+        }
+        waiting.rank = start.tag;
         let has_joined = self.insert(waiting, max_waiting);
         if has_joined {
-            tags.joined(&details.turn, head, start);
+            let tags = self
+                .tags
+                .get_or_insert_with(|| Box::new(Tags::after(start.last)));
+            tags.joined(turn, start.head, start.tag);
         }
-        self.tags = Some(tags).filter(|_| was_fair || has_joined);
         has_joined
+    }
+
+    /// Where a claim that arrives now joins the queue in its turn.
+    fn start_of(&mut self, turn: &Turn, arrival: i64) -> Start {
+        let now = arrival - 1;
+        let head = self.first().map_or(i64::MIN, |head| head.rank);
+        let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
+        let first = match &self.tags {
+            Some(tags) => tags.start(turn, head),
+            None => Tags::after(last).start(turn, head),
+        };
+        let tag = self.free_tag(first);
+        let taken = self.waiting.partition_point(|other| other.rank < first);
+        let taken = self.waiting.range(taken..self.index_of(tag));
+        Start {
+            tag,
+            head,
+            last,
+            meets_gap: taken.into_iter().any(Waiting::has_left),
+        }
     }
 
     /// The first tag from here on that no waiter has: of two with one tag the order would be theirs by chance. Tags
@@ -201,18 +234,18 @@ impl Queue {
         first + run as i64
     }
 
+    /// How many come before a waiter of this rank. Those that have left count too.
+    fn index_of(&self, rank: i64) -> usize {
+        self.waiting.partition_point(|other| other.rank <= rank)
+    }
+
+    /// Joins at its rank.
     fn insert(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
-        let rank = waiting.rank;
-        let index = |queue: &Self| queue.waiting.partition_point(|other| other.rank <= rank);
-        let mut at = index(self);
-        if at >= max_waiting as usize && self.left > 0 {
-            self.settle();
-            at = index(self);
-        }
-        let has_room = at < max_waiting as usize;
+        let index = self.index_of(waiting.rank);
+        let has_room = index < max_waiting as usize;
         if has_room {
-            waiting.set_rank(rank);
-            self.waiting.insert(at, waiting);
+            waiting.set_rank(waiting.rank);
+            self.waiting.insert(index, waiting);
         }
         has_room
     }
