@@ -119,9 +119,7 @@ mod in_redis {
     use super::super::{granted, usage};
     use std::{sync::Arc, time::Duration};
     use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-    use tower_semaphore::{
-        AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey,
-    };
+    use tower_semaphore::{AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore};
 
     const BOUND: Duration = Duration::from_secs(20);
 
