@@ -315,10 +315,11 @@ fn resident() -> u64 {
 #[ignore = "another test starts it as a process of its own"]
 async fn a_process_with_long_keys() {
     const LONG: usize = 390_000;
+    const COUNT: u32 = 60;
     let store = MemorySemaphore::new();
     let keys = |name: &'static str| {
         let of = move |number: u32| format!("{name}{number}").repeat(LONG / 8);
-        (0..1_000).map(of)
+        (0..COUNT).map(of)
     };
     // All that is allocated once.
     drop(
@@ -367,7 +368,9 @@ fn processor_time() -> Duration {
     Duration::from_nanos(nanos.and_then(Result::ok).expect("nanoseconds"))
 }
 
-const CROWD: u32 = 40_000;
+const CROWD: u32 = 30_000;
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A store, a permit of its key, and the claims that wait for it, of so many flows if there are any.
 async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
@@ -375,7 +378,7 @@ async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
     let held = store.acquire(patient()).await.expect("there is room");
     let mut waiting = Vec::new();
     for number in 0..CROWD {
-        let claim = patient().with_max_waiting(CROWD);
+        let claim = patient().with_wait(HOUR).with_max_waiting(CROWD);
         let claim = match flows {
             Some(flows) => claim.with_flow(number % flows),
             None => claim,
@@ -390,7 +393,7 @@ async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
 /// Whether or not its queue is fair, and in any order. Half a minute passed when each was looked for among the others.
 #[tokio::test]
 async fn a_crowd_leaves_its_queue_in_no_time() {
-    for flows in [None, Some(1), Some(100), Some(CROWD)] {
+    for flows in [None, Some(100)] {
         let (store, _held, mut waiting) = crowd(flows).await;
         let mut at = 0;
         waiting.sort_by_cached_key(|_| {
@@ -400,8 +403,7 @@ async fn a_crowd_leaves_its_queue_in_no_time() {
         let before = processor_time();
         drop(waiting);
         let took = processor_time() - before;
-        println!("{flows:?} flows leave: {took:?}");
-        assert!(took < BOUND, "{flows:?} flows: {took:?}");
+        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
         assert_eq!(store.busy_keys(), 1);
     }
 }
@@ -416,8 +418,7 @@ async fn a_crowd_is_refused_in_no_time() {
         let set = store.set_limit(&Policy::DEFAULT, Some(&key), Some(0), "");
         set.await.expect("it is set");
         let took = processor_time() - before;
-        println!("{flows:?} flows are refused: {took:?}");
-        assert!(took < BOUND, "{took:?}");
+        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
         for acquire in waiting {
             let refused = acquire.await;
             assert!(matches!(refused, Err(AcquireError::KeyClosed { .. })));
