@@ -1,5 +1,8 @@
 //! When a refused client should try again: a schedule of free slots for each key. The rule is in the docs of
 //! [`Rejection`](crate::Rejection#when-to-try-again). Times are seconds since the creation of the layer.
+//!
+//! The table of keys is bounded: each key has a few places where it can be, its set, as in a processor's cache. A new key
+//! takes the place that was idle longest. A key without a place has no schedule, and takes no other's.
 
 use crate::semaphore::{Claim, Few, Permit, Policy};
 use foldhash::fast::RandomState;
@@ -9,13 +12,14 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 use tokio::time::Instant;
 
-/// Maximum of keys with a hold and a schedule of their own. Further keys share them.
-const KEYS: usize = 1_024;
+/// Sets, and places of each: the times of 4,096 keys and policies are kept.
+const SETS: usize = 512;
+const PLACES: usize = 8;
 
 /// The hold of a policy while none has ended.
 const UNSEEN: f64 = 0.5;
@@ -38,14 +42,20 @@ pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
     /// Of keys and of policies.
-    seen: LazyLock<Box<[Seen]>>,
+    seen: LazyLock<Box<[Set]>>,
     failures: Mutex<f64>,
 }
 
+/// Identifies a key under a policy, or a policy: a hash, never 0.
+type Id = u64;
+
+/// Some keys whose hashes lead here. Places are written under the lock, and are found without it.
 #[derive(Default)]
-struct Seen {
-    is_sparse: AtomicBool,
-    times: Mutex<Times>,
+struct Set {
+    /// 0: a place that was never used.
+    ids: [AtomicU64; PLACES],
+    are_sparse: [AtomicBool; PLACES],
+    times: Mutex<Vec<Times>>,
 }
 
 #[derive(Default)]
@@ -56,18 +66,35 @@ struct Times {
     /// Timed permits that are held, and the last grant or end of one.
     held: u32,
     changed: f64,
-    /// The next free slot.
-    free: f64,
+    /// The next free slots, for each part of a second.
+    free: Vec<f64>,
     /// Of a key: which of its flows have clients that were told to come back, their shares, and until when.
     flows: Vec<(u64, u32, f64)>,
+    /// When the last client was told to come back.
+    until: f64,
 }
+
+/// A schedule: how far away the first slot is, the distance between two, and how far away the last one may be.
+#[derive(Clone, Copy)]
+struct Plan {
+    first: f64,
+    apart: f64,
+    last: f64,
+}
+
+/// After a failure of the store, and under a limit of 0.
+const FAILED: Plan = Plan {
+    first: 1.0,
+    apart: 0.1,
+    last: 30.0,
+};
 
 impl Default for Retry {
     fn default() -> Self {
         Self {
             hasher: RandomState::default(),
             start: Instant::now(),
-            seen: LazyLock::new(|| (0..KEYS).map(|_| Seen::default()).collect()),
+            seen: LazyLock::new(|| (0..SETS).map(|_| Set::default()).collect()),
             failures: Mutex::default(),
         }
     }
@@ -92,15 +119,18 @@ impl Retry {
         permit: &Permit,
         limits: impl Iterator<Item = (&'a Policy, u64)>,
     ) {
-        let of = limits.map(|(policy, key)| self.find(policy, key));
-        let of = of.filter(|of| !self.seen[of[0]].is_sparse.load(Relaxed) || is_chosen());
-        let of: Few<[usize; 2]> = of.collect();
-        if !of.is_empty() {
+        let ids = limits.map(|(policy, key)| self.ids(policy, key));
+        let ids = ids.filter(|[key, _]| !self.set(*key).is_sparse(*key) || is_chosen());
+        let ids: Few<[Id; 2]> = ids.collect();
+        if !ids.is_empty() {
             let (retry, since) = (Arc::clone(self), self.now());
-            of.iter()
-                .flatten()
-                .for_each(|at| self.seen[*at].begin(since));
-            permit.keep(Hold { retry, of, since });
+            let begin = |id: Id| Some(id).filter(|id| self.set(*id).begin(*id, since));
+            let timed = ids.iter().map(|ids| ids.map(begin)).collect();
+            permit.keep(Hold {
+                retry,
+                timed,
+                since,
+            });
         }
     }
 
@@ -111,45 +141,57 @@ impl Retry {
         key: u64,
         (limit, weight, share): (u32, u32, u32),
     ) -> u64 {
+        let (now, flow, [of_flows, _]) = (self.now(), key, self.ids(policy, key >> 32));
+        let [key, policy] = self.ids(policy, key);
         if limit == 0 {
-            return self.failed();
+            return self.next(key, now, 0, FAILED);
         }
-        let (now, flow, [flows, _]) = (self.now(), key, self.find(policy, key >> 32));
-        let [key, policy] = self.find(policy, key);
-        let hold = self.seen[policy].times.lock().hold.unwrap_or(UNSEEN);
-        let hold = self.seen[key].hold(hold, now);
+        let mean = self.set(policy).with(policy, |times| times.hold);
+        let mean = mean.flatten().unwrap_or(UNSEEN);
+        let hold = self.set(key).hold(key, mean, now);
         let places = f64::from(limit) / f64::from(weight.max(1));
         // The square-root staffing rule: holds are random, so a return finds room only if some is left over.
         let margin = 1.0 + 1.25 / places.sqrt();
+        let flows = self.set(of_flows);
         let turns = match share {
             0 => 1.0,
-            share => self.seen[flows].turns(flow, share, now),
+            share => flows
+                .take(of_flows, now, |times| times.turns(flow, share, now))
+                .unwrap_or(1.0),
         };
-        let (first, apart) = (
-            (hold * margin).max(1.0),
-            hold.max(1.0) * margin / places * turns,
-        );
-        // Slots of other keys, which are seldom in use, serve for the further parts of a second.
         let parts = (1.0 / hold).floor().clamp(1.0, 32.0);
-        let part = (now.fract() * parts) as usize;
-        let last = (hold * 20.0).clamp(60.0, 600.0);
-        let schedule = &self.seen[(key + part) % KEYS].times;
-        let after = self.next(&mut schedule.lock().free, first, apart, last);
+        let plan = Plan {
+            first: (hold * margin).max(1.0),
+            apart: hold.max(1.0) * margin / places * turns,
+            last: (hold * 20.0).clamp(60.0, 600.0),
+        };
+        let after = self.next(key, now, (now.fract() * parts) as usize, plan);
         if share > 0 {
-            self.seen[flows].told(flow, share, now + after as f64);
+            let until = now + after as f64;
+            flows.with(of_flows, |times| times.told(flow, share, until));
         }
         after
     }
 
     /// Seconds after which a client should try again if no full limit refused it.
     pub(crate) fn failed(&self) -> u64 {
-        self.next(&mut self.failures.lock(), 1.0, 0.1, 30.0)
+        self.slot(&mut self.failures.lock(), self.now(), FAILED)
     }
 
-    /// Takes the next free slot of a schedule whose slots are so far apart, from the first to the last. Returns whole
-    /// seconds from now.
-    fn next(&self, free: &mut f64, first: f64, apart: f64, last: f64) -> u64 {
-        let now = self.now();
+    /// Takes the next free slot in a part of a key's schedule. A key without a place gets the first slot.
+    fn next(&self, key: Id, now: f64, part: usize, plan: Plan) -> u64 {
+        let taken = self.set(key).take(key, now, |times| {
+            let parts = times.free.len().max(part + 1);
+            times.free.resize(parts, 0.0);
+            let after = self.slot(&mut times.free[part], now, plan);
+            times.until = times.until.max(now + after as f64);
+            after
+        });
+        taken.unwrap_or_else(|| self.slot(&mut 0.0, now, plan))
+    }
+
+    /// Takes the next free slot. Returns whole seconds from now.
+    fn slot(&self, free: &mut f64, now: f64, Plan { first, apart, last }: Plan) -> u64 {
         let mut slot = free.max(now + first);
         if slot > now + last {
             let random = self.hasher.hash_one(slot.to_bits()) as f64 / u64::MAX as f64;
@@ -164,68 +206,145 @@ impl Retry {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Where the key and its policy are seen.
-    fn find(&self, policy: &Policy, key: u64) -> [usize; 2] {
+    /// The ids of a key and of its policy.
+    fn ids(&self, policy: &Policy, key: u64) -> [Id; 2] {
         let policy = self.hasher.hash_one(policy.as_str());
-        [policy ^ key, policy].map(|hash| hash as usize % KEYS)
+        [policy ^ key, policy].map(|hash| hash.max(1))
+    }
+
+    fn set(&self, id: Id) -> &Set {
+        &self.seen[id as usize % SETS]
     }
 }
 
-impl Seen {
+impl Set {
+    /// The place of an id, if it has one.
+    #[inline]
+    fn find(&self, id: Id) -> Option<usize> {
+        self.ids.iter().position(|other| other.load(Relaxed) == id)
+    }
+
+    #[inline]
+    fn is_sparse(&self, id: Id) -> bool {
+        let place = self.find(id);
+        place.is_some_and(|place| self.are_sparse[place].load(Relaxed))
+    }
+
+    /// Looks at the times of an id. `None`: it has no place.
+    fn with<R>(&self, id: Id, look: impl FnOnce(&mut Times) -> R) -> Option<R> {
+        let mut times = self.times.lock();
+        let place = self.find(id)?;
+        Some(look(&mut times[place]))
+    }
+
+    /// Changes the times of an id, which gets a place if it has none. `None`: none is free.
+    fn take<R>(&self, id: Id, now: f64, change: impl FnOnce(&mut Times) -> R) -> Option<R> {
+        let mut times = self.times.lock();
+        let place = self.find(id).or_else(|| self.admit(&mut times, id, now))?;
+        Some(change(&mut times[place]))
+    }
+
+    /// Gives a place to an id: a new one, or that which has been idle for longest.
+    fn admit(&self, times: &mut Vec<Times>, id: Id, now: f64) -> Option<usize> {
+        let place = if times.len() < PLACES {
+            times.push(Times::default());
+            times.len() - 1
+        } else {
+            let idle = times.iter_mut().enumerate();
+            let idle = idle.filter(|(_, times)| times.is_idle(now));
+            let (place, times) =
+                idle.min_by(|(_, one), (_, other)| one.last().total_cmp(&other.last()))?;
+            *times = Times::default();
+            place
+        };
+        self.are_sparse[place].store(false, Relaxed);
+        self.ids[place].store(id, Relaxed);
+        Some(place)
+    }
+
     /// The mean hold, but at least the time since the last change while permits are held. If few are timed that time is
     /// not known.
-    fn hold(&self, unseen: f64, now: f64) -> f64 {
-        let times = self.times.lock();
-        let is_known = times.held > 0 && !self.is_sparse.load(Relaxed);
-        let unchanged = if is_known { now - times.changed } else { 0.0 };
-        times.hold.unwrap_or(unseen).max(unchanged.min(LONGEST))
+    fn hold(&self, id: Id, unseen: f64, now: f64) -> f64 {
+        let is_sparse = self.is_sparse(id);
+        let hold = self.with(id, |times| {
+            let is_known = times.held > 0 && !is_sparse;
+            let unchanged = if is_known { now - times.changed } else { 0.0 };
+            times.hold.unwrap_or(unseen).max(unchanged.min(LONGEST))
+        });
+        hold.unwrap_or(unseen)
+    }
+
+    /// Counts a permit. Returns whether it has a place, which it keeps until its end.
+    fn begin(&self, id: Id, now: f64) -> bool {
+        let begun = self.take(id, now, |times| {
+            (times.held, times.changed) = (times.held + 1, now);
+        });
+        begun.is_some()
+    }
+
+    /// Ends a permit that has [begun](Self::begin).
+    fn end(&self, id: Id, since: f64, now: f64) {
+        let mut times = self.times.lock();
+        if let Some(place) = self.find(id) {
+            let is_sparse = times[place].end(since, now);
+            self.are_sparse[place].store(is_sparse, Relaxed);
+        }
+    }
+}
+
+impl Times {
+    /// Whether nothing is held, and no client was told to come back later.
+    fn is_idle(&self, now: f64) -> bool {
+        self.held == 0 && self.until <= now
+    }
+
+    /// When a permit was last granted or ended, or a client told to come back.
+    fn last(&self) -> f64 {
+        self.changed.max(self.until)
     }
 
     /// Of how many slots of a key one is this flow's. Beside others it has its share of them.
-    fn turns(&self, flow: u64, share: u32, now: f64) -> f64 {
-        let flows = &mut self.times.lock().flows;
+    fn turns(&mut self, flow: u64, share: u32, now: f64) -> f64 {
+        let flows = &mut self.flows;
         flows.retain(|(other, _, until)| *other != flow && *until > now);
         let others: u32 = flows.iter().map(|(_, share, _)| share).sum();
         1.0 + f64::from(others) / f64::from(share)
     }
 
     /// A client of this flow was told to come back then.
-    fn told(&self, flow: u64, share: u32, until: f64) {
-        let flows = &mut self.times.lock().flows;
-        if flows.len() < FLOWS {
-            flows.push((flow, share, until));
+    fn told(&mut self, flow: u64, share: u32, until: f64) {
+        self.until = self.until.max(until);
+        if self.flows.len() < FLOWS {
+            self.flows.push((flow, share, until));
         }
     }
 
-    fn begin(&self, now: f64) {
-        let mut times = self.times.lock();
-        (times.held, times.changed) = (times.held + 1, now);
-    }
-
-    fn end(&self, since: f64, now: f64) {
-        let (mut times, hold) = (self.times.lock(), now - since);
-        (times.held, times.changed) = (times.held - 1, now);
-        times.seen = (times.seen + 1).min(MEMORY);
-        let mean = times.hold.unwrap_or_default();
-        let mean = mean + (hold.min(LONGEST) - mean) / f64::from(times.seen);
-        times.hold = Some(mean);
-        let is_sparse = mean < OFTEN && hold < OFTEN;
-        self.is_sparse.store(is_sparse, Relaxed);
+    /// A permit has ended. Returns whether they are so frequent that few need to be timed.
+    fn end(&mut self, since: f64, now: f64) -> bool {
+        let hold = now - since;
+        (self.held, self.changed) = (self.held - 1, now);
+        self.seen = (self.seen + 1).min(MEMORY);
+        let mean = self.hold.unwrap_or_default();
+        let mean = mean + (hold.min(LONGEST) - mean) / f64::from(self.seen);
+        self.hold = Some(mean);
+        mean < OFTEN && hold < OFTEN
     }
 }
 
 /// A timed permit has one of these, and drops it when it ends.
 struct Hold {
     retry: Arc<Retry>,
-    of: Few<[usize; 2]>,
+    /// Of each limit the key and the policy, if it has a place.
+    timed: Few<[Option<Id>; 2]>,
     since: f64,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let (seen, now) = (&self.retry.seen, self.retry.now());
-        let at = self.of.iter().flatten();
-        at.for_each(|at| seen[*at].end(self.since, now));
+        let now = self.retry.now();
+        for id in self.timed.iter().flatten().flatten() {
+            self.retry.set(*id).end(*id, self.since, now);
+        }
     }
 }
 
@@ -237,4 +356,58 @@ fn is_chosen() -> bool {
     let turn = TURN.get().wrapping_add(0x9E37_79B9);
     TURN.set(turn);
     turn < u32::MAX / SPARSE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: Policy = Policy::DEFAULT;
+
+    /// Refuses keys from a number on, each once. Returns what they are told.
+    fn refuse(retry: &Retry, first: u64, count: u64) -> Vec<u64> {
+        let keys = (first..first + count).map(|key| retry.key(&Claim::new(key)));
+        keys.map(|key| retry.refused(&POLICY, key, (1, 1, 0)))
+            .collect()
+    }
+
+    fn places(retry: &Retry) -> usize {
+        let sets = retry.seen.iter();
+        sets.map(|set| set.times.lock().len()).sum()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_beyond_the_table_get_the_first_slot_and_take_no_memory() {
+        let retry = Retry::default();
+        assert!(refuse(&retry, 0, 100_000).iter().all(|told| *told == 1));
+        assert_eq!(places(&retry), SETS * PLACES);
+        // Those without a place have no schedule.
+        let again = refuse(&retry, 0, 100_000);
+        let later = again.iter().filter(|told| **told > 1).count();
+        assert_eq!(later, SETS * PLACES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_takes_the_place_of_one_whose_clients_are_back() {
+        let retry = Retry::default();
+        refuse(&retry, 0, 100_000);
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        refuse(&retry, 200_000, 100);
+        let again = refuse(&retry, 200_000, 100);
+        assert!(again.iter().all(|told| *told > 1), "each has a place");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_with_a_permit_keeps_its_place() {
+        let (retry, now) = (Retry::default(), 0.0);
+        let [key, _] = retry.ids(&POLICY, retry.key(&Claim::new("ann")));
+        assert!(retry.set(key).begin(key, now));
+        for round in 0..9 {
+            refuse(&retry, round * 100_000, 100_000);
+            tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        }
+        retry.set(key).end(key, now, retry.now());
+        let hold = retry.set(key).with(key, |times| times.hold);
+        assert_eq!(hold.flatten().map(f64::round), Some(18.0));
+    }
 }

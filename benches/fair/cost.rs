@@ -14,7 +14,8 @@ const TASKS: [usize; 2] = [1, 256];
 fn claims() -> [(&'static str, Claim); 2] {
     let claim = Claim::new("cost")
         .with_limit(1_000)
-        .with_wait(Duration::from_secs(10));
+        .with_wait(Duration::from_secs(10))
+        .with_max_waiting(1_000);
     [
         ("no flow", claim.clone()),
         ("a flow", claim.with_flow("ann").with_share(4)),

@@ -53,7 +53,8 @@ async fn round(server: &RedisServer, name: &str, flows: Flows) -> (f64, f64) {
     let store = super::store(&server.url()).await;
     let claim = Claim::new(name)
         .with_limit(1)
-        .with_wait(Duration::from_secs(60));
+        .with_wait(Duration::from_secs(60))
+        .with_max_waiting(WAITERS as u32);
     let held = store.acquire(claim.clone()).await.expect("it is free");
     let mut raw = Raw::connect(server.port()).await;
     raw.reset_stats().await;

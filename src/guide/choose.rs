@@ -54,8 +54,9 @@
 //! ```
 //!
 //! So [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) should be about
-//! *wait × limit ÷ hold*. A longer queue only holds requests that will time out: they cost a
-//! connection, memory and polls, and are refused in the end.
+//! *wait × limit ÷ hold*: 100 unless set. A longer queue only holds requests that will time out: they cost a
+//! connection, memory and polls, and are refused in the end. hyper runs 200 requests at a time on an HTTP/2
+//! connection, so more waiters than that on one connection keep out all other requests on it.
 //!
 //! | | refuse at once (default) | wait |
 //! |---|---|---|

@@ -119,7 +119,8 @@
 //!
 //! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use, and
 //! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. Of a key that
-//! has more than 64 characters when percent-encoded Redis has only a hash; its usage is still found by the key itself.
+//! has more than 64 bytes, over Redis when percent-encoded, a store has only the SHA-256; its usage is still found by the
+//! key itself.
 //! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
 //! keys, and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
 //! terminal](super::terminal).

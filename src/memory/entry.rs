@@ -4,7 +4,7 @@ use super::{
     holders::Details,
     queue::{Acquired, Decided, Full, Queue, Waiting},
 };
-use crate::semaphore::{AcquireError, Claim, Key, Policy, Units};
+use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Policy, Units};
 use std::sync::Arc;
 
 /// The semaphore of one key under one policy.
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) limit: Option<u32>,
     pub(super) queue: Queue,
     pub(super) policy: Policy,
-    pub(super) key: Key,
+    pub(super) key: CompactKey,
 }
 
 /// What the entries of a shard count together.
@@ -43,14 +43,14 @@ impl Entry {
             limit,
             queue: Queue::default(),
             policy: claim.policy().clone(),
-            key: claim.key().clone(),
+            key: CompactKey::of(claim.key()),
         }
     }
 
     /// Whether it is that of a key, or of any.
     #[inline]
     pub(super) fn is_of(&self, policy: &Policy, key: Option<&Key>) -> bool {
-        key.is_none_or(|key| self.key == *key) && self.policy == *policy
+        key.is_none_or(|key| self.key.is_of(key)) && self.policy == *policy
     }
 
     #[inline]
@@ -123,20 +123,25 @@ impl Entry {
     /// granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
-        match self.queue.is_empty() {
+        match self.queue.is_empty() || self.is_full() {
             true => Vec::new(),
             false => self.grant_waiters(counts),
         }
+    }
+
+    /// Whether no waiter fits, whichever is the first.
+    fn is_full(&self) -> bool {
+        self.held >= self.limit.unwrap_or(self.queue.max_limit())
     }
 
     #[cold]
     fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<Decided> {
         let mut granted = Vec::new();
         while self.queue.head().is_some_and(|units| self.fits(units))
-            && let Some(head) = self.queue.pop()
+            && let Some((head, deliver)) = self.queue.pop()
         {
-            let acquired = self.acquire(head.units(), counts, head.details.listed());
-            granted.push(head.decided(Ok(acquired)));
+            let acquired = self.acquire(head.units, counts, head.listed());
+            granted.push(Decided(Ok(acquired), deliver));
         }
         granted
     }

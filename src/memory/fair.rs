@@ -3,8 +3,12 @@
 //! A waiter's rank is its start tag. A flow starts when its last claim finishes, or at the virtual time, which is that
 //! of the head: so it saves nothing up while it is idle, and no new one comes before a head that does not fit.
 
-use crate::semaphore::{Claim, Key};
-use std::collections::HashMap;
+use crate::semaphore::{Claim, CompactKey};
+use foldhash::fast::RandomState;
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
 
 /// What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
 /// while the shares of all flows that wait add up to less.
@@ -13,20 +17,57 @@ const UNIT: i64 = 100_000;
 /// Of fewer flows none is forgotten.
 const FEW: usize = 64;
 
-/// What a claim adds to the tags of its flow. Claims without one are a flow too.
-fn cost(claim: &Claim) -> i64 {
-    // A share is that of a flow.
-    let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
-    (i64::from(claim.weight()) * UNIT + share - 1) / share
+/// What a claim is in a fair queue.
+pub(super) struct Turn {
+    /// Claims without one are a flow too.
+    flow: Option<CompactKey>,
+    /// What it adds to the tags of its flow.
+    cost: i64,
+}
+
+impl Turn {
+    pub(super) fn of(claim: &Claim) -> Self {
+        // A share is that of a flow.
+        let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
+        Self {
+            flow: claim.flow().map(CompactKey::of),
+            cost: (i64::from(claim.weight()) * UNIT + share - 1) / share,
+        }
+    }
+
+    pub(super) fn flow(&self) -> Option<&CompactKey> {
+        self.flow.as_ref()
+    }
+}
+
+/// A place in a fair queue.
+#[derive(Clone, Copy)]
+pub(super) struct Tagged<'a> {
+    pub(super) turn: &'a Turn,
+    pub(super) start: i64,
+    pub(super) has_left: bool,
 }
 
 /// The tags of a fair queue.
 pub(super) struct Tags {
     time: i64,
     /// Where the last claim of each flow finishes, if that is ahead, or not forgotten yet.
-    finishes: HashMap<Option<Key>, i64>,
+    finishes: HashMap<Option<CompactKey>, Finish, RandomState>,
     /// With so many, those that have finished are forgotten: seldom, because each is looked at.
     most: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Finish {
+    at: i64,
+    /// A waiter of the flow has left, and those behind it have not moved up yet.
+    has_gap: bool,
+}
+
+/// The waiters of a flow behind its first gap, and where the next of them starts.
+struct Gap {
+    slot: i64,
+    later: VecDeque<usize>,
 }
 
 impl Tags {
@@ -34,56 +75,92 @@ impl Tags {
     pub(super) fn after(last: i64) -> Self {
         Self {
             time: last,
-            finishes: HashMap::new(),
+            finishes: HashMap::default(),
             most: FEW,
         }
     }
 
     /// The first start of a claim that joins behind this head.
-    pub(super) fn start(&self, claim: &Claim, head: i64) -> i64 {
-        let finish = self
-            .finishes
-            .get(&claim.flow().cloned())
-            .copied()
-            .unwrap_or(i64::MIN);
+    pub(super) fn start(&self, turn: &Turn, head: i64) -> i64 {
+        let finish = self.finishes.get(&turn.flow);
+        let finish = finish.map_or(i64::MIN, |finish| finish.at);
         finish.max(self.time.max(head) + 1)
     }
 
     /// It has joined there.
-    pub(super) fn joined(&mut self, claim: &Claim, head: i64, start: i64) {
+    pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
         self.time = self.time.max(head);
         if self.finishes.len() >= self.most {
             let time = self.time;
-            self.finishes.retain(|_, finish| *finish > time);
+            self.finishes.retain(|_, finish| finish.at > time);
             self.most = FEW.max(self.finishes.len() * 2);
         }
-        self.finishes
-            .insert(claim.flow().cloned(), start + cost(claim));
+        let finish = Finish {
+            at: start + turn.cost,
+            has_gap: false,
+        };
+        self.finishes.insert(turn.flow.clone(), finish);
     }
 
-    /// A waiter has left without a grant. The later ones of its flow, given with their starts, move up, each to where the
-    /// one before it finishes now, and so does the finish of the flow. Returns their starts. None moves before the virtual
-    /// time, as behind claims that came before the first flow.
-    pub(super) fn left<'a>(
-        &mut self,
-        (claim, start): (&Claim, i64),
-        later: impl Iterator<Item = (&'a Claim, i64)>,
-        is_taken: impl Fn(i64) -> bool,
-    ) -> Vec<i64> {
-        let mut slot = start.max(self.time);
-        let moved = later.map(|(later, own)| {
-            if own < slot {
-                return own;
-            }
-            let free = (slot..own).find(|tag| !is_taken(*tag)).unwrap_or(own);
-            slot = free + cost(later);
-            free
-        });
-        let moved = moved.collect();
-        if let Some(finish) = self.finishes.get_mut(&claim.flow().cloned()) {
-            *finish = slot;
+    /// A waiter has left without a grant.
+    pub(super) fn left(&mut self, turn: &Turn) {
+        if let Some(finish) = self.finishes.get_mut(&turn.flow) {
+            finish.has_gap = true;
         }
-        moved
+    }
+
+    /// Whether waiters of this flow have yet to [move up](Self::close).
+    pub(super) fn has_gap(&self, turn: &Turn) -> bool {
+        let finish = self.finishes.get(&turn.flow);
+        finish.is_some_and(|finish| finish.has_gap)
+    }
+
+    /// Waiters move up, each to where the one before it in its flow finishes now, and so does the finish of the flow.
+    /// None moves before the virtual time, as behind claims that came before the first flow, or to the tag of one that
+    /// stays. Takes all places in their order. Returns their starts.
+    pub(super) fn close<'a>(&mut self, places: impl Iterator<Item = Tagged<'a>>) -> Vec<i64> {
+        let places: Vec<_> = places.collect();
+        let mut starts: Vec<_> = places.iter().map(|place| place.start).collect();
+        let (mut gaps, mut fixed) = (HashMap::<_, Gap, RandomState>::default(), Vec::new());
+        for (at, place) in places.iter().enumerate() {
+            match gaps.get_mut(&place.turn.flow) {
+                Some(gap) if !place.has_left && place.start >= gap.slot => gap.later.push_back(at),
+                None if place.has_left => {
+                    let (slot, later) = (place.start.max(self.time), VecDeque::new());
+                    gaps.insert(&place.turn.flow, Gap { slot, later });
+                }
+                _ if place.has_left => {}
+                _ => fixed.push(place.start),
+            }
+        }
+        let ahead = gaps.values().map(|gap| (gap.slot, gap.later.front()));
+        let ahead = ahead.filter_map(|(slot, at)| Some(Reverse((slot, *at?))));
+        let (mut ahead, mut fixed) = (
+            ahead.collect::<BinaryHeap<_>>(),
+            fixed.into_iter().peekable(),
+        );
+        let mut next = i64::MIN;
+        while let Some(Reverse((slot, at))) = ahead.pop() {
+            next = next.max(slot);
+            while let Some(taken) = fixed.next_if(|taken| *taken <= next) {
+                next += i64::from(taken == next);
+            }
+            starts[at] = next;
+            let Turn { flow, cost } = places[at].turn;
+            if let Some(gap) = gaps.get_mut(flow) {
+                gap.slot = next + cost;
+                gap.later.pop_front();
+                let later = gap.later.front();
+                ahead.extend(later.map(|at| Reverse((gap.slot, *at))));
+            }
+            next += 1;
+        }
+        for (flow, gap) in gaps {
+            if let Some(finish) = self.finishes.get_mut(flow) {
+                (finish.at, finish.has_gap) = (gap.slot, false);
+            }
+        }
+        starts
     }
 }
 
@@ -91,21 +168,40 @@ impl Tags {
 mod tests {
     use super::*;
 
-    fn claim(flow: &str, weight: u32, share: u32) -> Claim {
+    fn turn(flow: &str, weight: u32, share: u32) -> Turn {
         let claim = Claim::new("a").with_weight(weight).with_share(share);
-        claim.with_flow(flow)
+        Turn::of(&claim.with_flow(flow))
+    }
+
+    fn at(turn: &Turn, start: i64) -> Tagged<'_> {
+        let has_left = false;
+        Tagged {
+            turn,
+            start,
+            has_left,
+        }
+    }
+
+    /// One that has left.
+    fn gone(turn: &Turn, start: i64) -> Tagged<'_> {
+        let has_left = true;
+        Tagged {
+            turn,
+            start,
+            has_left,
+        }
     }
 
     #[test]
     fn a_share_divides_what_a_claim_costs() {
         let costs = [(1, 1), (3, 1), (1, 4), (1, 3), (1, 100), (1_000, 7)];
-        let costs = costs.map(|(weight, share)| cost(&claim("ann", weight, share)));
+        let costs = costs.map(|(weight, share)| turn("ann", weight, share).cost);
         assert_eq!(costs, [100_000, 300_000, 25_000, 33_334, 1_000, 14_285_715]);
     }
 
     #[test]
     fn a_flow_starts_where_it_has_finished_or_behind_the_head() {
-        let (mut tags, ann, bob) = (Tags::after(0), claim("ann", 1, 1), claim("bob", 1, 1));
+        let (mut tags, ann, bob) = (Tags::after(0), turn("ann", 1, 1), turn("bob", 1, 1));
         tags.joined(&ann, 0, 1);
         assert_eq!(tags.start(&ann, 1), 100_001);
         assert_eq!(tags.start(&bob, 1), 2);
@@ -115,23 +211,56 @@ mod tests {
             100_002,
             "it has saved nothing up"
         );
-        let moved = tags.left((&ann, 1), [(&ann, 100_001)].into_iter(), |_| false);
-        assert_eq!(moved, [1], "a later one moves up");
+        tags.left(&ann);
+        assert!(tags.has_gap(&ann) && !tags.has_gap(&bob));
+        let moved = tags.close([gone(&ann, 1), at(&ann, 100_001)].into_iter());
+        assert_eq!(moved, [1, 1], "a later one moves up");
+        assert!(!tags.has_gap(&ann));
         assert_eq!(tags.start(&ann, 1), 100_001);
-        assert!(tags.left((&ann, 1), [].into_iter(), |_| false).is_empty());
+        tags.close([gone(&ann, 1)].into_iter());
         assert_eq!(tags.start(&ann, 1), 2, "nothing waits");
     }
 
     #[test]
     fn a_waiter_that_moves_up_takes_the_tag_of_no_other_flow_and_costs_what_it_did() {
-        let (mut tags, light, heavy) = (Tags::after(0), claim("ann", 1, 1), claim("ann", 3, 1));
+        let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
+        let (bob, eve) = (turn("bob", 1, 1), turn("eve", 1, 1));
         for start in [1, 300_001, 400_001] {
             tags.joined(if start == 1 { &heavy } else { &light }, 0, start);
         }
-        let later = [(&light, 300_001), (&light, 400_001)];
-        let moved = tags.left((&heavy, 1), later.into_iter(), |tag| tag == 1 || tag == 2);
-        assert_eq!(moved, [3, 100_003]);
+        let places = [
+            gone(&heavy, 1),
+            at(&bob, 1),
+            at(&eve, 2),
+            at(&light, 300_001),
+            at(&light, 400_001),
+        ];
+        let moved = tags.close(places.into_iter());
+        assert_eq!(moved, [1, 1, 2, 3, 100_003]);
         assert_eq!(tags.start(&light, 1), 200_003);
+    }
+
+    #[test]
+    fn flows_that_move_up_together_get_distinct_tags_in_the_order_of_their_turns() {
+        let (mut tags, ann, bob) = (Tags::after(0), turn("ann", 1, 1), turn("bob", 1, 1));
+        for start in [1, 100_001, 200_001] {
+            tags.joined(&ann, 0, start);
+            tags.joined(&bob, 0, start + 1);
+        }
+        let places = [
+            gone(&ann, 1),
+            gone(&bob, 2),
+            gone(&ann, 100_001),
+            at(&bob, 100_002),
+            at(&ann, 200_001),
+            at(&bob, 200_002),
+        ];
+        let moved = tags.close(places.into_iter());
+        assert_eq!(moved[3..], [2, 1, 100_002]);
+        assert_eq!(
+            (tags.start(&ann, 0), tags.start(&bob, 0)),
+            (100_001, 200_002)
+        );
     }
 
     #[test]
@@ -139,7 +268,7 @@ mod tests {
         let mut tags = Tags::after(0);
         for flow in 0..1_000 {
             let start = 2 * UNIT * flow;
-            tags.joined(&claim(&flow.to_string(), 1, 1), start, start + 1);
+            tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
             assert!(tags.finishes.len() <= FEW);
         }
     }

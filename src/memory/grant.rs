@@ -89,8 +89,7 @@ impl Level {
 
     /// What a claim of these details has acquired.
     pub(super) fn of(place: Place<'_>, acquired: Acquired, details: &Arc<Details>) -> Self {
-        let (units, listed) = (details.claim.checked_units(), details.listed().cloned());
-        Self::new(place, units, acquired, listed)
+        Self::new(place, details.units, acquired, details.listed().cloned())
     }
 
     #[inline]

@@ -1,12 +1,13 @@
 //! What operators see of one key: its permits, and the claims that wait.
 
+use super::fair::Turn;
 use crate::{
-    semaphore::{Claim, Loss, Permit, PermitInfo, Process, StoredKey, Units, WeakPermit},
+    semaphore::{Claim, Loss, Permit, PermitInfo, Policy, Process, Units, WeakPermit},
     sync::{AtomicU32, Mutex, OnceLock, RandomState},
 };
 use std::{
     hash::BuildHasher,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicI64},
     time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
@@ -60,11 +61,16 @@ impl Clock {
     }
 }
 
-/// What operators see of a claim, and of its permit.
+/// What operators see of a claim, and of its permit. It may outlast the claim, so it has neither its key nor its flow.
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
-    pub(super) claim: Claim,
+    pub(super) policy: Policy,
+    pub(super) units: Units,
+    label: Option<Box<str>>,
+    pub(super) turn: Turn,
+    /// Where it is in the queue. Read and written under the shard's lock only, so no order of threads depends on it.
+    pub(super) rank: AtomicI64,
     since: Instant,
     /// Whether its permit is listed.
     is_listed: bool,
@@ -80,7 +86,11 @@ impl Details {
     pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool, loss: &Arc<Loss>) -> Arc<Self> {
         Arc::new(Self {
             serial,
-            claim: claim.clone(),
+            policy: claim.policy().clone(),
+            units: claim.checked_units(),
+            label: claim.label().map(Into::into),
+            turn: Turn::of(claim),
+            rank: AtomicI64::new(0),
             since: Instant::now(),
             is_listed,
             weight: AtomicU32::new(claim.weight()),
@@ -113,8 +123,8 @@ impl Details {
         let (id, process) = (id(self.serial), Process::current());
         let since = now.at(self.since).unwrap_or(now.system);
         let mut info = PermitInfo::new(id, process, weight, limit, since);
-        info.label = self.claim.label().map(ToOwned::to_owned);
-        info.flow = self.claim.flow().cloned().map(StoredKey::whole);
+        info.label = self.label.as_deref().map(ToOwned::to_owned);
+        info.flow = self.turn.flow().map(Into::into);
         info
     }
 }

@@ -7,7 +7,7 @@ use super::{
     shard::{Place, SHARDS, Shard, number},
 };
 use crate::{
-    semaphore::{Claim, Key, Loss, Policy},
+    semaphore::{Claim, CompactKey, Key, Loss, Policy},
     sync::{AtomicU64, RandomState},
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
@@ -50,12 +50,29 @@ impl Keys {
 
     #[inline]
     pub(super) fn place(&self, key: &Key) -> Place<'_> {
+        self.place_of(key.compact_bytes())
+    }
+
+    #[inline]
+    fn place_of(&self, key: &[u8]) -> Place<'_> {
         // Only the key is hashed: a store has few policies, so hashing them would spread the entries
         // hardly more.
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(key.as_bytes());
+        hasher.write(key);
         let hash = hasher.finish();
         (hash, &self.shards[number(hash)])
+    }
+
+    /// Changes the entry of a key that the store has listed, if it is there.
+    pub(super) fn change_listed<R>(
+        &self,
+        policy: &Policy,
+        key: &CompactKey,
+        change: impl FnOnce(&mut Entry, &mut Counts) -> R,
+    ) -> Option<R> {
+        let (hash, shard) = self.place_of(key.as_bytes());
+        let is_it = |entry: &Entry| entry.key == *key && entry.policy == *policy;
+        shard.change(hash, is_it, change)
     }
 
     /// Changes the entry of a key, if it is there.

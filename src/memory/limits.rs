@@ -1,7 +1,7 @@
 //! The limits that operators have set.
 
 use crate::{
-    semaphore::{Key, LimitInfo, Policy, StoredKey},
+    semaphore::{CompactKey, Key, LimitInfo, Policy},
     sync::{AtomicU64, Mutex},
 };
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::SystemTime};
@@ -12,7 +12,7 @@ pub(super) struct Limits {
     /// How many there are: without any, none is looked for.
     count: AtomicU64,
     /// By policy and key; without a key that of the policy.
-    all: Mutex<HashMap<(Policy, Option<Key>), LimitInfo>>,
+    all: Mutex<HashMap<(Policy, Option<CompactKey>), LimitInfo>>,
 }
 
 impl Limits {
@@ -21,6 +21,11 @@ impl Limits {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
+        self.find_listed(policy, &CompactKey::of(key))
+    }
+
+    /// The same of a key as it is kept.
+    pub(super) fn find_listed(&self, policy: &Policy, key: &CompactKey) -> Option<u32> {
         let all = self.all.lock();
         let of = |key| all.get(&(policy.clone(), key));
         let set = of(Some(key.clone())).or_else(|| of(None));
@@ -35,8 +40,9 @@ impl Limits {
         note: Option<String>,
     ) {
         let mut all = self.all.lock();
-        let of = (policy.clone(), key.cloned());
-        let stored = key.cloned().map(StoredKey::whole);
+        let key = key.map(CompactKey::of);
+        let stored = key.as_ref().map(Into::into);
+        let of = (policy.clone(), key);
         match limit {
             Some(limit) => {
                 let mut info = LimitInfo::new(policy.clone(), stored, limit, SystemTime::now());

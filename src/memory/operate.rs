@@ -32,7 +32,7 @@ impl Operate for MemorySemaphore {
         let (shards, policy) = (self.0.shards.clone().into_iter(), policy.clone());
         // No lock is held for longer than one shard takes.
         let keys = shards.flat_map(move |shard| shard.keys_of(&policy, 0));
-        Box::pin(Items(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
+        Box::pin(Items(keys.map(|(_, key)| Ok(key))))
     }
 
     fn keys_page(
@@ -117,7 +117,7 @@ impl MemorySemaphore {
         let room = KeyPage::MOST - keys.len();
         let rest = found.get(room).map(|(hash, _)| (shard, *hash));
         let added = found.into_iter().take(room);
-        keys.extend(added.map(|(_, key)| StoredKey::whole(key)));
+        keys.extend(added.map(|(_, key)| key));
         let (shard, hash) = rest.unwrap_or((shard + 1, 0));
         (shard < SHARDS).then_some((shard, hash))
     }
@@ -136,11 +136,8 @@ impl MemorySemaphore {
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
         let count = |entry: &mut Entry, _: &mut _| (entry.held, entry.queue.len() as u32);
-        let counts = match &key {
-            StoredKey::Whole { key } => self.0.change(policy, key, count),
-            // It remembers each key whole.
-            StoredKey::Hashed { .. } => None,
-        };
+        let compact = key.compact();
+        let counts = compact.and_then(|compact| self.0.change_listed(policy, &compact, count));
         let (units, waiting) = counts.unwrap_or_default();
         KeyCounts::new(key, units, waiting)
     }

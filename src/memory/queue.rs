@@ -1,12 +1,12 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
-    fair::Tags,
+    fair::{Tagged, Tags, Turn},
     holders::{Details, Listed},
 };
 use crate::{
     observe::contain,
-    semaphore::{AcquireError, Claim, Policy, Units, Wait, timer},
+    semaphore::{AcquireError, Policy, Units, Wait, timer},
     sync::AtomicU32,
 };
 use std::{
@@ -15,22 +15,29 @@ use std::{
 };
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
+///
+/// One that leaves is marked, and removed with others: at the latest when half of all have left. So each that leaves
+/// costs the same, however many wait.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
+    /// How many of these have left.
+    left: usize,
+    /// The greatest limit of a claim that has come since it was empty.
+    max_limit: u32,
     /// If claims with flows have come since it was empty.
     tags: Option<Box<Tags>>,
     /// What is held, and the limit under which it was granted. Empty if the store does not list its permits.
     holders: Vec<(Arc<Details>, u32)>,
 }
 
-/// A waiter. Its drop wakes its task, so drop it outside the queue's lock.
-#[must_use]
+/// A waiter.
 pub(super) struct Waiting {
     /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
     rank: i64,
     pub(super) details: Arc<Details>,
-    deliver: Deliver,
+    /// `None`: it has left.
+    deliver: Option<Deliver>,
 }
 
 /// Takes what has become of a waiter to its task: without the queue's lock, because a waker may run the task at once,
@@ -60,8 +67,18 @@ impl Full {
     }
 }
 
+/// Where a claim joins a fair queue.
+struct Start {
+    tag: i64,
+    /// The tag of the head, and the last one.
+    head: i64,
+    last: i64,
+    /// Whether a waiter that has left has one of the tags before that it may not take.
+    meets_gap: bool,
+}
+
 /// What has become of a waiter that has left the queue.
-pub(super) struct Decided(Result<Acquired, Full>, Deliver);
+pub(super) struct Decided(pub(super) Result<Acquired, Full>, pub(super) Deliver);
 
 /// Tells waiters what has become of them: mostly there are none.
 #[inline]
@@ -96,59 +113,110 @@ impl Waiting {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
             details,
-            deliver: Box::new(deliver),
+            deliver: Some(Box::new(deliver)),
         }
     }
 
     /// The units of its claim.
     pub(super) fn units(&self) -> Units {
-        self.details.claim.checked_units()
+        self.details.units
     }
 
-    pub(super) fn decided(self, answer: Result<Acquired, Full>) -> Decided {
-        Decided(answer, self.deliver)
+    fn has_left(&self) -> bool {
+        self.deliver.is_none()
     }
 
-    fn claim(&self) -> &Claim {
-        &self.details.claim
+    fn tagged(&self) -> Tagged<'_> {
+        Tagged {
+            turn: &self.details.turn,
+            start: self.rank,
+            has_left: self.has_left(),
+        }
+    }
+
+    /// Moves it. Its details have its rank too, by which it is found.
+    fn set_rank(&mut self, rank: i64) {
+        self.rank = rank;
+        self.details.rank.store(rank, Relaxed);
     }
 }
 
 impl Queue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.len() == self.left
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() - self.left
+    }
+
+    /// A limit under which every waiter's claim fits at least once.
+    pub(super) fn max_limit(&self) -> u32 {
+        self.max_limit
     }
 
     /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
     /// `false`: `max_waiting` or more are ahead of it.
     pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
-        match self.tags.is_some() || waiting.claim().flow().is_some() {
+        let limit = waiting.units().limit;
+        let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
+        let has_joined = match is_fair {
             true => self.push_fairly(waiting, max_waiting),
-            false => self.insert(waiting, max_waiting),
+            false => {
+                if self.index_of(waiting.rank) >= max_waiting as usize {
+                    self.settle();
+                }
+                self.insert(waiting, max_waiting)
+            }
+        };
+        if has_joined {
+            self.max_limit = self.max_limit.max(limit);
         }
+        has_joined
     }
 
     fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
-        let now = waiting.rank - 1;
-        let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
-        let head = self.waiting.front().map_or(i64::MIN, |head| head.rank);
-        let new = || Box::new(Tags::after(last));
-        let tags = self.tags.take();
-        let (was_fair, mut tags) = (tags.is_some(), tags.unwrap_or_else(new));
-        let start = self.free_tag(tags.start(waiting.claim(), head));
         let details = Arc::clone(&waiting.details);
-        waiting.rank = start;
+        let turn = &details.turn;
+        if self.tags.as_ref().is_none_or(|tags| tags.has_gap(turn)) {
+            self.settle();
+        }
+        let arrival = waiting.rank;
+        let mut start = self.start_of(turn, arrival);
+        if self.left > 0 && (start.meets_gap || self.index_of(start.tag) >= max_waiting as usize) {
+            self.settle();
+            start = self.start_of(turn, arrival);
+        }
+        waiting.rank = start.tag;
         let has_joined = self.insert(waiting, max_waiting);
         if has_joined {
-            tags.joined(&details.claim, head, start);
+            let tags = self
+                .tags
+                .get_or_insert_with(|| Box::new(Tags::after(start.last)));
+            tags.joined(turn, start.head, start.tag);
         }
-        self.tags = Some(tags).filter(|_| was_fair || has_joined);
         has_joined
+    }
+
+    /// Where a claim that arrives now joins the queue in its turn.
+    fn start_of(&mut self, turn: &Turn, arrival: i64) -> Start {
+        let now = arrival - 1;
+        let head = self.first().map_or(i64::MIN, |head| head.rank);
+        let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
+        let first = match &self.tags {
+            Some(tags) => tags.start(turn, head),
+            None => Tags::after(last).start(turn, head),
+        };
+        let tag = self.free_tag(first);
+        let taken = self.waiting.partition_point(|other| other.rank < first);
+        let taken = self.waiting.range(taken..self.index_of(tag));
+        Start {
+            tag,
+            head,
+            last,
+            meets_gap: taken.into_iter().any(Waiting::has_left),
+        }
     }
 
     /// The first tag from here on that no waiter has: of two with one tag the order would be theirs by chance. Tags
@@ -166,88 +234,129 @@ impl Queue {
         first + run as i64
     }
 
-    fn insert(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
-        let is_ahead = |other: &Waiting| other.rank <= waiting.rank;
-        let index = self.waiting.partition_point(is_ahead);
+    /// How many come before a waiter of this rank. Those that have left count too.
+    fn index_of(&self, rank: i64) -> usize {
+        self.waiting.partition_point(|other| other.rank <= rank)
+    }
+
+    /// Joins at its rank.
+    fn insert(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
+        let index = self.index_of(waiting.rank);
         let has_room = index < max_waiting as usize;
         if has_room {
+            waiting.set_rank(waiting.rank);
             self.waiting.insert(index, waiting);
         }
         has_room
     }
 
-    /// The units of the head's claim.
-    pub(super) fn head(&self) -> Option<Units> {
-        self.waiting.front().map(Waiting::units)
-    }
-
-    /// The head leaves the queue.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
-        let head = self.waiting.pop_front();
-        self.begin_anew();
-        head
-    }
-
-    /// Refuses the waiters that are heavier than a limit. From the back, so that none that leaves moves up before.
-    pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
-        let mut refused = Vec::new();
-        for index in (0..self.waiting.len()).rev() {
-            if self.waiting[index].units().weight > full.limit
-                && let Some(left) = self.remove_at(index)
-            {
-                refused.push(left.decided(Err(full)));
+    /// The first waiter.
+    fn first(&mut self) -> Option<&Waiting> {
+        if self.waiting.front().is_some_and(Waiting::has_left) {
+            match self.tags {
+                // Another of its flow may be the first now.
+                Some(_) => self.settle(),
+                None => self.drop_first(),
             }
         }
-        refused.reverse();
+        self.waiting.front()
+    }
+
+    /// Removes the first ones as far as they have left.
+    fn drop_first(&mut self) {
+        while self.waiting.front().is_some_and(Waiting::has_left) {
+            self.waiting.pop_front();
+            self.left -= 1;
+        }
+    }
+
+    /// The units of the head's claim.
+    pub(super) fn head(&mut self) -> Option<Units> {
+        self.first().map(Waiting::units)
+    }
+
+    /// The head leaves the queue. Returns its details, and what it is told through.
+    pub(super) fn pop(&mut self) -> Option<(Arc<Details>, Deliver)> {
+        self.first()?;
+        let head = self.waiting.pop_front()?;
+        self.begin_anew();
+        Some((head.details, head.deliver?))
+    }
+
+    /// Refuses the waiters that are heavier than a limit.
+    pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
+        let heavy = |waiting: &Waiting| waiting.units().weight > full.limit;
+        let heavy = (0..self.waiting.len()).filter(|at| heavy(&self.waiting[*at]));
+        let heavy: Vec<_> = heavy.collect();
+        let refused = heavy.into_iter().filter_map(|at| self.mark(at));
+        let refused = refused.map(|deliver| Decided(Err(full), deliver));
+        let refused = refused.collect();
+        self.settle();
         refused
     }
 
-    /// Removes a waiter, if it is still in the queue.
-    pub(super) fn remove(&mut self, serial: u64) -> Option<Waiting> {
+    /// A waiter leaves, if it is still in the queue. Drop what is returned outside of the lock.
+    pub(super) fn leave(&mut self, details: &Arc<Details>) -> Option<Deliver> {
+        let rank = details.rank.load(Relaxed);
+        let first = self.waiting.partition_point(|other| other.rank < rank);
+        let same = self.waiting.range(first..);
+        let mut same = same.take_while(|other| other.rank == rank);
+        let at = same.position(|other| Arc::ptr_eq(&other.details, details))?;
+        self.remove_at(first + at)
+    }
+
+    /// The same of the waiter with this serial, which takes time in proportion to the waiters.
+    pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
-        let index = self.waiting.iter().position(is_it)?;
-        self.remove_at(index)
+        let at = self.waiting.iter().position(is_it)?;
+        self.remove_at(at)
     }
 
-    fn remove_at(&mut self, index: usize) -> Option<Waiting> {
-        let removed = self.waiting.remove(index)?;
-        self.move_up(&removed, index);
+    fn remove_at(&mut self, at: usize) -> Option<Deliver> {
+        let deliver = self.mark(at)?;
+        if self.left * 2 > self.waiting.len() {
+            self.settle();
+        }
+        Some(deliver)
+    }
+
+    /// Marks a waiter as one that has left.
+    fn mark(&mut self, at: usize) -> Option<Deliver> {
+        let waiting = &mut self.waiting[at];
+        let deliver = waiting.deliver.take()?;
+        self.left += 1;
+        if let Some(tags) = &mut self.tags {
+            tags.left(&waiting.details.turn);
+        }
+        Some(deliver)
+    }
+
+    /// Removes those that have left. The later waiters of their flows have their turns, each that of the one before it.
+    #[cold]
+    fn settle(&mut self) {
+        if self.left == 0 {
+            return;
+        }
+        if let Some(tags) = &mut self.tags {
+            let starts = tags.close(self.waiting.iter().map(Waiting::tagged));
+            let moved = self.waiting.iter_mut().zip(starts);
+            let moved = moved.filter(|(waiting, start)| waiting.rank != *start);
+            moved.for_each(|(waiting, start)| waiting.set_rank(start));
+        }
+        self.waiting.retain(|waiting| !waiting.has_left());
+        self.left = 0;
+        if self.tags.is_some() {
+            let waiting = self.waiting.make_contiguous();
+            waiting.sort_by_key(|waiting| waiting.rank);
+        }
         self.begin_anew();
-        Some(removed)
     }
 
-    /// The later waiters of the flow of one that has left, those from an index on, have its turn, each that of the one
-    /// before it.
-    fn move_up(&mut self, removed: &Waiting, index: usize) {
-        let Some(tags) = &mut self.tags else {
-            return;
-        };
-        let waiting = &self.waiting;
-        let is_of = |other: &Waiting| other.claim().flow() == removed.claim().flow();
-        // Of its own flow none but these may have the tags to which they move.
-        let is_taken = |tag| {
-            let found = waiting.binary_search_by_key(&tag, |other| other.rank);
-            found.is_ok_and(|at| !is_of(&waiting[at]))
-        };
-        let later = waiting.range(index..).filter(|other| is_of(other));
-        let later = later.map(|other| (other.claim(), other.rank));
-        let moved = tags.left((removed.claim(), removed.rank), later, is_taken);
-        if moved.is_empty() {
-            return;
-        }
-        let later = self.waiting.range_mut(index..).filter(|other| is_of(other));
-        for (other, rank) in later.zip(moved) {
-            other.rank = rank;
-        }
-        self.waiting
-            .make_contiguous()
-            .sort_by_key(|other| other.rank);
-    }
-
-    /// Tags begin anew with an empty queue.
+    /// An empty queue has no tags and no memory.
     fn begin_anew(&mut self) {
-        if self.waiting.is_empty() {
-            self.tags = None;
+        if self.is_empty() {
+            (self.waiting, self.left) = (VecDeque::new(), 0);
+            (self.tags, self.max_limit) = (None, 0);
         }
     }
 
@@ -267,7 +376,8 @@ impl Queue {
 
     /// The permits in the order of their claims, and the waiters in theirs, under the limit that an operator has set if
     /// there is one.
-    pub(super) fn listed(&self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
+    pub(super) fn listed(&mut self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
+        self.settle();
         let of = |details: &Arc<Details>, limit| {
             let weight = details.weight.load(Relaxed);
             (Arc::clone(details), Units { limit, weight })

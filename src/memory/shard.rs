@@ -7,7 +7,7 @@ use super::{
     queue::{Acquired, Full, Waiting, deliver},
 };
 use crate::{
-    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId},
+    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId, StoredKey},
     sync::{Mutex, MutexGuard},
 };
 use hashbrown::hash_table::HashTable;
@@ -114,7 +114,7 @@ impl Shard {
         let (table, mut decided) = (&mut *locked, Vec::new());
         for entry in &mut table.entries {
             if entry.is_of(policy, key) {
-                let limit = table.limits.find(policy, &entry.key);
+                let limit = table.limits.find_listed(policy, &entry.key);
                 decided.extend(entry.set_limit(limit, &mut table.counts));
             }
         }
@@ -129,20 +129,20 @@ impl Shard {
     }
 
     /// The keys that have permits or waiters under a policy, by their hashes, from this hash on.
-    pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, Key)> {
+    pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, StoredKey)> {
         let table = self.0.lock();
         let is_it =
             |entry: &&Entry| entry.hash >= from && entry.held > 0 && entry.is_of(policy, None);
         let entries = table.entries.iter().filter(is_it);
         entries
-            .map(|entry| (entry.hash, entry.key.clone()))
+            .map(|entry| (entry.hash, StoredKey::from(&entry.key)))
             .collect()
     }
 
     #[cfg(test)]
-    pub(super) fn keys_in_table(&self) -> Vec<Key> {
+    pub(super) fn keys_in_table(&self) -> Vec<StoredKey> {
         let table = self.0.lock();
-        let keys = table.entries.iter().map(|entry| entry.key.clone());
+        let keys = table.entries.iter().map(|entry| (&entry.key).into());
         keys.collect()
     }
 }

@@ -99,7 +99,7 @@ impl Waiter {
         let waiting = Waiting::new(wait, Arc::clone(&details), move |decided| {
             drop(sender.send(match decided {
                 Ok(acquired) => Ok(Level::of((hash, &granting), acquired, &granted)),
-                Err(full) => Err(full.error(granted.claim.policy())),
+                Err(full) => Err(full.error(&granted.policy)),
             }));
         });
         let entry = shard.join(hash, claim, waiting, wait.max_waiting)?;
@@ -139,15 +139,15 @@ impl Waiter {
     }
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
-        while let Some(mut place) = self.place.take() {
-            let granted = timeout(self.left(&place.details.claim), place.granted(&self.loss)).await;
+        while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
+            let granted = timeout(self.left(claim), place.granted(&self.loss)).await;
             let granted = granted.unwrap_or(Err(AcquireError::TimedOut));
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
                 Ok(_) => Outcome::Admitted,
                 Err(error) => error.outcome(),
             });
-            let level = granted.map_err(|error| self.at_level(&place.details.claim, error))?;
+            let level = granted.map_err(|error| self.at_level(claim, error))?;
             drop(place);
             self.levels.push(level);
             self.advance()?;
@@ -184,11 +184,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_granted {
             let is_it = |entry: &Entry| entry.id == self.entry;
-            let serial = self.details.serial;
-            let remove = |entry: &mut Entry, _: &mut _| entry.queue.remove(serial);
-            let removed = self.shard.change(self.hash, is_it, remove);
+            let leave = |entry: &mut Entry, _: &mut _| entry.queue.leave(&self.details);
+            let left = self.shard.change(self.hash, is_it, leave);
             // Its task is woken without the lock.
-            contain(|| drop(removed));
+            contain(|| drop(left));
         }
     }
 }

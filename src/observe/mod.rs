@@ -136,6 +136,12 @@
 /// a tenth of an acquire and its release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
+/// Whether a recorder is installed.
+#[cfg(all(feature = "redis", not(feature = "metrics")))]
+pub(crate) fn has_recorder() -> bool {
+    false
+}
+
 mod boundary;
 mod counts;
 pub(crate) mod events;
@@ -147,6 +153,8 @@ mod recorder;
 pub(crate) use counts::{Meter, called};
 #[cfg(feature = "redis")]
 pub(crate) use outcome::Answered;
+#[cfg(all(feature = "redis", feature = "metrics"))]
+pub(crate) use recorder::has_recorder;
 #[cfg(feature = "metrics")]
 pub use recorder::{
     ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,

@@ -183,6 +183,20 @@ impl Instruments {
     }
 }
 
+/// Whether a recorder is installed. It runs no code of the recorder.
+#[cfg(feature = "redis")]
+pub(crate) fn has_recorder() -> bool {
+    contain(|| with_recorder(is_installed)).unwrap_or_default()
+}
+
+/// Whether this is not the recorder that the crate `metrics` has until one is installed. That one is a static without a
+/// size. One without a size that is installed is boxed, so it has the address of nothing.
+#[cfg(feature = "redis")]
+fn is_installed(recorder: &dyn Recorder) -> bool {
+    let is_boxed = ptr::from_ref(recorder).addr() == align_of_val(recorder);
+    size_of_val(recorder) > 0 || is_boxed
+}
+
 /// How long instruments are cached.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -243,5 +257,42 @@ impl Cache {
         let made = Arc::new(Instruments::register(of, name));
         self.found.push((of, name.into(), Arc::clone(&made)));
         made
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+    use metrics::{KeyName, Metadata, NoopRecorder, SharedString};
+
+    /// A recorder without a size.
+    struct Silent;
+
+    impl Recorder for Silent {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &metrics::Key, _: &Metadata<'_>) -> metrics::Counter {
+            metrics::Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &metrics::Key, _: &Metadata<'_>) -> metrics::Gauge {
+            metrics::Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &metrics::Key, _: &Metadata<'_>) -> metrics::Histogram {
+            metrics::Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_recorder_is_known_from_none_also_if_it_has_no_size() {
+        assert!(!has_recorder(), "the tests of the library install none");
+        // As `set_global_recorder` keeps it.
+        assert!(is_installed(Box::leak(Box::new(Silent))));
+        assert!(is_installed(Box::leak(Box::new(Box::new(NoopRecorder)))));
     }
 }

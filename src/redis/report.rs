@@ -1,7 +1,8 @@
 //! What operators are told by no caller's task, and whether claims fail.
 //!
 //! Recorders and subscribers are a stranger's code, which may block or be slow, and the keeper's thread must not wait
-//! for it: a late refresh is a lost permit. So what that thread has to tell goes through a queue to another thread.
+//! for it: a late refresh is a lost permit. So what that thread has to tell goes through a queue to another thread, which
+//! starts with the first news and ends with the store. Calls are reported only if there is a recorder.
 //! News that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
 //!
 //! That claims fail is told once when that begins, and once when it is over:
@@ -19,7 +20,7 @@
 //! other credentials.
 
 use crate::{
-    observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
+    observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events, has_recorder},
     redis::{
         core::{LimitsEvent, Outage},
         driver::News,
@@ -27,7 +28,7 @@ use crate::{
     },
     semaphore::Policy,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{HashMap, VecDeque},
     io, mem,
@@ -47,7 +48,7 @@ const MOST: usize = 1_024;
 const MAX_FAILURES: u32 = 3;
 
 pub(super) struct Reports {
-    queue: Mutex<Queue>,
+    mailbox: Arc<Mailbox>,
     state: Mutex<State>,
     /// Whether an answer to a claim is news.
     is_begun: AtomicBool,
@@ -56,21 +57,35 @@ pub(super) struct Reports {
     timeout: Duration,
 }
 
-/// A caller that finds no thread emptying it starts one.
+/// What the thread that reports shares with those that have news.
+#[derive(Default)]
+struct Mailbox {
+    queue: Mutex<Queue>,
+    has_changed: Condvar,
+}
+
 #[derive(Default)]
 struct Queue {
+    batch: Batch,
+    /// Whether a thread takes what comes. A caller that finds none starts it.
+    is_read: bool,
+    /// The store has ended.
+    is_over: bool,
+}
+
+/// News that are reported together.
+#[derive(Default)]
+struct Batch {
     news: VecDeque<News>,
     dropped: u64,
     /// How many permits of each policy were lost, or became degraded, since they were last counted.
     counts: HashMap<(Policy, Option<LostBy>), u64>,
-    /// Whether a thread empties it.
-    runs: bool,
 }
 
 impl Reports {
     pub(super) fn new(lease: Duration, timeout: Duration) -> Self {
         Self {
-            queue: Mutex::default(),
+            mailbox: Arc::default(),
             state: Mutex::default(),
             is_begun: AtomicBool::new(false),
             lease,
@@ -79,11 +94,12 @@ impl Reports {
     }
 
     /// Tells what the driver tells.
-    pub(super) fn tell(self: &Arc<Self>, news: News) {
+    pub(super) fn tell(&self, news: News) {
         let news = match news {
             News::Called {
                 by_thread: false, ..
             } => return told(news),
+            News::Called { .. } if !has_recorder() => return,
             News::Outage(outage, why) => {
                 let is_news = self.change(|state| match outage {
                     Outage::Begins => state.opens(),
@@ -99,29 +115,8 @@ impl Reports {
             news => news,
         };
         if IS_ON {
-            let mut queue = self.queue.lock();
-            queue.push(news);
-            // If there is no thread, the next news try again.
-            queue.runs = queue.runs || self.start().is_ok();
+            self.mailbox.put(news);
         }
-    }
-
-    /// Starts a thread, which ends when nothing is left.
-    fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
-        let reports = Arc::clone(self);
-        let thread = thread::Builder::new().name("tower-semaphore".to_owned());
-        thread.spawn(move || {
-            while let Some(queue) = reports.take() {
-                queue.tell();
-            }
-        })
-    }
-
-    fn take(&self) -> Option<Queue> {
-        let mut queue = self.queue.lock();
-        let taken = mem::take(&mut *queue);
-        queue.runs = !taken.news.is_empty();
-        queue.runs.then_some(taken)
     }
 
     pub(super) fn claim_failed(&self, error: &Error) {
@@ -148,7 +143,49 @@ impl Reports {
     }
 }
 
-impl Queue {
+/// The thread reports what is left, and ends.
+impl Drop for Reports {
+    fn drop(&mut self) {
+        self.mailbox.queue.lock().is_over = true;
+        self.mailbox.has_changed.notify_one();
+    }
+}
+
+impl Mailbox {
+    fn put(self: &Arc<Self>, news: News) {
+        let mut queue = self.queue.lock();
+        queue.batch.push(news);
+        // If no thread starts, the next news try again.
+        queue.is_read = queue.is_read || self.start().is_ok();
+        drop(queue);
+        self.has_changed.notify_one();
+    }
+
+    /// Starts the thread that reports. Its name differs from that of the keeper's thread.
+    fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let mailbox = Arc::clone(self);
+        let thread = thread::Builder::new().name("semaphore-news".to_owned());
+        thread.spawn(move || {
+            while let Some(batch) = mailbox.take() {
+                batch.tell();
+            }
+        })
+    }
+
+    /// Waits for news. `None`: the store has ended, and nothing is left.
+    fn take(&self) -> Option<Batch> {
+        let mut queue = self.queue.lock();
+        while queue.batch.news.is_empty() {
+            if queue.is_over {
+                return None;
+            }
+            self.has_changed.wait(&mut queue);
+        }
+        Some(mem::take(&mut queue.batch))
+    }
+}
+
+impl Batch {
     fn push(&mut self, news: News) {
         let counted = match &news {
             News::Lost(policy, _, by) => Some((policy.clone(), Some(*by))),

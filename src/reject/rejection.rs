@@ -113,11 +113,16 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
 ///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
-/// - After a failure of the store or the loss of a permit, and under a limit of 0, there are ten slots in a second, for 30 s.
+/// - After a failure of the store or the loss of a permit there are ten slots in a second, for 30 s and for all keys
+///   together. Under a limit of 0 each key has as many.
 ///
 /// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
-/// It keeps the times of 1,024 keys; further keys share them, and are told later slots. Where the holds of a key are shorter
-/// than 5 ms, one permit in 16 is timed.
+/// Where the holds of a key are shorter than 5 ms, one permit in 16 is timed.
+///
+/// A layer remembers 4,096 keys, with their flows and policies, so clients with many accounts cannot make it grow. A new key
+/// can take one of eight places, by a hash: one that is free, or else the one that has been idle for longest. A key is idle
+/// when it has no permits and all its slots have passed. If none of the eight is idle, the new key has no schedule: its
+/// clients get the first slot, by the mean hold of the policy. No key gets later slots because of another key.
 ///
 /// # Examples
 ///

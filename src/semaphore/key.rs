@@ -1,13 +1,15 @@
 //! Keys: what a limit is for.
 
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 use std::{
     borrow::Cow,
     fmt,
+    fmt::Write as _,
     hash::{Hash, Hasher},
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// What a limit is for: an account, a host, a route.
@@ -41,10 +43,22 @@ const SHORT: usize = 38;
 /// The longest text of a number or an address: an IPv6 address with an IPv4 tail has 45 bytes.
 const LONGEST_TEXT: usize = 48;
 
+/// The longest key that a store keeps whole.
+const MAX_WHOLE: usize = 64;
+
+/// The SHA-256 of a key. No client can find two keys with one.
+type Digest = [u8; 32];
+
 #[derive(Clone)]
 enum Repr {
     Short { length: u8, bytes: [u8; SHORT] },
-    Long(Bytes),
+    Long(Arc<LongKey>),
+}
+
+struct LongKey {
+    bytes: Box<[u8]>,
+    /// Computed once for all clones.
+    digest: OnceLock<Digest>,
 }
 
 impl Key {
@@ -53,8 +67,28 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Repr::Long(bytes) => bytes,
+            Repr::Long(long) => &long.bytes,
         }
+    }
+
+    fn long(bytes: Box<[u8]>) -> Self {
+        let digest = OnceLock::new();
+        Self(Repr::Long(Arc::new(LongKey { bytes, digest })))
+    }
+
+    /// The digest of a key that a store does not keep whole.
+    #[inline]
+    fn digest(&self) -> Option<&Digest> {
+        match &self.0 {
+            Repr::Long(long) if long.bytes.len() > MAX_WHOLE => Some(long.digest()),
+            _ => None,
+        }
+    }
+
+    /// What a store finds the key by: its bytes, or its digest.
+    #[inline]
+    pub(crate) fn compact_bytes(&self) -> &[u8] {
+        self.digest().map_or(self.as_bytes(), |digest| digest)
     }
 
     /// Whether the key has no bytes. No store grants a claim for an empty key, because all requests
@@ -78,6 +112,14 @@ impl Key {
         rest.write_fmt(text).expect("the longest text fits");
         let length = LONGEST_TEXT - rest.len();
         Self::from(&buffer[..length])
+    }
+}
+
+impl LongKey {
+    #[cold]
+    fn digest(&self) -> &Digest {
+        let digest = || Sha256::digest(&self.bytes).into();
+        self.digest.get_or_init(digest)
     }
 }
 
@@ -112,7 +154,7 @@ impl From<&[u8]> for Key {
     #[inline]
     fn from(key: &[u8]) -> Self {
         if key.len() > SHORT {
-            return Self(Repr::Long(Bytes::copy_from_slice(key)));
+            return Self::long(key.into());
         }
         let mut bytes = [0; SHORT];
         bytes[..key.len()].copy_from_slice(key);
@@ -132,7 +174,7 @@ impl From<Bytes> for Key {
 impl From<Vec<u8>> for Key {
     fn from(key: Vec<u8>) -> Self {
         match key.len() > SHORT {
-            true => Self(Repr::Long(key.into())),
+            true => Self::long(key.into()),
             false => key[..].into(),
         }
     }
@@ -192,7 +234,83 @@ impl From<[u8; 16]> for Key {
     }
 }
 
-/// A key as a store remembers it.
+/// A key as the maps of this process keep it: a copy of up to 64 bytes, or the digest of a longer one. So no client makes
+/// an entry large, whatever it sends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CompactKey(Compact);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Compact {
+    Whole(Key),
+    Hashed(Digest),
+}
+
+impl CompactKey {
+    pub(crate) fn of(key: &Key) -> Self {
+        Self(match key.digest() {
+            // Without what else the key's owner has allocated for it.
+            None => Compact::Whole(key.as_bytes().into()),
+            Some(digest) => Compact::Hashed(*digest),
+        })
+    }
+
+    /// Whether it is that of a key.
+    #[inline]
+    pub(crate) fn is_of(&self, key: &Key) -> bool {
+        match (&self.0, key.digest()) {
+            (Compact::Whole(own), None) => own == key,
+            (Compact::Hashed(own), Some(digest)) => own == digest,
+            _ => false,
+        }
+    }
+
+    /// What a store finds it by, as it does the [key](Key::compact_bytes).
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Compact::Whole(key) => key.as_bytes(),
+            Compact::Hashed(digest) => digest,
+        }
+    }
+}
+
+impl From<&CompactKey> for StoredKey {
+    fn from(key: &CompactKey) -> Self {
+        match &key.0 {
+            Compact::Whole(key) => Self::whole(key.clone()),
+            Compact::Hashed(digest) => {
+                let mut hash = String::with_capacity(2 * digest.len());
+                for byte in digest {
+                    // Writing to a string cannot fail.
+                    let _ = write!(hash, "{byte:02x}");
+                }
+                Self::Hashed { hash }
+            }
+        }
+    }
+}
+
+impl StoredKey {
+    /// `None`: it is a hash that no store of this crate makes.
+    pub(crate) fn compact(&self) -> Option<CompactKey> {
+        match self {
+            Self::Whole { key } => Some(CompactKey::of(key)),
+            Self::Hashed { hash } => {
+                let mut digest = Digest::default();
+                let mut digits = hash.as_bytes().chunks_exact(2);
+                for byte in &mut digest {
+                    let digits = str::from_utf8(digits.next()?).ok()?;
+                    *byte = u8::from_str_radix(digits, 16).ok()?;
+                }
+                let key = CompactKey(Compact::Hashed(digest));
+                Some(key).filter(|key| Self::from(key) == *self)
+            }
+        }
+    }
+}
+
+/// A key as a store remembers it: a key of up to 64 bytes whole, and of a longer one the SHA-256, which both stores of this
+/// crate write alike. Over Redis the 64 bytes are those of its name, in which all but letters, digits and `-_.@+` take
+/// three.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoredKey {
@@ -206,7 +324,7 @@ pub enum StoredKey {
     /// [usage](super::Operate::usage).
     #[non_exhaustive]
     Hashed {
-        /// The hash, as text.
+        /// The hash as text: in the stores of this crate the 64 hexadecimal digits of the SHA-256.
         hash: String,
     },
 }
@@ -228,5 +346,58 @@ impl StoredKey {
     /// ```
     pub fn hashed(hash: impl Into<String>) -> Self {
         Self::Hashed { hash: hash.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_up_to_64_bytes_is_kept_whole_and_no_longer_one() {
+        for length in [0, 1, SHORT, SHORT + 1, MAX_WHOLE] {
+            let key = Key::from("a".repeat(length));
+            let compact = CompactKey::of(&key);
+            assert!(compact.is_of(&key));
+            assert_eq!(StoredKey::from(&compact), StoredKey::whole(key));
+        }
+        let [one, other] = [65, 66].map(|length| Key::from("a".repeat(length)));
+        let compact = CompactKey::of(&one);
+        assert!(compact.is_of(&one.clone()) && !compact.is_of(&other));
+        // By `sha256sum`.
+        let hash = "635361c48bb9eab14198e76ea8ab7f1a41685d6ad62aa9146d301d4f17eb0ae0";
+        assert_eq!(StoredKey::from(&compact), StoredKey::hashed(hash));
+    }
+
+    #[test]
+    fn a_key_of_the_bytes_of_a_digest_is_another_one() {
+        let long = Key::from("a".repeat(65));
+        let bytes = Key::from(long.compact_bytes());
+        let (hashed, whole) = (CompactKey::of(&long), CompactKey::of(&bytes));
+        assert_eq!(hashed.as_bytes(), whole.as_bytes());
+        assert!(hashed != whole && !hashed.is_of(&bytes) && !whole.is_of(&long));
+    }
+
+    #[test]
+    fn a_stored_key_leads_back_to_its_compact_key() {
+        for key in ["a".repeat(64), "a".repeat(65)] {
+            let compact = CompactKey::of(&key.into());
+            assert_eq!(StoredKey::from(&compact).compact(), Some(compact));
+        }
+        for hash in [
+            "",
+            "ann",
+            &"+1".repeat(32),
+            &"A".repeat(64),
+            &"a".repeat(66),
+        ] {
+            assert_eq!(StoredKey::hashed(hash).compact(), None, "{hash}");
+        }
+    }
+
+    #[test]
+    fn a_compact_key_takes_no_more_than_a_key() {
+        assert_eq!(size_of::<CompactKey>(), size_of::<Key>());
+        assert_eq!(size_of::<Key>(), 40);
     }
 }

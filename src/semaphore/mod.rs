@@ -40,6 +40,7 @@ pub(crate) use claims::Few;
 pub use error::{
     AcquireError, ClaimError, MAX_CLAIMS, MAX_SHARE, MAX_UNITS, MAX_WEIGHT, StoreError,
 };
+pub(crate) use key::CompactKey;
 pub use key::{Key, StoredKey};
 pub(crate) use limits::Items;
 pub use limits::{LimitInfo, LimitStream};

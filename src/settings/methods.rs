@@ -44,6 +44,8 @@ macro_rules! settings_methods {
         /// requests are refused at once with status 429, except those whose
         /// [head start](crate::Claim::with_head_start) brings them before enough of the others.
         ///
+        /// [`Claim::with_max_waiting`](crate::Claim::with_max_waiting) states what a waiter costs.
+        ///
         /// # Examples
         ///
         /// ```

@@ -211,7 +211,7 @@ async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Resu
     })
     .await;
     let claim = claim.with_limit(1_000_000).with_weight(1_000);
-    let claim = claim.with_wait(wait);
+    let claim = claim.with_wait(wait).with_max_waiting(301);
     let waiters: Vec<_> = (0..300)
         .map(|_| tokio::spawn(store.acquire(claim.clone())))
         .collect();

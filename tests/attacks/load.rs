@@ -248,6 +248,7 @@ async fn a_long_queue_under_a_short_lease_is_served() {
         let Rig { store, .. } =
             &Rig::new(RedisSemaphore::builder().lease(lease).timeout(timeout)).await;
         let claim = Claim::new("a").with_limit(1).with_wait(NEVER);
+        let claim = claim.with_max_waiting(400);
         let mut waiters = tokio::task::JoinSet::new();
         for _ in 0..400 {
             let waiter = store.acquire(claim.clone());

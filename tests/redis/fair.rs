@@ -24,6 +24,7 @@ fn of(flow: &str) -> Claim {
         .with_limit(1)
         .with_flow(flow)
         .with_wait(BOUND * 4)
+        .with_max_waiting(1_000)
 }
 
 async fn held(store: &RedisSemaphore) -> Permit {

@@ -303,6 +303,129 @@ async fn flows_that_wait_or_have_gone_delay_no_claim() {
     assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
 }
 
+/// The resident memory of this process in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let size = line.and_then(|line| line.split_whitespace().nth(1));
+    size.and_then(|size| size.parse().ok()).expect("a size")
+}
+
+#[tokio::test]
+#[ignore = "another test starts it as a process of its own"]
+async fn a_process_with_long_keys() {
+    const LONG: usize = 390_000;
+    const COUNT: u32 = 60;
+    let store = MemorySemaphore::new();
+    let keys = |name: &'static str| {
+        let of = move |number: u32| format!("{name}{number}").repeat(LONG / 8);
+        (0..COUNT).map(of)
+    };
+    // All that is allocated once.
+    drop(
+        keys("warm")
+            .map(|key| try_acquire(&store, Claim::new(key).with_limit(1)))
+            .last(),
+    );
+    let before = resident();
+    for key in keys("key") {
+        let permit = try_acquire(&store, Claim::new(&*key).with_limit(1));
+        assert!(permit.is_some());
+        let limit = store.set_limit(&Policy::DEFAULT, Some(&key.into()), Some(2), "");
+        limit.await.expect("it is set");
+    }
+    // Flows of a queue that is never empty.
+    let patient = || patient().with_limit(1).with_max_waiting(10);
+    let mut held = store.acquire(patient().with_flow("first")).await.ok();
+    for flow in keys("flow") {
+        let mut next = store.acquire(patient().with_flow(flow));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        let gone = store.acquire(patient().with_flow("gone"));
+        drop(held);
+        held = next.await.ok();
+        drop(gone);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(
+        grown < 40 * 1_024,
+        "{grown} KiB of 1,000 keys, limits and flows"
+    );
+    println!("grown by {grown} KiB");
+}
+
+#[test]
+fn long_keys_leave_little_memory_behind() {
+    let child = testing::child::child(module_path!(), "a_process_with_long_keys");
+    let output = { child }.output().expect("it starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 passed"), "{told}");
+}
+
+/// The processor time of this thread, which others on a busy machine do not add to.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("procfs");
+    let nanos = stat.split_whitespace().next().map(str::parse);
+    Duration::from_nanos(nanos.and_then(Result::ok).expect("nanoseconds"))
+}
+
+const CROWD: u32 = 30_000;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A store, a permit of its key, and the claims that wait for it, of so many flows if there are any.
+async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
+    let store = MemorySemaphore::builder().max_waiting_total(CROWD).build();
+    let held = store.acquire(patient()).await.expect("there is room");
+    let mut waiting = Vec::new();
+    for number in 0..CROWD {
+        let claim = patient().with_wait(HOUR).with_max_waiting(CROWD);
+        let claim = match flows {
+            Some(flows) => claim.with_flow(number % flows),
+            None => claim,
+        };
+        let mut acquire = store.acquire(claim);
+        assert!(futures_util::poll!(&mut acquire).is_pending());
+        waiting.push(acquire);
+    }
+    (store, held, waiting)
+}
+
+/// Whether or not its queue is fair, and in any order. Half a minute passed when each was looked for among the others.
+#[tokio::test]
+async fn a_crowd_leaves_its_queue_in_no_time() {
+    for flows in [None, Some(100)] {
+        let (store, _held, mut waiting) = crowd(flows).await;
+        let mut at = 0;
+        waiting.sort_by_cached_key(|_| {
+            at += 1;
+            mix(at)
+        });
+        let before = processor_time();
+        drop(waiting);
+        let took = processor_time() - before;
+        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
+        assert_eq!(store.busy_keys(), 1);
+    }
+}
+
+/// An operator closes its key.
+#[tokio::test]
+async fn a_crowd_is_refused_in_no_time() {
+    for flows in [None, Some(100)] {
+        let (store, _held, waiting) = crowd(flows).await;
+        let key = Key::from("a");
+        let before = processor_time();
+        let set = store.set_limit(&Policy::DEFAULT, Some(&key), Some(0), "");
+        set.await.expect("it is set");
+        let took = processor_time() - before;
+        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
+        for acquire in waiting {
+            let refused = acquire.await;
+            assert!(matches!(refused, Err(AcquireError::KeyClosed { .. })));
+        }
+    }
+}
+
 struct Panics;
 
 impl Wake for Panics {

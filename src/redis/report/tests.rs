@@ -1,4 +1,5 @@
 use super::*;
+use crate::observe::Answered;
 use redis::{ErrorKind, RedisError};
 
 const TIMES: (Duration, Duration) = (Duration::from_secs(9), Duration::from_millis(250));
@@ -122,13 +123,15 @@ fn a_cause_that_needs_another_remedy_is_told_too() {
 fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
     let reports = Arc::new(Reports::new(TIMES.0, TIMES.1));
     // As if a thread ran, which stands still.
-    reports.queue.lock().runs = true;
+    reports.mailbox.queue.lock().is_read = true;
     for token in 0..MOST as u64 + 3 {
         reports.tell(News::Lost(Policy::DEFAULT, token, LostBy::Lease));
     }
-    let queue = reports.take();
-    let (lost, news, dropped) = match &queue {
-        Some(queue) => (queue.counts.values().sum(), queue.news.len(), queue.dropped),
+    let mailbox = Arc::clone(&reports.mailbox);
+    drop(reports);
+    let batch = mailbox.take();
+    let (lost, news, dropped) = match &batch {
+        Some(batch) => (batch.counts.values().sum(), batch.news.len(), batch.dropped),
         None => (0, 0, 0),
     };
     let expected = if IS_ON {
@@ -137,5 +140,19 @@ fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
         (0, 0, 0)
     };
     assert_eq!((lost, news, dropped), expected);
-    assert!(reports.take().is_none() && !reports.queue.lock().runs);
+    assert!(mailbox.take().is_none());
+}
+
+#[test]
+fn a_call_is_not_queued_without_a_recorder() {
+    let reports = Reports::new(TIMES.0, TIMES.1);
+    reports.tell(News::Called {
+        verb: "refresh",
+        size: 1,
+        took: Duration::ZERO,
+        answered: Answered::Ok,
+        by_thread: true,
+    });
+    let queue = reports.mailbox.queue.lock();
+    assert!(queue.batch.news.is_empty() && !queue.is_read);
 }

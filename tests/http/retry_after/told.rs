@@ -291,6 +291,40 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     assert_eq!(longest_told().await, before);
 }
 
+/// The first times that others are told, each while its permit is held, beside 4,000 refusals of one account if
+/// there is a storm.
+async fn others_are_told(limit: u32, is_storm: bool) -> Vec<u64> {
+    let service = streams(limit);
+    let mut held = Vec::new();
+    for _ in 0..limit {
+        held.push(send(&service, "storm").await);
+    }
+    for _ in 0..4_000 {
+        if is_storm {
+            assert_eq!(send(&service, "storm").await.status(), 429);
+        }
+        sleep(Duration::from_micros(1_500)).await;
+    }
+    let mut times = Vec::new();
+    for other in 0..1_000 {
+        let account = other.to_string();
+        for _ in 0..limit {
+            held.push(send(&service, &account).await);
+        }
+        times.push(told(&send(&service, &account).await));
+    }
+    times
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_one_account_changes_no_time_that_another_is_told_first() {
+    for limit in [0, 1] {
+        let without = others_are_told(limit, false).await;
+        assert_eq!(others_are_told(limit, true).await, without);
+        assert!(without.iter().all(|told| *told == 1));
+    }
+}
+
 /// All accounts share a limit, at which each is a flow.
 #[tokio::test(start_paused = true)]
 async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {

@@ -1,6 +1,9 @@
 //! Counts of many keys, and the processes that are alive.
 
 use super::{Store, claim, facts_of_operators, granted, queued, shown, usage, waiting};
+use futures_util::StreamExt;
+use sha2::{Digest, Sha256};
+use std::{collections::HashSet, fmt::Write};
 use tower_semaphore::{
     Policy,
     semaphore::{KeyCounts, StoredKey},
@@ -9,6 +12,7 @@ use tower_semaphore::{
 facts_of_operators! {
     counts_are_those_of_each_usage
     keys_that_nobody_uses_count_nothing
+    long_keys_and_flows_are_listed_by_their_sha_256_and_counted_by_it
     this_process_is_alive
 }
 
@@ -60,6 +64,48 @@ async fn keys_that_nobody_uses_count_nothing(store: Store) {
     }
 }
 
+async fn long_keys_and_flows_are_listed_by_their_sha_256_and_counted_by_it(store: Store) {
+    let [whole, long] = [64, 65].map(|length| "k".repeat(length));
+    let mut hash = String::new();
+    for byte in Sha256::digest(&long) {
+        write!(hash, "{byte:02x}").expect("a string takes it");
+    }
+    let stored = HashSet::from([StoredKey::whole(&*whole), StoredKey::hashed(hash)]);
+    let claims = [&*whole, &*long].map(|key| claim(key, 1));
+    let _permits = [
+        granted(&store, &claims[0]).await,
+        granted(&store, &claims[1]).await,
+    ];
+    let listed: HashSet<_> = store
+        .keys(&Policy::DEFAULT)
+        .map(Result::unwrap)
+        .collect()
+        .await;
+    assert_eq!(listed, stored);
+    let listed: Vec<_> = listed.into_iter().collect();
+    for counts in counts(&store, &listed).await {
+        assert_eq!(counts.units, 1, "{counts:?}");
+    }
+
+    let _held = granted(&store, &claim("a", 1)).await;
+    let mut waiters = Vec::new();
+    for flow in [&*whole, &*long] {
+        let claim = waiting("a", 1).with_flow(flow);
+        waiters.push(queued(&store, claim, waiters.len()).await);
+    }
+    let usage = usage(&store, "a").await;
+    let flows = usage.waiting.into_iter().filter_map(|info| info.flow);
+    assert_eq!(flows.collect::<HashSet<_>>(), stored);
+
+    for claim in &claims {
+        let set = store.set_limit(&Policy::DEFAULT, Some(claim.key()), Some(2), "");
+        set.await.expect("it is set");
+    }
+    let limits: Vec<_> = store.limits().map(Result::unwrap).collect().await;
+    let limited = limits.into_iter().filter_map(|limit| limit.key);
+    assert_eq!(limited.collect::<HashSet<_>>(), stored);
+}
+
 async fn this_process_is_alive(store: Store) {
     let processes = store.processes().await.expect("the store answers");
     assert!(
@@ -74,9 +120,7 @@ mod in_redis {
     use super::super::{granted, usage};
     use std::{sync::Arc, time::Duration};
     use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-    use tower_semaphore::{
-        AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey,
-    };
+    use tower_semaphore::{AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore};
 
     const BOUND: Duration = Duration::from_secs(20);
 
@@ -105,26 +149,6 @@ mod in_redis {
             assert_eq!((usage.units, weights), (UNITS, vec![500; 7]));
         }
         assert!(permits.iter().all(|permit| !permit.is_lost()));
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_key_that_is_hashed_is_counted_by_its_hash() {
-        let server = RedisServer::start();
-        let store = store(&server, false).await;
-        let long = "k".repeat(100);
-        let claim = Claim::new(&*long).with_limit(1);
-        let _permit = store.acquire(claim).await.expect("there is room");
-        let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
-        let keys = page
-            .expect("the store answers")
-            .expect("the first page")
-            .keys;
-        assert!(matches!(&keys[..], [StoredKey::Hashed { .. }]), "{keys:?}");
-        let counts = store
-            .counts(&Policy::DEFAULT, &keys)
-            .await
-            .expect("it answers");
-        assert_eq!(counts[0].units, 1);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

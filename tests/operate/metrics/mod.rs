@@ -11,3 +11,5 @@ mod poisoned;
 mod recorders;
 mod storm;
 mod table;
+#[cfg(feature = "redis")]
+mod threads;
