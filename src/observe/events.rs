@@ -41,8 +41,8 @@ events! {
     ERROR forgotten(policy: &str, extension: &str) {
         policy, extension,
         "requests have no key because the service does not provide it: apply the layer that inserts \
-         this extension outside of the limit (in axum: after it), and serve an axum router with \
-         into_make_service_with_connect_info for the peer's address"
+         this extension outside of the limit (in axum: after it); for the peer's address serve an axum router with \
+         into_make_service_with_connect_info, and enable the feature tonic for a server of tonic"
     }
 
     /// Two limits count the same request in the same semaphore.
