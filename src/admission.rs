@@ -1,14 +1,14 @@
 //! The states of a request between its claim and its response.
 
 use crate::{
-    body::{PermitGuard, ResponseBody},
+    body::{PermitGuard, ResponseBody, Tunnel},
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{AcquireError, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body;
 
 /// A request whose permit is being acquired, and the service that it is for.
@@ -26,8 +26,11 @@ pub(crate) struct Admitted<B> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// The permit of a request.
-pub(crate) struct Granted(Permit);
+/// The permit of a request, and the request's method.
+pub(crate) struct Granted {
+    permit: Permit,
+    method: Method,
+}
 
 impl<S, B> Acquiring<S, B> {
     pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
@@ -90,15 +93,16 @@ impl Granted {
         if let Some(outer) = extensions.insert(permit.clone()) {
             extensions.insert(permit.clone().with_outer(&outer));
         }
-        Self(permit)
+        let method = request.method().clone();
+        Self { permit, method }
     }
 
     pub(crate) fn permit(&self) -> Permit {
-        self.0.clone()
+        self.permit.clone()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        self.0.outcome()
+        self.permit.outcome()
     }
 
     /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
@@ -107,13 +111,14 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self(permit)| {
+        let guard = granted.and_then(|Self { permit, method }| {
+            let tunnel = Tunnel::of(&method, response.status(), settings);
             let headers = response.headers_mut();
             if !permit.is_shadow() {
                 let levels = permit.levels();
                 levels.for_each(|level| settings.fields.append(headers, level));
             }
-            PermitGuard::new(permit, headers, settings)
+            PermitGuard::new(permit, headers, tunnel, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
     }

@@ -2,7 +2,7 @@
 
 mod guard;
 
-pub(crate) use guard::PermitGuard;
+pub(crate) use guard::{PermitGuard, Tunnel};
 
 use crate::reject::RejectionBody;
 use bytes::Bytes;

@@ -52,6 +52,14 @@ events! {
          limit: give one of them a policy of its own with with_policy"
     }
 
+    /// The body of a response that opens a tunnel has ended, and nothing else holds the permit.
+    WARN unheld_tunnel(policy: &str) {
+        policy,
+        "a WebSocket, another upgrade or a CONNECT tunnel is not limited, because its permit has ended with the \
+         response's empty body: move the Permit from the request's extensions into the task of the connection, \
+         before hyper::upgrade::on takes the request"
+    }
+
     /// A service of a global limit is still not ready.
     WARN waits_long(seconds: u64) {
         seconds,
