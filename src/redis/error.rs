@@ -90,6 +90,11 @@ impl Error {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
+    /// Whether a connection that was being made has ended, and nothing is known of why.
+    pub(super) fn is_dropped(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if error.is_connection_dropped() && !error.is_connection_refusal())
+    }
+
     /// Whether the command may have run, and has no answer.
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_disconnect() || matches!(self, Self::Timeout(_))

@@ -108,7 +108,9 @@ pub(crate) async fn channel(url: &str) -> Channel {
 pub(crate) type Client = PricesClient<Channel>;
 
 /// A client of a server under this layer.
-pub(crate) async fn client<K: KeyExtractor + Send + Sync + 'static>(layer: ConcurrencyLimitLayer<K>) -> Client {
+pub(crate) async fn client<K: KeyExtractor + Send + Sync + 'static>(
+    layer: ConcurrencyLimitLayer<K>,
+) -> Client {
     let url = serve(layer, Scripted::default()).await;
     PricesClient::new(channel(&url).await)
 }
