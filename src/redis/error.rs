@@ -90,9 +90,13 @@ impl Error {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
-    /// Whether a connection that was being made has ended, and nothing is known of why.
-    pub(super) fn is_dropped(&self) -> bool {
-        matches!(self, Self::Unavailable(error) if error.is_connection_dropped() && !error.is_connection_refusal())
+    /// Whether a connection was not made, and nothing is known of why.
+    pub(super) fn is_unexplained(&self) -> bool {
+        let is_silent = |error: &RedisError| {
+            let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();
+            is_dropped || error.is_timeout()
+        };
+        matches!(self, Self::Unavailable(error) if is_silent(error))
     }
 
     /// Whether the command may have run, and has no answer.

@@ -263,24 +263,23 @@ impl<T: Transport> Link<T> {
     }
 
     /// A connection that takes the place of one that is mute. A connection on which calls were not answered in time is
-    /// asked once more. If it stays silent another one is made beside it, in one runtime after the other: a server that
-    /// stands still gets one connection more.
+    /// asked once more. If it stays silent another one is made beside it. That is done in one runtime after the other, so
+    /// that a server that stands still gets one connection more.
     async fn other_than(&self, connection: &T::Connection) -> T::Connection {
         if !self.shared.settings.is_own {
             return pending().await;
         }
         loop {
             self.doubted.notified().await;
+            let turn = self.shared.beside.lock().await;
             let time = vec![Command::Presence(Vec::new())];
             let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
             if timeout(GRACE, answers.as_mut()).await.is_ok() {
                 continue;
             }
             let made = async {
-                let made = {
-                    let _turn = self.shared.beside.lock().await;
-                    self.connect().await?
-                };
+                let made = self.connect().await?;
+                drop(turn);
                 sleep(GRACE).await;
                 Some(made)
             };

@@ -72,8 +72,10 @@ impl Wire {
         let line = Arc::clone(&servers.topology).connect(server, inquiry);
         let line = match line.await {
             // What was found out before stays.
-            Err(error) if inquiry == Inquiry::Omitted && error.is_dropped() => {
-                return Err(servers.error(server).unwrap_or(error));
+            Err(error) if inquiry == Inquiry::Omitted && error.is_unexplained() => {
+                let known = servers.error(server);
+                let known = known.filter(|known| matches!(known, Error::Unavailable(_)));
+                return Err(known.unwrap_or(error));
             }
             line => line?,
         };
