@@ -1,7 +1,7 @@
 //! The states of a request between its claim and its response.
 
 use crate::{
-    body::{PermitGuard, ResponseBody, Upload},
+    body::{PermitGuard, ResponseBody, Tunnel, Upload},
     nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
@@ -9,7 +9,7 @@ use crate::{
     settings::{OnLost, Settings},
 };
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Method, Request, Response, request::Parts};
 use http_body::Body;
 use std::{
     future::Future,
@@ -36,6 +36,7 @@ pub(crate) struct Admitted<B> {
 /// The permit of a request, until the response's head.
 pub(crate) struct Granted {
     permit: Permit,
+    method: Method,
     /// `None` if the request goes on without its permit. Boxed so that such a request stays small.
     abort: Option<Box<Abort>>,
     /// `None` if its client may stall.
@@ -117,9 +118,11 @@ impl Granted {
         if let Some(outer) = extensions.insert(permit.clone()) {
             extensions.insert(permit.clone().with_outer(&outer));
         }
+        let method = request.method().clone();
         let abort = abort.map(Box::new);
         Self {
             permit,
+            method,
             abort,
             _upload: upload,
         }
@@ -169,14 +172,21 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self { permit, abort, .. }| {
+        let guard = granted.and_then(|granted| {
+            let Self {
+                permit,
+                method,
+                abort,
+                ..
+            } = granted;
+            let tunnel = Tunnel::of(&method, response.status(), settings);
             let headers = response.headers_mut();
             if !permit.is_shadow() {
                 let levels = permit.levels();
                 levels.for_each(|level| settings.fields.append(headers, level));
             }
             let lost = abort.map(|abort| abort.lost);
-            PermitGuard::new(permit, lost, headers, settings)
+            PermitGuard::new(permit, (lost, tunnel), headers, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
     }

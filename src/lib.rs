@@ -100,6 +100,7 @@
 //!   OpenSSL, and a build needs its headers and `pkg-config`. Enables `redis`.
 //! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, a handler may extract its [`Permit`], and
 //!   [`usage_routes`] shows operators who holds what.
+//! - `tonic`: [`key::peer_ip`] reads the peer's address in a server of tonic 0.14.
 //! - `metrics`: what the crate does, in numbers. [`observe`] has the table of them.
 //! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
 //!   example of each.

@@ -1,10 +1,11 @@
-//! Timers that go on in another runtime.
+//! Timers that go on in another runtime, and pauses between attempts that fail.
 
 #![allow(dead_code, reason = "only a store in Redis goes by the real clock")]
 
 use pin_project_lite::pin_project;
 use std::{
     future::Future,
+    hash::{BuildHasher, RandomState},
     pin::{Pin, pin},
     sync::LazyLock,
     task::{Context, Poll},
@@ -152,4 +153,76 @@ pub(crate) fn nanos() -> i64 {
     let after = now.saturating_duration_since(start);
     let before = start.saturating_duration_since(now);
     after.as_nanos() as i64 - before.as_nanos() as i64
+}
+/// The pauses between attempts that fail in a row. They grow with the time for which the attempts have failed, so that a
+/// short outage is over soon and a long one costs little. They are random, so that processes do not try in step.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    row: Option<Row>,
+}
+
+/// When the first and the last attempt of a row have failed, by any clock.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    first: Duration,
+    last: Duration,
+}
+
+impl Backoff {
+    /// The longest of the first pauses.
+    pub(crate) const FIRST: Duration = Duration::from_millis(100);
+
+    /// The longest pause.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(2);
+
+    /// Failures that lie further apart are no row.
+    const CALM: Duration = Duration::from_secs(5);
+
+    /// An attempt has failed now. Returns the pause before the next one: a quarter of the time for which attempts fail,
+    /// or down to a half of that.
+    pub(crate) fn fail(&mut self, now: Duration) -> Duration {
+        let in_row = |row: &Row| now.saturating_sub(row.last) <= Self::CALM;
+        let first = self.row.filter(in_row).map_or(now, |row| row.first);
+        self.row = Some(Row { first, last: now });
+        let grown = now.saturating_sub(first) / 4;
+        some_of(grown.clamp(Self::FIRST, Self::LONGEST))
+    }
+}
+
+/// A half of a pause at least, and all of it at most.
+fn some_of(pause: Duration) -> Duration {
+    let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+    pause.mul_f64(0.5 + random / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Backoff;
+    use std::{collections::BTreeSet, time::Duration};
+
+    /// The pauses of attempts that fail at once, until then.
+    fn pauses(backoff: &mut Backoff, start: Duration, until: Duration) -> Vec<Duration> {
+        let (mut now, mut pauses) = (start, Vec::new());
+        while now < until {
+            pauses.push(backoff.fail(now));
+            now += pauses[pauses.len() - 1];
+        }
+        pauses
+    }
+
+    #[test]
+    fn pauses_grow_to_the_longest_differ_and_begin_again_after_a_calm() {
+        let (start, mut backoff) = (Duration::from_secs(1_000), Backoff::default());
+        let first = pauses(&mut backoff, start, start + Duration::from_millis(400));
+        assert!(first.len() >= 4, "{first:?}");
+        assert!(first.iter().all(|pause| *pause <= Backoff::FIRST));
+        let ten = start + Duration::from_secs(10);
+        pauses(&mut backoff, start + Duration::from_millis(400), ten);
+        let late = pauses(&mut backoff, ten, ten + Duration::from_secs(100));
+        let is_long = |pause: &Duration| (Backoff::LONGEST / 2..=Backoff::LONGEST).contains(pause);
+        assert!(late.iter().all(is_long), "{late:?}");
+        assert!(late.iter().collect::<BTreeSet<_>>().len() > late.len() / 2);
+        let later = ten + Duration::from_secs(200);
+        assert!(backoff.fail(later) <= Backoff::FIRST);
+    }
 }

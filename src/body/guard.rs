@@ -1,15 +1,16 @@
 //! The permit of a body, and what ends it early.
 
+use super::Step;
 use crate::{
     background::{Bounded, Countdown},
     observe::LostBy,
     reject::grpc,
-    semaphore::{Permit, PermitLost, SyncFuture},
-    settings::{ReleaseAt, Settings},
+    semaphore::{Permit, PermitLost, Policy, SyncFuture},
+    settings::{Mistakes, ReleaseAt, Settings},
     timer,
 };
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use std::{
     error::Error,
@@ -29,7 +30,32 @@ type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 pub(crate) struct PermitGuard {
     loss: Option<LossWatch>,
     stall: Option<StallWatch>,
-    _permit: Permit,
+    tunnel: Option<Box<Tunnel>>,
+    permit: Permit,
+}
+
+/// The connection of a response goes on as a tunnel after the body has ended, so the handler has to hold the permit.
+pub(crate) struct Tunnel {
+    policy: Policy,
+    mistakes: Arc<Mistakes>,
+}
+
+impl Tunnel {
+    /// `None`: the response to a request with this method opens no tunnel.
+    pub(crate) fn of(
+        method: &Method,
+        status: StatusCode,
+        settings: &Settings,
+    ) -> Option<Box<Self>> {
+        let is_connect = *method == Method::CONNECT && status.is_success();
+        let is_tunnel = is_connect || status == StatusCode::SWITCHING_PROTOCOLS;
+        is_tunnel.then(|| {
+            Box::new(Self {
+                policy: settings.policy.clone(),
+                mistakes: Arc::clone(&settings.mistakes),
+            })
+        })
+    }
 }
 
 /// Waits for the loss of the permit.
@@ -48,7 +74,7 @@ impl PermitGuard {
     /// With [`Settings::max_stall`] outside of a Tokio runtime.
     pub(crate) fn new(
         permit: Permit,
-        lost: Option<SyncFuture<()>>,
+        (lost, tunnel): (Option<SyncFuture<()>>, Option<Box<Tunnel>>),
         head: &HeaderMap,
         settings: &Settings,
     ) -> Option<Self> {
@@ -60,7 +86,8 @@ impl PermitGuard {
         Some(Self {
             loss: lost.map(|lost| LossWatch { lost, is_grpc }),
             stall: settings.max_stall.map(watch),
-            _permit: permit,
+            tunnel,
+            permit,
         })
     }
 
@@ -73,9 +100,25 @@ impl PermitGuard {
     }
 
     /// Notes the result of polling the inner body.
-    pub(super) fn polled<T>(&self, answer: &Poll<T>) {
+    pub(super) fn polled(&mut self, answer: &Poll<Step>) {
         if let Some(stall) = &self.stall {
             stall.polled(answer.is_ready());
+        }
+        if let Poll::Ready((Some(_), _)) = answer {
+            // The tunnel is the body itself, as over HTTP/3.
+            self.tunnel = None;
+        }
+    }
+}
+
+impl Drop for PermitGuard {
+    fn drop(&mut self) {
+        if let Some(tunnel) = self.tunnel.take() {
+            // Each has a clone of the permit.
+            (self.loss, self.stall) = (None, None);
+            if self.permit.is_last_holder() {
+                tunnel.mistakes.unheld_tunnel(&tunnel.policy);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 mod guard;
 mod request;
 
-pub(crate) use guard::PermitGuard;
+pub(crate) use guard::{PermitGuard, Tunnel};
 pub use request::RequestBody;
 pub(crate) use request::Upload;
 

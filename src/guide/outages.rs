@@ -34,10 +34,16 @@
 //! | a new request while Redis does not answer | decided within 500 ms |
 //! | a request in the queue | decided within a second and a half |
 //! | after three failures in a row, over at least a timeout | the breaker is open: decided at once, without Redis |
-//! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again |
+//! | all connections are mute, and a new one works | after 250 ms another connection replaces each; no request fails |
+//! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again. It is found within a quarter of the outage, and within 2 s |
 //!
 //! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a
 //! cluster each node has a breaker of its own, and keys of living nodes are limited as ever.
+//!
+//! The pauses between attempts to connect grow to a quarter of the time for which they have failed, 2 s at most. Each is
+//! shortened at random, by a half at most, so that processes do not connect in step. All runtimes of a process, its
+//! subscription and what watches a cluster or Sentinels connect to a server twice in a second at most
+//! (`tests/topology/closing.rs`).
 //!
 //! A stop that is shorter than a lease loses no permit. A longer one loses those that cannot be refreshed, if the
 //! policy is `Refuse`: each holder learns of it by its own clock, also while Redis is away. When Redis is back, a

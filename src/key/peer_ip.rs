@@ -11,10 +11,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// No header is read, because a client can forge headers; so behind a proxy all requests have the proxy's
 /// address. The [guide](crate) has a recipe for a forwarded address.
 ///
-/// The extractor reads a [`SocketAddr`] or [`IpAddr`] from the request's extensions and, with the
-/// feature `axum`, the `ConnectInfo<SocketAddr>` that `into_make_service_with_connect_info` of an
-/// axum `Router` puts there. A request without any of them is rejected with
-/// [`KeyError::MissingExtension`]. An IPv4 address that is mapped into IPv6 counts as the IPv4 address; one that NAT64 has
+/// The extractor reads the first of these that the request's extensions have:
+///
+/// 1. a [`SocketAddr`], which a layer of yours may insert;
+/// 2. with the feature `axum` a `ConnectInfo<SocketAddr>`, which `into_make_service_with_connect_info` of an axum
+///    `Router` inserts, or a `MockConnectInfo<SocketAddr>`, which tests of such a router insert;
+/// 3. with the feature `tonic` a `TcpConnectInfo`, which a server of tonic 0.14 inserts, with TLS and without;
+/// 4. an [`IpAddr`].
+///
+/// A request without any of them is rejected with [`KeyError::MissingExtension`]. For another server, or another version of
+/// tonic, insert a `SocketAddr` in a layer outside of the limit. An IPv4 address that is mapped into IPv6 counts as the IPv4 address; one that NAT64 has
 /// translated does not, so behind such a translator set a [prefix](PeerIp::with_prefix) of 128 bits.
 ///
 /// # Examples
@@ -87,20 +93,30 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-#[cfg(feature = "axum")]
-const EXPECTED: &str = "axum::extract::ConnectInfo<SocketAddr>, SocketAddr or IpAddr";
-#[cfg(not(feature = "axum"))]
-const EXPECTED: &str = "SocketAddr or IpAddr (axum's ConnectInfo: enable the feature `axum`)";
+const EXPECTED: &str = "SocketAddr, IpAddr, axum's ConnectInfo<SocketAddr> (with the feature `axum`) or tonic's \
+    TcpConnectInfo (with the feature `tonic`)";
 
 fn peer(parts: &Parts) -> Option<IpAddr> {
     let extensions = &parts.extensions;
     let address = extensions.get::<SocketAddr>().copied();
     #[cfg(feature = "axum")]
+    let address = address.or_else(|| axum_peer(extensions));
+    #[cfg(feature = "tonic")]
     let address = address.or_else(|| {
-        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
-        info.map(|info| info.0)
+        let info = extensions.get::<tonic::transport::server::TcpConnectInfo>();
+        info?.remote_addr()
     });
     address
         .map(|address| address.ip())
         .or_else(|| extensions.get::<IpAddr>().copied())
+}
+
+/// In the order in which axum's own extractor looks.
+#[cfg(feature = "axum")]
+fn axum_peer(extensions: &http::Extensions) -> Option<SocketAddr> {
+    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+    let real = extensions.get::<ConnectInfo<SocketAddr>>();
+    let mock = || extensions.get::<MockConnectInfo<SocketAddr>>();
+    real.map(|info| info.0)
+        .or_else(|| mock().map(|info| info.0))
 }

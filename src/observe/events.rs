@@ -41,8 +41,8 @@ events! {
     ERROR forgotten(policy: &str, extension: &str) {
         policy, extension,
         "requests have no key because the service does not provide it: apply the layer that inserts \
-         this extension outside of the limit (in axum: after it), and serve an axum router with \
-         into_make_service_with_connect_info for the peer's address"
+         this extension outside of the limit (in axum: after it); for the peer's address serve an axum router with \
+         into_make_service_with_connect_info, and enable the feature tonic for a server of tonic"
     }
 
     /// Two limits count the same request in the same semaphore.
@@ -50,6 +50,14 @@ events! {
         policy, outer, inner,
         "two nested limits have one store, policy and key, so they count each request once, under the lower \
          limit: give one of them a policy of its own with with_policy"
+    }
+
+    /// The body of a response that opens a tunnel has ended, and nothing else holds the permit.
+    WARN unheld_tunnel(policy: &str) {
+        policy,
+        "a WebSocket, another upgrade or a CONNECT tunnel is not limited, because its permit has ended with the \
+         response's empty body: move the Permit from the request's extensions into the task of the connection, \
+         before hyper::upgrade::on takes the request"
     }
 
     /// A service of a global limit is still not ready.

@@ -90,6 +90,15 @@ impl Error {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
+    /// Whether a connection was not made, and nothing is known of why.
+    pub(super) fn is_unexplained(&self) -> bool {
+        let is_silent = |error: &RedisError| {
+            let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();
+            is_dropped || error.is_timeout()
+        };
+        matches!(self, Self::Unavailable(error) if is_silent(error))
+    }
+
     /// Whether the command may have run, and has no answer.
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_disconnect() || matches!(self, Self::Timeout(_))

@@ -61,6 +61,11 @@
 //! Permits that were held or admitted during the outage are acquired as soon as the server has
 //! answered.
 //!
+//! Pauses between attempts to connect grow to 2 s at most, and are random. If a call is not answered in time, and neither
+//! is a short question, another connection is made beside the silent one. If that works it takes the place of the
+//! silent one, and what had no answer is sent again. A server that stands still answers on neither, or on both, so each
+//! process makes one connection more to it at a time.
+//!
 //! # Threads and runtimes
 //!
 //! The keeper is a thread with a runtime and a connection of its own, which refreshes permits, polls for waiters, and

@@ -128,12 +128,21 @@ impl Store {
         is_done(counted("revoke", revoked).await?)
     }
 
-    /// Sets a limit. `false`: there are too many.
+    /// Sets a limit, which is in force in this process then. `false`: there are too many.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
         let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
         let reply = counted("limits", set).await;
-        self.driver.look_at_limits();
-        is_done(reply?)
+        // After an error the limit may be set too, but that need not be waited for.
+        let follows = self.settings.claims && !self.driver.is_shut();
+        let until = match reply {
+            Ok(_) if follows => self.deadline(),
+            _ => Instant::now(),
+        };
+        let is_read = self.driver.read_limits(until).await;
+        match is_done(reply?)? {
+            true if follows && !is_read => Err(Error::Timeout(self.settings.budget())),
+            is_set => Ok(is_set),
+        }
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {

@@ -646,6 +646,11 @@ impl Permit {
         }
     }
 
+    /// True if no other clone of its own grant lives, and the grant was neither released nor lost.
+    pub(crate) fn is_last_holder(&self) -> bool {
+        Arc::strong_count(&self.own) == 1 && self.weight() > 0 && !self.own.grant.is_lost()
+    }
+
     /// A reference that holds nothing, without the limits outside.
     pub(crate) fn downgrade(&self) -> WeakPermit {
         WeakPermit(Arc::downgrade(&self.own))

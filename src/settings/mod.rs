@@ -127,12 +127,13 @@ impl Settings {
 /// How long an error is not logged again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Mistakes of the service that its requests reveal: logged as errors, and not at each request.
+/// Mistakes of the service that its requests reveal: logged, and not at each request.
 #[derive(Default)]
 pub(crate) struct Mistakes {
     /// When a request had no key because of the service.
     forgotten: Mutex<Option<Instant>>,
     is_nested: AtomicBool,
+    has_unheld_tunnel: AtomicBool,
 }
 
 impl Mistakes {
@@ -152,6 +153,13 @@ impl Mistakes {
     pub(crate) fn nested(&self, policy: &Policy, outer: u32, inner: u32) {
         if !self.is_nested.swap(true, Relaxed) {
             events::nested(policy.as_str(), outer, inner);
+        }
+    }
+
+    /// A response has opened a tunnel, and its permit ends at once.
+    pub(crate) fn unheld_tunnel(&self, policy: &Policy) {
+        if !self.has_unheld_tunnel.swap(true, Relaxed) {
+            events::unheld_tunnel(policy.as_str());
         }
     }
 

@@ -1,7 +1,7 @@
 //! The lines in the docs are what is written.
 
 use crate::log::{listen, text};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
@@ -79,6 +79,12 @@ async fn with_mistakes() {
     let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
     let service = limit(20).layer(limit(5).layer(service_fn(answer)));
     let Ok(_) = service.oneshot(Request::new(String::new())).await;
+    let mut connect = Request::new(String::new());
+    *connect.method_mut() = Method::CONNECT;
+    let service = limit(1).layer(service_fn(async |_| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let Ok(_) = service.oneshot(connect).await;
 }
 
 async fn send(key: impl KeyExtractor) {

@@ -12,3 +12,4 @@ mod mistakes;
 #[cfg(feature = "redis")]
 mod secrets;
 mod spans;
+mod tunnels;

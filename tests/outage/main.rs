@@ -7,6 +7,7 @@ mod ends;
 mod fleet;
 mod healed;
 mod held;
+mod mute;
 mod over_http;
 mod server;
 mod settling;

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "redis")]
 
+mod closing;
 mod cluster;
 mod sentinel;
 mod stalled;

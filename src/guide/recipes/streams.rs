@@ -70,7 +70,7 @@
 //! - Give this layer to the routes of events only. It shares the permits of other layers of its store and policy.
 //! - Behind nginx events need [`X-Accel-Buffering: no`](super::super::proxies#responses-that-the-proxy-buffers).
 //!
-//! # WebSockets
+//! # WebSockets and tunnels
 //!
 //! The body of an upgrade's response ends at once, so the *handler* has to keep the permit, which is an extractor
 //! with the feature `axum`. Move it into the task of the socket, which also should end when the permit is lost:
@@ -108,6 +108,44 @@
 //! time: a client that sends something else does not need to read. Set the upgrade's `max_frame_size` and
 //! `max_write_buffer_size` too: axum keeps frames of up to 16 MiB, and without end the pongs that a client does
 //! not read. A graceful shutdown does not wait for sockets; tell them of it yourself.
+//!
+//! Over HTTP/2 a WebSocket is a CONNECT request with the status 200 (RFC 8441), and the handler above serves it too: route
+//! it with axum's `any` instead of `get`. The same is true of every tunnel: a 101, or a 2xx to CONNECT, has an empty body,
+//! and the layer alone limits nothing. `hyper::upgrade::on` takes the request, and drops the permit with it. Take the
+//! permit out before, and move it into the task of the tunnel:
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Empty;
+//! use hyper::body::Incoming;
+//! use hyper_util::rt::TokioIo;
+//! use std::convert::Infallible;
+//! use tokio::{io::copy_bidirectional, net::TcpStream};
+//! use tower::{Layer, service_fn};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Permit, key};
+//!
+//! async fn proxy(mut request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, Infallible> {
+//!     let permit = request.extensions_mut().remove::<Permit>();
+//!     let target = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+//!     let upgrade = hyper::upgrade::on(request);
+//!     tokio::spawn(async move {
+//!         if let (Ok(client), Ok(mut server)) = (upgrade.await, TcpStream::connect(target).await) {
+//!             let _ = copy_bidirectional(&mut TokioIo::new(client), &mut server).await;
+//!         }
+//!         drop(permit);
+//!     });
+//!     Ok(Response::new(Empty::new()))
+//! }
+//!
+//! let limit = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new());
+//! let service = limit.layer(service_fn(proxy));
+//! # drop(service);
+//! ```
+//!
+//! hyper serves it with `serve_connection_with_upgrades`, and extended CONNECT with `enable_connect_protocol`. With the
+//! feature `tracing` the layer logs a warning, once, if such a response ends while no task holds the permit. A task that
+//! calls `upgrade::on` itself may drop the permit a moment later, and that is not noticed.
 //!
 //! # Downloads
 //!

@@ -10,8 +10,8 @@ const OUTAGE: u32 = 3;
 /// The pause between two probes, at first and at most. A timeout is the longest too.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long a connect may take, and the pause before the next one.
-const CONNECT: Duration = Duration::from_millis(1_100);
+/// How long a connect may take, and the longest pause before the next one.
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// What a driver tells operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,6 +30,11 @@ impl Core {
         *next = next.map(|at| at.min(now));
     }
 
+    /// Whether the server has told the limits that were in force then, or later ones.
+    pub(in crate::redis) fn has_limits_of(&self, then: Time) -> bool {
+        self.limits.asked_at >= then
+    }
+
     /// When this process announces itself again to a server that has answered what was sent then.
     pub(super) fn announces_at(&self, sent: Time) -> Time {
         match sent < self.limits.set_here {

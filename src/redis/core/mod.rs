@@ -155,6 +155,8 @@ pub(in crate::redis) struct Core {
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
+    /// The servers that have not answered a call in time.
+    late: BTreeSet<usize>,
     live: Live,
     limits: Limits,
     /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, limits have
@@ -319,6 +321,7 @@ impl Core {
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
         self.now = now;
         if let Change::Connected(_, server)
+        | Change::Replaced(_, server)
         | Change::Gone(_, server)
         | Change::NotConnected { server, .. } = change
         {
@@ -330,18 +333,10 @@ impl Core {
                     self.put_slots(slots, server);
                 }
             }
-            Change::Connected(runtime, server) => {
-                self.lane(runtime, server).connect();
-                if self.is_stuck(server) {
-                    let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
-                    self.lane(runtime, server).claims.extend(waiting);
-                }
-                if runtime == THREAD {
-                    // Messages may have been lost while there was none.
-                    self.look_again(now, server);
-                    self.servers[server].presence_at = Some(now);
-                    self.servers[server].pass(now);
-                }
+            Change::Connected(runtime, server) => self.connected(runtime, server),
+            Change::Replaced(runtime, server) => {
+                self.abandon(runtime, server);
+                self.connected(runtime, server);
             }
             Change::Gone(runtime, server) => {
                 self.lane(runtime, server).is_connected = false;
@@ -363,6 +358,29 @@ impl Core {
                 server,
                 is_denied: false,
             } => self.servers[server].is_denied = false,
+        }
+    }
+
+    fn connected(&mut self, runtime: RuntimeId, server: usize) {
+        self.lane(runtime, server).connect();
+        if self.is_stuck(server) {
+            let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
+            self.lane(runtime, server).claims.extend(waiting);
+        }
+        if runtime == THREAD {
+            // Messages may have been lost while there was none.
+            self.look_again(self.now, server);
+            self.servers[server].presence_at = Some(self.now);
+            self.servers[server].pass(self.now);
+        }
+    }
+
+    /// The answers to calls in flight are waited for no more.
+    fn abandon(&mut self, runtime: RuntimeId, server: usize) {
+        let calls = self.calls.values();
+        let calls = calls.filter(|call| (call.runtime, call.server) == (runtime, server));
+        for call in calls.map(|call| call.id).collect::<Vec<_>>() {
+            self.handle_reply(self.now, call, Err(Failure::Abandoned));
         }
     }
 
@@ -535,6 +553,11 @@ impl Core {
     /// What to tell operators.
     pub(in crate::redis) fn poll_outage(&mut self) -> Option<(usize, Outage)> {
         self.outages.pop_front()
+    }
+
+    /// A server that has not answered a call in time, so that connections to it may be mute.
+    pub(in crate::redis) fn poll_late(&mut self) -> Option<usize> {
+        self.late.pop_first()
     }
 
     /// What has happened to the limits that operators set since that was last asked.

@@ -56,7 +56,7 @@ pub enum WhenUnavailable {
     /// nothing is admitted, in case that the server has answered others, and so that short requests
     /// of a process that had more than its share have ended when another takes its own; a claim whose
     /// wait ends before that is decided within two timeouts. From the
-    /// first failure on, also of a single call, until four timeouts and about a second after the first
+    /// first failure on, also of a single call, until four timeouts and about three seconds after the first
     /// answer that follows it, claims need both a grant and a reservation in the share: others may have
     /// taken the failure for an outage, and by that time all have acquired their degraded permits.
     /// That time is over with the first answer if the server has answered other calls of this process

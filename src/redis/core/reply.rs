@@ -69,6 +69,7 @@ impl Core {
                 if let Some(live) = live {
                     self.live.told(live, self.now, self.settings.lease);
                     self.limits.are_told(true);
+                    self.limits.asked_at = flight.sent;
                 }
                 if let Some(limits) = limits {
                     self.take_limits(limits);
@@ -168,6 +169,9 @@ impl Core {
 
     /// A call has no answer. What was sent may run yet.
     pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
+        if failure == Failure::TimedOut {
+            self.late.insert(flight.server);
+        }
         if failure != Failure::Abandoned {
             self.failed(flight.server, flight.sent, flight.runtime == THREAD);
         }

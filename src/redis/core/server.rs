@@ -16,6 +16,8 @@ use std::{
 #[derive(Debug, Clone)]
 pub(in crate::redis) enum Change {
     Connected(RuntimeId, usize),
+    /// Another connection was made, and takes the place of one that is mute. What was sent over that one may run.
+    Replaced(RuntimeId, usize),
     /// Calls in flight fail one by one.
     Gone(RuntimeId, usize),
     /// These slots are on that server.

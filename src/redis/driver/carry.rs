@@ -1,7 +1,7 @@
 //! Calls, and the tasks that carry them.
 
 use super::{
-    runtimes::PAUSE,
+    runtimes::Ending,
     shared::{Dropped, Load, Next, Shared},
     transport::{Connection, Messages, News, Transport},
 };
@@ -11,21 +11,26 @@ use crate::{
         core::{Change, Failure, RuntimeId, THREAD},
         protocol::{Answer, Command, Group},
     },
-    semaphore::timer::{sleep, timeout},
+    semaphore::timer::{Backoff, sleep, timeout},
 };
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     mem,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::Handle,
     select,
+    sync::Notify,
     task::{unconstrained, yield_now},
 };
+
+/// How long a connection that may be mute has to answer, and how long it has after another one was made beside it.
+/// Slowness of the server delays that one too, so both answer at about the same time.
+const GRACE: Duration = Duration::from_millis(25);
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {
@@ -116,6 +121,9 @@ impl<T: Transport> Carrier<T> {
             _ => Answered::Error,
         });
         let next = self.shared.enter(|core, rest, now| {
+            if reply.is_ok() {
+                rest.runtimes.answered(load.call.runtime, load.call.server);
+            }
             core.handle_reply(now, load.call.id, reply);
             rest.next(core, now, load.call.runtime)
         });
@@ -195,6 +203,10 @@ pub(super) struct Link<T: Transport> {
     shared: Arc<Shared<T>>,
     runtime: RuntimeId,
     server: usize,
+    /// Notified if the connection may be mute.
+    doubted: Arc<Notify>,
+    /// What its end is, unless it is dropped as such.
+    ending: Ending,
 }
 
 impl<T: Transport> Link<T> {
@@ -203,6 +215,8 @@ impl<T: Transport> Link<T> {
             shared: Arc::clone(shared),
             runtime,
             server,
+            doubted: Arc::default(),
+            ending: Ending::Dropped,
         }
     }
 
@@ -213,12 +227,13 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    async fn run(self) {
+    async fn run(mut self) {
         let mut is_over = self.shared.is_over.subscribe();
-        let was_connected = select! {
-            _ = is_over.wait_for(|is_over| *is_over) => false,
-            was_connected = self.hold() => was_connected,
+        let (was_connected, ending) = select! {
+            _ = is_over.wait_for(|is_over| *is_over) => (false, Ending::Dropped),
+            was_connected = self.hold() => (was_connected, Ending::Failed),
         };
+        self.ending = ending;
         if was_connected && self.runtime != THREAD {
             self.again().await;
         }
@@ -226,23 +241,64 @@ impl<T: Transport> Link<T> {
 
     /// Returns whether there was a connection.
     async fn hold(&self) -> bool {
-        let messages = (self.runtime == THREAD).then(|| self.messages());
-        let connecting = self.shared.transport.connect(self.server, messages);
-        let Some(connection) = connecting.await else {
+        let Some(connection) = self.connect().await else {
             self.shared.not_connected(self.server);
             return false;
         };
-        let connection = Arc::new(connection);
+        let mut connection = Arc::new(connection);
         spawn(self.connected(&connection));
-        connection.closed().await;
-        true
+        loop {
+            let other = select! {
+                () = connection.closed() => return true,
+                other = self.other_than(&connection) => Arc::new(other),
+            };
+            spawn(self.attach(&other, Change::Replaced(self.runtime, self.server)));
+            connection = other;
+        }
+    }
+
+    async fn connect(&self) -> Option<T::Connection> {
+        let messages = (self.runtime == THREAD).then(|| self.messages());
+        self.shared.transport.connect(self.server, messages).await
+    }
+
+    /// A connection that takes the place of one that is mute. A connection on which calls were not answered in time is
+    /// asked once more. If it stays silent another one is made beside it. That is done in one runtime after the other, so
+    /// that a server that stands still gets one connection more.
+    async fn other_than(&self, connection: &T::Connection) -> T::Connection {
+        if !self.shared.settings.is_own {
+            return pending().await;
+        }
+        loop {
+            self.doubted.notified().await;
+            let turn = self.shared.beside.lock().await;
+            let time = vec![Command::Presence(Vec::new())];
+            let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
+            if timeout(GRACE, answers.as_mut()).await.is_ok() {
+                continue;
+            }
+            let made = async {
+                let made = self.connect().await?;
+                drop(turn);
+                sleep(GRACE).await;
+                Some(made)
+            };
+            let made = select! {
+                _ = answers => None,
+                made = made => made,
+            };
+            match made {
+                Some(made) => return made,
+                None => sleep(Backoff::LONGEST).await,
+            }
+        }
     }
 
     /// Claims that were handed to the thread need not wait for its connection, which takes longer because it subscribes.
     async fn again(self) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
         drop(self);
-        sleep(PAUSE).await;
+        sleep(Backoff::FIRST).await;
         let here = Handle::current().id();
         let runtime = shared.enter(|core, rest, now| {
             let runtime = rest.runtimes.enter(Some(here));
@@ -266,12 +322,14 @@ impl<T: Transport> Link<T> {
 
     /// Returns the carriers of what the runtime sends now.
     pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Carrier<T>> {
+        self.attach(connection, Change::Connected(self.runtime, self.server))
+    }
+
+    fn attach(&self, connection: &Arc<T::Connection>, change: Change) -> Vec<Carrier<T>> {
         let connected = self.shared.enter(|core, rest, now| {
-            let connection = Arc::clone(connection);
-            let again = rest
-                .runtimes
-                .connected(self.runtime, self.server, connection);
-            core.handle_servers(now, Change::Connected(self.runtime, self.server));
+            let (connection, at) = (Arc::clone(connection), (self.runtime, self.server));
+            let again = rest.runtimes.connected(now, at, connection, &self.doubted);
+            core.handle_servers(now, change);
             (again, rest.next(core, now, self.runtime))
         });
         let (again, next) = connected.unzip();
@@ -285,7 +343,7 @@ impl<T: Transport> Link<T> {
 
 impl<T: Transport> Drop for Link<T> {
     fn drop(&mut self) {
-        let gone = Dropped::Connection(self.runtime, self.server);
+        let gone = Dropped::Connection(self.runtime, self.server, self.ending);
         self.shared.post(gone);
     }
 }

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::runtime::{Handle, Id};
 
-/// How often a store that starts looks whether it is connected.
+/// How often a caller looks that waits for a connection, or for limits.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How soon a claim looks again that time alone has not decided.
@@ -90,9 +90,19 @@ impl<T: Transport> Driver<T> {
         server.unwrap_or_default()
     }
 
-    /// An operator has set a limit here.
-    pub(in crate::redis) fn look_at_limits(&self) {
-        self.0.0.enter(|core, _, now| core.look_at_limits(now));
+    /// Reads the limits, because an operator has set one here. Waits for that until then, and returns whether they were
+    /// read.
+    pub(in crate::redis) async fn read_limits(&self, until: Instant) -> bool {
+        let shared = &self.0.0;
+        let set = shared.enter(|core, _, now| {
+            core.look_at_limits(now);
+            now
+        });
+        let is_read = || shared.enter(|core, _, _| set.is_none_or(|set| core.has_limits_of(set)));
+        while is_read() == Some(false) && Instant::now() < until {
+            timer::sleep(LOOK).await;
+        }
+        is_read() == Some(true)
     }
 
     /// The limit of a semaphore that an operator has set, by its name.

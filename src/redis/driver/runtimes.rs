@@ -1,14 +1,14 @@
 //! The runtimes of this process, and the connections of each; and what the keeper's thread needs.
 
-use crate::redis::core::{Core, FOREVER, RuntimeId, THREAD, Time};
+use crate::{
+    redis::core::{Core, RuntimeId, THREAD, Time},
+    semaphore::timer::Backoff,
+};
 use std::{mem, sync::Arc, time::Duration};
-use tokio::runtime::Id;
+use tokio::{runtime::Id, sync::Notify};
 
 /// Where a claim is made that no runtime of Tokio's polls. It has no connections, so the thread carries.
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
-
-/// How long nothing connects after a connection has failed.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// While claims come and go, the thread looks as often, at the full milliseconds of Tokio's timers. So it need not be
 /// woken for what they leave.
@@ -24,11 +24,38 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Line<C> {
     connection: Option<Arc<C>>,
+    /// Notified if the connection may be mute.
+    doubted: Arc<Notify>,
     was_connected: bool,
     /// When the last attempt to connect has begun.
     tried: Time,
-    /// When the next one may begin. [`FOREVER`]: there is a connection, or it is being made.
+    /// True while there is a connection, or one is being made.
+    is_taken: bool,
+}
+
+/// How often connections to a server are tried.
+#[derive(Debug, Default)]
+struct Pace {
+    backoff: Backoff,
+    /// True from a failure on until a connection is made.
+    is_failing: bool,
+    /// When the next attempt may begin.
     next: Time,
+}
+
+impl Pace {
+    fn fail(&mut self, now: Time) {
+        self.is_failing = true;
+        self.next = now + self.backoff.fail(now);
+    }
+}
+
+/// How a connection, or an attempt to make one, has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Failed,
+    /// The runtime, or the driver, has ended.
+    Dropped,
 }
 
 #[derive(Debug)]
@@ -42,6 +69,8 @@ struct Runtime<C> {
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
+    /// For each server the thread's pace, and that of all other runtimes together: they do not delay the thread.
+    paces: Vec<[Pace; 2]>,
 }
 
 impl<C> Runtimes<C> {
@@ -49,6 +78,7 @@ impl<C> Runtimes<C> {
         let (id, lines) = (None, Vec::new());
         Self {
             all: vec![Runtime { id, lines }],
+            paces: Vec::new(),
         }
     }
 
@@ -57,7 +87,7 @@ impl<C> Runtimes<C> {
         if id.is_none() {
             return NOWHERE;
         }
-        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(|line| line.next < FOREVER);
+        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(|line| !line.is_taken);
         let others = &self.all[1..];
         let known = others.iter().position(|runtime| runtime.id == id);
         let number = match known.or_else(|| others.iter().position(is_vacant)) {
@@ -76,46 +106,87 @@ impl<C> Runtimes<C> {
         let count = lines.len().max(server + 1);
         lines.resize_with(count, || Line {
             connection: None,
+            doubted: Arc::default(),
             was_connected: false,
             tried: Time::ZERO,
-            next: Time::ZERO,
+            is_taken: false,
         });
         lines.get_mut(server)
     }
 
+    fn pace(&mut self, runtime: RuntimeId, server: usize) -> &mut Pace {
+        let count = self.paces.len().max(server + 1);
+        self.paces.resize_with(count, Default::default);
+        &mut self.paces[server][usize::from(runtime != THREAD)]
+    }
+
     /// Whether a connection is to be made now, by whoever asks.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
+        let may_begin = self.pace(runtime, server).next <= now;
         let line = self.line(runtime, server);
-        let line = line.filter(|line| line.next <= now);
-        let begins = line.map(|line| (line.tried, line.next) = (now, FOREVER));
+        let line = line.filter(|line| may_begin && !line.is_taken);
+        let begins = line.map(|line| (line.tried, line.is_taken) = (now, true));
+        let pace = self.pace(runtime, server);
+        if begins.is_some() && pace.is_failing {
+            // One attempt after the other.
+            pace.fail(now);
+        }
         begins.is_some()
     }
 
     /// When the thread is to connect to one of these servers.
     pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
-        let next = servers.filter_map(|server| Some(self.line(THREAD, server)?.next));
+        let next = servers.filter_map(|server| {
+            let is_taken = self.line(THREAD, server)?.is_taken;
+            (!is_taken).then(|| self.pace(THREAD, server).next)
+        });
         next.min()
     }
 
     /// Returns whether there was a connection before.
     pub(super) fn connected(
         &mut self,
-        runtime: RuntimeId,
-        server: usize,
+        now: Time,
+        (runtime, server): (RuntimeId, usize),
         connection: Arc<C>,
+        doubted: &Arc<Notify>,
     ) -> bool {
+        self.pace(runtime, server).is_failing = false;
+        // What one has reached the others may try too.
+        let others = self.pace(NOWHERE, server);
+        others.next = others.next.min(now);
         let Some(line) = self.line(runtime, server) else {
             return false;
         };
-        line.connection = Some(connection);
+        (line.connection, line.doubted) = (Some(connection), Arc::clone(doubted));
         mem::replace(&mut line.was_connected, true)
     }
 
     /// Returns the connection that is gone, if there was one.
-    pub(super) fn gone(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
+    pub(super) fn gone(
+        &mut self,
+        now: Time,
+        runtime: RuntimeId,
+        (server, ending): (usize, Ending),
+    ) -> Option<Arc<C>> {
+        if ending == Ending::Failed {
+            self.pace(runtime, server).fail(now);
+        }
         let line = self.line(runtime, server)?;
-        line.next = now + PAUSE;
+        line.is_taken = false;
         line.connection.take()
+    }
+
+    /// A call was answered, so what fails from now on is another row.
+    pub(super) fn answered(&mut self, runtime: RuntimeId, server: usize) {
+        self.pace(runtime, server).backoff = Backoff::default();
+    }
+
+    /// What to notify when connections to a server may be mute.
+    pub(super) fn doubted(&self, server: usize) -> impl Iterator<Item = Arc<Notify>> {
+        let lines = self.all.iter().filter_map(move |of| of.lines.get(server));
+        let connected = lines.filter(|line| line.connection.is_some());
+        connected.map(|line| Arc::clone(&line.doubted))
     }
 
     /// The connection, if there is one.
@@ -126,7 +197,7 @@ impl<C> Runtimes<C> {
     /// Whether an attempt to connect has failed that began since then. One that began before says nothing.
     pub(super) fn has_failed(&mut self, since: Time, runtime: RuntimeId, server: usize) -> bool {
         let line = self.line(runtime, server);
-        line.is_some_and(|line| line.tried >= since && line.next < FOREVER)
+        line.is_some_and(|line| line.tried >= since && !line.is_taken)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     cell::{Cell, Cells},
-    runtimes::{Keeper, Needs, Runtimes},
+    runtimes::{Ending, Keeper, Needs, Runtimes},
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(super) enum Dropped {
     /// The carrier of a call that has no answer.
     Carrier(CallId),
     /// A runtime's connection to a server.
-    Connection(RuntimeId, usize),
+    Connection(RuntimeId, usize, Ending),
     /// The last handle and permit.
     Handles,
     /// The keeper's thread: another one may have to be started.
@@ -56,6 +56,8 @@ pub(super) struct Shared<T: Transport> {
     inbox: Mutex<VecDeque<Dropped>>,
     /// Wakes the thread.
     pub(super) bell: Notify,
+    /// Held while a connection is made beside one that may be mute.
+    pub(super) beside: tokio::sync::Mutex<()>,
     /// Whether the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
     /// Whether nothing is left since it was shut down.
@@ -99,6 +101,8 @@ pub(super) struct Outbox {
     news: Vec<News>,
     /// The outages that have begun or ended, each with its server.
     outages: Vec<(usize, Outage)>,
+    /// Those who look after connections that may be mute.
+    doubted: Vec<Arc<Notify>>,
     /// The cells that were written to, and whether a loss was.
     wakes: Vec<(Arc<Cell>, bool)>,
     /// Dropped without the lock, because it holds wakers, and what a transport has.
@@ -134,6 +138,7 @@ impl<T: Transport> Shared<T> {
             state: Mutex::new(State { core, rest }),
             inbox: Mutex::default(),
             bell: Notify::new(),
+            beside: tokio::sync::Mutex::default(),
             is_over: watch::Sender::new(false),
             is_drained: watch::Sender::new(false),
         }
@@ -225,6 +230,9 @@ impl<T: Transport> Shared<T> {
             Needs::Bell => self.bell.notify_one(),
             Needs::Start => (self.start)(self),
         }
+        for doubted in outbox.doubted {
+            doubted.notify_one();
+        }
         if outbox.is_drained {
             self.is_drained
                 .send_if_modified(|was| !mem::replace(was, true));
@@ -301,8 +309,8 @@ impl<C: Connection> Rest<C> {
             (Dropped::Carrier(call), Some(core)) => {
                 core.handle_reply(now, call, Err(Failure::Abandoned));
             }
-            (Dropped::Connection(runtime, server), core) => {
-                let connection = self.runtimes.gone(now, runtime, server);
+            (Dropped::Connection(runtime, server, ending), core) => {
+                let connection = self.runtimes.gone(now, runtime, (server, ending));
                 outbox.dropped.extend(connection.map(|gone| gone as _));
                 if let Some(core) = core {
                     core.handle_servers(now, Change::Gone(runtime, server));
@@ -342,6 +350,9 @@ impl<C: Connection> Rest<C> {
         outbox.news.extend(core.poll_limits().map(News::Limits));
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
+        }
+        while let Some(server) = core.poll_late() {
+            outbox.doubted.extend(self.runtimes.doubted(server));
         }
     }
 

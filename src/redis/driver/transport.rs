@@ -16,7 +16,8 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// A connection of the current runtime to a server. `None`: there is none now.
     ///
-    /// What the server sends to this process goes to `messages`, if there are any.
+    /// What the server sends to this process goes to `messages`, if there are any. The server has answered something, so
+    /// that it does not stand still.
     fn connect(
         &self,
         server: usize,

@@ -12,9 +12,9 @@ use crate::{
         core::Failure,
         error::Error,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
-        transport::{self, Place, Replies, Subscription, Topology},
+        transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
-    semaphore::timer::timeout,
+    semaphore::timer::{Backoff, timeout},
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};
@@ -34,8 +34,8 @@ use tokio::{select, sync::OwnedMutexGuard, time::sleep};
 /// How long calls wait for the subscription, which they do not need: a lease may end meanwhile.
 const AHEAD: Duration = Duration::from_millis(250);
 
-/// The pause after a subscription was refused.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long a failure to connect is not inquired into again, which needs further connections.
+const INQUIRED: Duration = Duration::from_secs(30);
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
@@ -47,6 +47,8 @@ struct Servers {
     owner: Arc<Owner>,
     /// What went wrong last with each.
     errors: Mutex<HashMap<usize, Error>>,
+    /// When it was last inquired why each cannot be connected to.
+    inquired: Mutex<HashMap<usize, Instant>>,
     /// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go
     /// through all nodes.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -58,6 +60,7 @@ impl Wire {
             topology,
             owner,
             errors: Mutex::default(),
+            inquired: Mutex::default(),
             turn: Arc::default(),
         }))
     }
@@ -65,7 +68,17 @@ impl Wire {
     /// Subscribed before anything is sent, if that is possible soon, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let servers = Arc::clone(&self.0);
-        let line = Arc::clone(&servers.topology).connect(server).await?;
+        let inquiry = servers.inquiry(server);
+        let line = Arc::clone(&servers.topology).connect(server, inquiry);
+        let line = match line.await {
+            // What was found out before stays.
+            Err(error) if inquiry == Inquiry::Omitted && error.is_unexplained() => {
+                let known = servers.error(server);
+                let known = known.filter(|known| matches!(known, Error::Unavailable(_)));
+                return Err(known.unwrap_or(error));
+            }
+            line => line?,
+        };
         let mut session = Session {
             servers,
             server,
@@ -127,8 +140,7 @@ impl Transport for Wire {
     }
 
     fn error(&self, server: usize) -> Option<Cause> {
-        let error = self.0.errors.lock().get(&server).cloned();
-        error.map(|error| Arc::new(error) as _)
+        self.0.error(server).map(|error| Arc::new(error) as _)
     }
 
     fn is_denied(&self, server: usize) -> bool {
@@ -140,6 +152,21 @@ impl Transport for Wire {
 }
 
 impl Servers {
+    fn error(&self, server: usize) -> Option<Error> {
+        self.errors.lock().get(&server).cloned()
+    }
+
+    /// Whether it is inquired why a connection that is to be made now fails.
+    fn inquiry(&self, server: usize) -> Inquiry {
+        let (now, mut inquired) = (Instant::now(), self.inquired.lock());
+        let last = inquired.get(&server);
+        if last.is_some_and(|last| now.duration_since(*last) < INQUIRED) {
+            return Inquiry::Omitted;
+        }
+        inquired.insert(server, now);
+        Inquiry::Made
+    }
+
     fn failed(&self, server: usize, error: Error) {
         self.topology.failed(&error);
         self.errors.lock().insert(server, error);
@@ -195,6 +222,7 @@ impl Session {
         let Some(messages) = &self.messages else {
             return pending().await;
         };
+        let (start, mut backoff) = (Instant::now(), Backoff::default());
         let mut subscribed = self.subscription.lock().take();
         while subscribed.is_none() {
             let turn = Arc::clone(&self.servers.turn).lock_owned().await;
@@ -207,7 +235,7 @@ impl Session {
                 Err(error) => {
                     self.servers.topology.failed(&error);
                     drop(turn);
-                    sleep(PAUSE).await;
+                    sleep(backoff.fail(start.elapsed())).await;
                 }
             }
         }

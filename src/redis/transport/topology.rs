@@ -2,7 +2,7 @@
 //! connection leads to. The trait [`Topology`] is all in which they differ.
 
 use super::{
-    attempt,
+    attempt::{self, Inquiry},
     connection::{Call, Connection, Way, checked},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
@@ -51,7 +51,11 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     fn address(&self, server: usize) -> String;
 
     /// Connects the current runtime to a server.
-    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>>;
+    fn connect(
+        self: Arc<Self>,
+        server: usize,
+        inquiry: Inquiry,
+    ) -> BoxFuture<Result<Arc<Connection>, Error>>;
 
     /// The map of slots, as far as it is known, and its version.
     fn slots(&self) -> (u64, Slots) {
@@ -102,9 +106,13 @@ impl Topology for Single {
         self.client.get_connection_info().addr().to_string()
     }
 
-    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    fn connect(
+        self: Arc<Self>,
+        _: usize,
+        inquiry: Inquiry,
+    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let connection = attempt::connect(&self.client).await?;
+            let connection = attempt::connect(&self.client, inquiry).await?;
             if self.is_node.get().is_none() {
                 let is_node = is_node(&connection).await;
                 self.is_node.get_or_init(|| is_node);
@@ -174,7 +182,7 @@ impl Topology for Supplied {
         (0, parts.collect())
     }
 
-    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    fn connect(self: Arc<Self>, _: usize, _: Inquiry) -> BoxFuture<Result<Arc<Connection>, Error>> {
         let connection = Connection::new(Way::Supplied(Arc::clone(&self.0)));
         Box::pin(ready(Ok(Arc::new(connection))))
     }

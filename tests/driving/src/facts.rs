@@ -401,6 +401,28 @@ fn ten_thousand_permits_are_held_for_several_leases() {
     });
 }
 
+/// Those of the thread, and of the runtime.
+#[test]
+fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 2)).await;
+        until("the runtime has a connection", || {
+            fake.0.connects.load(SeqCst) == 2
+        });
+        drop(acquire(&driver, limited("a", 2)).await);
+        fake.0.mute.store(2, SeqCst);
+        drop(acquire(&driver, limited("a", 2)).await);
+        assert!(!held.is_lost());
+        until("both are replaced", || fake.0.connects.load(SeqCst) == 4);
+        let refreshed = fake.0.refreshes.load(SeqCst);
+        until("the thread refreshes", || {
+            fake.0.refreshes.load(SeqCst) > refreshed
+        });
+        assert_eq!(fake.0.connects.load(SeqCst), 4);
+    });
+}
+
 /// Each failure is followed by the next call, which may fail before another task has had a turn.
 #[test]
 fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken() {

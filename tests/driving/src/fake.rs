@@ -42,6 +42,8 @@ pub(crate) struct Server {
     pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
+    /// So many connections, the first ones, answer nothing.
+    pub(crate) mute: AtomicUsize,
     /// Refreshes that have found nothing.
     pub(crate) lost: AtomicUsize,
     pub(crate) refreshes: AtomicU64,
@@ -55,6 +57,8 @@ type Delayed = (Instant, oneshot::Sender<()>);
 
 pub(crate) struct Wire {
     server: Arc<Server>,
+    /// How many connections there were before it.
+    number: usize,
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
@@ -103,6 +107,7 @@ impl Fake {
             is_gone: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             connects: AtomicUsize::new(0),
+            mute: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
             refreshes: AtomicU64::new(0),
         }))
@@ -246,18 +251,25 @@ impl Transport for Fake {
     type Connection = Wire;
 
     async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Wire> {
-        self.0.connects.fetch_add(1, SeqCst);
+        let number = self.0.connects.fetch_add(1, SeqCst);
         if messages.is_some() {
             *self.0.messages.lock() = messages;
         }
         let delayed = (!self.0.delay.is_zero()).then(delayed);
         let server = Arc::clone(&self.0);
-        Some(Wire { server, delayed })
+        Some(Wire {
+            server,
+            number,
+            delayed,
+        })
     }
 }
 
 impl Connection for Wire {
     async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+        if self.number < self.server.mute.load(SeqCst) {
+            return pending().await;
+        }
         if self.server.is_gone.load(SeqCst) {
             self.server.calls.fetch_add(1, SeqCst);
             self.server.broken.notify_one();

@@ -64,3 +64,28 @@ async fn items_of_one_route_share_its_limit() {
     assert_eq!(get("/items/2").await.status(), 429);
     assert_eq!(get("/nowhere").await.status(), 404);
 }
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_router_under_test_counts_by_the_address_that_is_mocked() {
+    use axum::{Router, extract::connect_info::MockConnectInfo, routing::get};
+    use std::net::SocketAddr;
+    use tower::ServiceExt;
+    use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+
+    let memory = MemorySemaphore::new();
+    let status = async |peer: [u8; 4]| {
+        let limit = ConcurrencyLimitLayer::new(1, key::peer_ip(), memory.clone());
+        let app: Router = Router::new().route("/", get(|| async { "items" }));
+        let app = app
+            .layer(limit)
+            .layer(MockConnectInfo(SocketAddr::from((peer, 4_711))));
+        let request = http::Request::get("/").body(axum::body::Body::empty());
+        let Ok(response) = app.oneshot(request.expect("a path")).await;
+        (response.status().as_u16(), response)
+    };
+    let (first, _held) = status([192, 0, 2, 7]).await;
+    assert_eq!(first, 200);
+    assert_eq!(status([192, 0, 2, 7]).await.0, 429);
+    assert_eq!(status([192, 0, 2, 8]).await.0, 200);
+}

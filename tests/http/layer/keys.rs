@@ -175,6 +175,11 @@ fn the_peer_s_address_names_the_key_without_its_port() {
         (extended(ip), "2001:db8::/64"),
         #[cfg(feature = "axum")]
         (extended(axum::extract::ConnectInfo(socket)), "192.0.2.7"),
+        #[cfg(feature = "axum")]
+        (
+            extended(axum::extract::connect_info::MockConnectInfo(socket)),
+            "192.0.2.7",
+        ),
     ] {
         assert_eq!(key_in(&key::peer_ip(), &parts), Ok(Some(expected.into())));
     }

@@ -17,6 +17,7 @@ use tower_semaphore::{
 };
 
 facts_of_operators! {
+    a_limit_that_was_set_decides_the_next_claim_of_its_own_process
     the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_claims
     a_lower_limit_ends_no_permit_and_grants_nothing_until_there_is_room
     a_higher_limit_lets_in_who_waits_in_the_order_of_the_queue
@@ -101,6 +102,18 @@ async fn waiting(store: &Store) -> usize {
 async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
     let answer = timeout(BOUND, waiter).await;
     answer.expect("it is told").expect("no panic")
+}
+
+async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: Store) {
+    for limit in (1..=10).chain([3]).cycle().take(33) {
+        set(&store, Some("a"), Some(limit)).await;
+        assert_eq!(store.limit(&Policy::DEFAULT, &"a".into()), Some(limit));
+        assert_eq!(granted(&store, claim(20)).await.limit(), limit);
+    }
+    set(&store, Some("a"), Some(0)).await;
+    is_closed(&store.acquire(claim(20)).await);
+    set(&store, Some("a"), None).await;
+    assert_eq!(granted(&store, claim(20)).await.limit(), 20);
 }
 
 async fn the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_claims(

@@ -116,7 +116,7 @@ pub struct Link {
     pub generation: u32,
     /// Whether it is there, as far as the process knows.
     pub is_up: bool,
-    /// Since when.
+    /// Since when it is, or is not.
     pub since: Duration,
     /// The calls without an answer.
     pub in_flight: Vec<CallId>,

@@ -325,6 +325,10 @@ impl Shipped {
                 self.entered = from;
                 Change::Connected(runtime(from), server)
             }
+            subject::Servers::Replaced(from, server) => {
+                self.entered = from;
+                Change::Replaced(runtime(from), server)
+            }
             subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
             subject::Servers::Denied(server, is_denied) => {
                 Change::NotConnected { server, is_denied }

@@ -523,6 +523,8 @@ pub enum Servers {
     Slots(Vec<(Range<usize>, Server)>),
     /// There is one.
     Connected(Runtime, Server),
+    /// There is another one instead of one that is mute.
+    Replaced(Runtime, Server),
     /// There is none. Calls in flight fail one by one.
     Gone(Runtime, Server),
     /// None was made, and whether the server has refused it.

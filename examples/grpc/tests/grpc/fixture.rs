@@ -25,7 +25,7 @@ use tonic::{
     Request, Response, Status,
     transport::{Channel, Server},
 };
-use tower_semaphore::{ConcurrencyLimitLayer, Semaphore, key};
+use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, Semaphore, key};
 
 /// How long a condition may take to come true on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
@@ -105,7 +105,10 @@ pub(crate) fn limit(limit: u32, semaphore: impl Semaphore) -> ConcurrencyLimitLa
 }
 
 /// The address of a server under this layer, which ends with the test.
-pub(crate) async fn serve(layer: ConcurrencyLimitLayer<key::Header>, prices: Scripted) -> String {
+pub(crate) async fn serve<K: KeyExtractor + Send + Sync + 'static>(
+    layer: ConcurrencyLimitLayer<K>,
+    prices: Scripted,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let mut server = Server::builder().layer(layer);
@@ -122,7 +125,9 @@ pub(crate) async fn channel(url: &str) -> Channel {
 pub(crate) type Client = PricesClient<Channel>;
 
 /// A client of a server under this layer.
-pub(crate) async fn client(layer: ConcurrencyLimitLayer<key::Header>) -> Client {
+pub(crate) async fn client<K: KeyExtractor + Send + Sync + 'static>(
+    layer: ConcurrencyLimitLayer<K>,
+) -> Client {
     let url = serve(layer, Scripted::default()).await;
     PricesClient::new(channel(&url).await)
 }

@@ -5,7 +5,7 @@ use grpc::messages::Price;
 use std::time::Duration;
 use testing::{stubs::Broken, wait::eventually};
 use tonic::{Code, Status, Streaming};
-use tower_semaphore::MemorySemaphore;
+use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
 
 async fn streams(client: &mut Client, count: usize) -> Vec<Streaming<Price>> {
     let mut streams = Vec::new();
@@ -68,6 +68,17 @@ async fn a_call_without_an_account_has_an_invalid_argument() {
     assert_eq!(status.message(), "the header x-account-id is missing");
     assert_eq!(metadata(&status, "retry-after"), None);
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), None);
+}
+
+#[tokio::test]
+async fn calls_from_one_address_share_its_limit() {
+    let by_address = ConcurrencyLimitLayer::new(1, key::peer_ip(), MemorySemaphore::new());
+    let mut client = client(by_address).await;
+    let held = client.follow(ask("ann", "endless")).await;
+    let _held = held.expect("admitted");
+    let status = client.now(ask("bob", "carrot")).await.expect_err("refused");
+    let message = "Too many requests in flight";
+    assert_refused(&status, Code::ResourceExhausted, message);
 }
 
 #[tokio::test]

@@ -9,13 +9,16 @@ mod view;
 
 use super::{
     address::Address,
-    attempt::{self, Unfit, timed_out},
+    attempt::{self, Inquiry, Unfit, timed_out},
     connection::Connection,
     topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
     redis::error::Error,
-    semaphore::{BoxFuture, timer::timeout_at},
+    semaphore::{
+        BoxFuture,
+        timer::{Backoff, timeout_at},
+    },
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
@@ -33,7 +36,7 @@ use tokio::{
 };
 use view::View;
 
-/// The pause between two surveys.
+/// The shortest pause between two surveys.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a survey may take.
@@ -57,6 +60,18 @@ pub(in crate::redis) struct Nodes {
     map: Mutex<Map>,
     /// Something has failed.
     doubted: Notify,
+    born: Instant,
+    surveys: Mutex<Surveys>,
+}
+
+/// What the pause before the next survey follows from.
+#[derive(Default)]
+struct Surveys {
+    backoff: Backoff,
+    /// The version of the map before the last one.
+    version: u64,
+    /// True if the last one needed connections of its own.
+    is_wide: bool,
 }
 
 #[derive(Default)]
@@ -90,31 +105,36 @@ impl Nodes {
             seeds,
             map: Mutex::default(),
             doubted: Notify::new(),
+            born: Instant::now(),
+            surveys: Mutex::default(),
         };
-        nodes.survey(deadline).await?;
+        nodes.survey(deadline, Inquiry::Made).await?;
         Ok(nodes)
     }
 
     /// Takes the best view that a node tells until then. If no node has any slots, the map stays: a cluster that is being
     /// set up anew is to be found where it was.
-    async fn survey(&self, deadline: Instant) -> Result<(), Error> {
-        let view = self.best_view(deadline).await?;
+    async fn survey(&self, deadline: Instant, inquiry: Inquiry) -> Result<(), Error> {
+        let view = self.best_view(deadline, inquiry).await?;
         if !view.ranges.is_empty() {
             self.map.lock().take(&view);
         }
         Ok(())
     }
 
-    /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
-    /// them. A node that is cut off knows no new epoch.
-    async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
-        let (epoch, mut first) = self.views();
-        let others = first.split_off(first.len().min(FIRST)).into_iter();
-        let seeds = self.seeds.iter().map(|seed| seen_by(seed.clone(), None));
-        let others = others.chain(seeds).collect();
+    /// First some nodes with a connection are queried; if they are silent, all others and the seeds with them. A node that
+    /// is cut off knows no new epoch.
+    async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, Error> {
+        let (epoch, [mut first, others]) = self.views(inquiry);
+        let others = first
+            .split_off(first.len().min(FIRST))
+            .into_iter()
+            .chain(others)
+            .collect();
         let alone = deadline.min(Instant::now() + ALONE);
         let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
-        for (more, until) in [(first, alone), (others, deadline)] {
+        for (is_wide, more, until) in [(false, first, alone), (true, others, deadline)] {
+            self.surveys.lock().is_wide = is_wide;
             views.extend(more);
             loop {
                 let view = match timeout_at(until, views.next()).await {
@@ -135,19 +155,45 @@ impl Nodes {
         best.unwrap_or_else(|| Err(timed_out()))
     }
 
-    /// The latest epoch, and the views of all nodes, first of those with a connection.
-    fn views(&self) -> (u64, Vec<Seen>) {
+    /// The latest epoch, and the views of all nodes: of those with a connection, and of the others and the seeds.
+    fn views(&self, inquiry: Inquiry) -> (u64, [Vec<Seen>; 2]) {
         let (map, here) = (self.map.lock(), Handle::current().id());
+        let (mut connected, mut others) = (Vec::new(), Vec::new());
         let primaries = map.primaries().into_iter();
-        let nodes = primaries.map(|number| &map.nodes[number]);
-        let own = |node: &Node| node.connections.get(&here).and_then(Weak::upgrade);
-        let mut nodes: Vec<_> = nodes.map(|node| (node, own(node))).collect();
-        nodes.sort_by_key(|(_, connection)| connection.is_none());
-        let views = nodes.into_iter().filter_map(|(node, connection)| {
-            let client = node.address.client(&self.template).ok()?;
-            Some(seen_by(client, connection))
-        });
-        (map.epoch, views.collect())
+        let nodes: Vec<_> = primaries.map(|number| &map.nodes[number]).collect();
+        for node in &nodes {
+            let own = node.connections.get(&here).and_then(Weak::upgrade);
+            let views = match own {
+                Some(_) => &mut connected,
+                None => &mut others,
+            };
+            let client = node.address.client(&self.template);
+            views.extend(client.map(|client| seen_by(client, own, inquiry)));
+        }
+        let is_node = |seed: &&Client| {
+            let address = Address::of(seed.get_connection_info());
+            nodes
+                .iter()
+                .any(|node| Some(&node.address) == address.as_ref())
+        };
+        let seeds = self.seeds.iter().filter(|seed| !is_node(seed));
+        others.extend(seeds.map(|seed| seen_by(seed.clone(), None, inquiry)));
+        (map.epoch, [connected, others])
+    }
+
+    /// The pause before the next survey: longer if those before it needed connections, and have changed nothing.
+    fn pause(&self) -> Duration {
+        let (version, mut surveys) = (self.map.lock().version, self.surveys.lock());
+        if version != surveys.version {
+            *surveys = Surveys {
+                version,
+                ..Surveys::default()
+            };
+        }
+        match surveys.is_wide {
+            true => (surveys.backoff.fail(self.born.elapsed()) * 2).max(PAUSE),
+            false => PAUSE,
+        }
     }
 }
 
@@ -203,7 +249,11 @@ impl Topology for Nodes {
         node.map_or_else(String::new, |node| node.address.to_string())
     }
 
-    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    fn connect(
+        self: Arc<Self>,
+        server: usize,
+        inquiry: Inquiry,
+    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
             let (client, tenure) = {
                 let map = self.map.lock();
@@ -211,7 +261,7 @@ impl Topology for Nodes {
                 (node.address.client(&self.template), node.tenure.subscribe())
             };
             let client = client.map_err(Error::unconnected)?;
-            let connection = attempt::connect(&client).await?.during(tenure)?;
+            let connection = attempt::connect(&client, inquiry).await?.during(tenure)?;
             let all = &mut self.map.lock().nodes[server].connections;
             all.retain(|_, other| other.strong_count() > 0);
             all.insert(Handle::current().id(), Arc::downgrade(&connection));
@@ -226,10 +276,11 @@ impl Topology for Nodes {
 
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            sleep(PAUSE).await;
+            sleep(self.pause()).await;
             let _ = timeout(FRESH, self.doubted.notified()).await;
             // A failure is ignored: what has failed fails again.
-            let _ = self.survey(Instant::now() + LONGEST).await;
+            let deadline = Instant::now() + LONGEST;
+            let _ = self.survey(deadline, Inquiry::Omitted).await;
         })
     }
 
@@ -258,12 +309,12 @@ fn nowhere() -> Error {
 type Seen = BoxFuture<Result<View, Error>>;
 
 /// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
-fn seen_by(node: Client, connection: Option<Arc<Connection>>) -> Seen {
+fn seen_by(node: Client, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
     Box::pin(async move {
         let address = Address::of(node.get_connection_info()).ok_or(Error::Reply)?;
         let connection = match connection {
             Some(connection) => connection,
-            None => Arc::new(attempt::connect(&node).await?),
+            None => Arc::new(attempt::connect(&node, inquiry).await?),
         };
         View::of(&connection, &address.host).await
     })

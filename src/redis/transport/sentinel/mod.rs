@@ -11,16 +11,22 @@ mod answer;
 
 use super::{
     address::Address,
-    attempt::{self, timed_out},
+    attempt::{self, Inquiry, timed_out},
     connection::{Connection, gone},
     topology::{Place, Topology},
 };
-use crate::{redis::error::Error, semaphore::BoxFuture};
+use crate::{
+    redis::error::Error,
+    semaphore::{BoxFuture, timer::Backoff},
+};
 use answer::{Heard, Named, is_wrong_name, named, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{sync::watch, time::sleep};
 
 /// How often a Sentinel is queried whether there is another primary.
@@ -52,11 +58,12 @@ impl Sentinels {
 
     /// Finds the primary that the Sentinels name, until most have answered or their time is over.
     /// Returns whether it was they who named it; if too few answer, it is the last one.
-    pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Error> {
+    pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, Error> {
         let before = self.known.lock().generation;
         let clients = self.clients.iter();
         let answers = clients.map(|client| {
-            within(async { named(&attempt::connect(client).await?, &self.name).await })
+            let connecting = attempt::connect(client, inquiry);
+            within(async { named(&connecting.await?, &self.name).await })
         });
         let mut answers: FuturesUnordered<_> = answers.collect();
         let mut heard = Heard::of(self.clients.len());
@@ -80,12 +87,12 @@ impl Sentinels {
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
-        let connection = within(attempt::connect(sentinel)).await?;
+        let connection = within(attempt::connect(sentinel, Inquiry::Omitted)).await?;
         loop {
             sleep(WATCH).await;
             let named = within(named(&connection, &self.name)).await?;
             if self.known.lock().address() != Some(&named.address) {
-                return self.find_primary().await.map(drop);
+                return self.find_primary(Inquiry::Omitted).await.map(drop);
             }
         }
     }
@@ -102,9 +109,13 @@ impl Topology for Sentinels {
         address.unwrap_or_else(|| self.name.clone())
     }
 
-    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    fn connect(
+        self: Arc<Self>,
+        _: usize,
+        inquiry: Inquiry,
+    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let is_named = self.find_primary().await?;
+            let is_named = self.find_primary(inquiry).await?;
             let (client, tenure) = {
                 let known = self.known.lock();
                 let primary = known.primary.as_ref().ok_or_else(timed_out)?;
@@ -112,7 +123,7 @@ impl Topology for Sentinels {
                 (client, primary.tenure.subscribe())
             };
             let client = client.map_err(Error::unconnected)?;
-            let connection = attempt::connect(&client).await?;
+            let connection = attempt::connect(&client, inquiry).await?;
             let run_id = run_id(&connection).await?;
             let mut known = self.known.lock();
             let connection = connection.during(tenure)?;
@@ -123,11 +134,12 @@ impl Topology for Sentinels {
 
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
+            let (start, mut backoff) = (Instant::now(), Backoff::default());
             for sentinel in self.clients.iter().cycle() {
                 if self.watch_one(sentinel).await.is_err() {
-                    sleep(WATCH).await;
+                    sleep(WATCH + backoff.fail(start.elapsed()) * 2).await;
                     // It may have ended because of a failover.
-                    let _ = self.find_primary().await;
+                    let _ = self.find_primary(Inquiry::Omitted).await;
                 }
             }
         })

@@ -13,7 +13,12 @@ use std::time::Duration;
 impl World<'_> {
     pub(super) fn connect(&mut self, process: usize, link: usize) {
         let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
-        let pause = self.random.up_to_ms(100);
+        // The longer it tries the longer the pauses are.
+        let tried = self
+            .now
+            .saturating_sub(self.processes[process].links[link].since);
+        let longest = (tried.as_millis() as u64 / 4).clamp(100, 2_000);
+        let pause = self.random.up_to_ms(longest);
         let own = &self.processes[process];
         if own.core.is_none() {
             return;
@@ -247,6 +252,10 @@ impl World<'_> {
             return;
         }
         let calls = link.cut(fate);
+        link.since = self.now;
+        if self.is_replaced(at, number, fate) {
+            return self.replace(at, number, calls);
+        }
         let local = self.processes[at].local(self.now);
         self.judge.gone(at, (runtime, server), local);
         self.input(at, Input::Servers(Servers::Gone(runtime, server)));
@@ -256,6 +265,28 @@ impl World<'_> {
         let most = self.random.pick(&[5, 100]);
         let pause = self.random.up_to_ms(most);
         self.after(pause, Happening::Connect(at, number));
+    }
+
+    /// Whether the process makes another connection before it gives up this one.
+    fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
+        let server = &self.servers[number % self.schedule.servers];
+        let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);
+        fate.arrive == 2 && is_ready && self.processes[at].runs(self.now)
+    }
+
+    /// Another connection takes the place of one that is mute, whose calls go on.
+    fn replace(&mut self, at: usize, number: usize, calls: Vec<CallId>) {
+        let (runtime, server) = (
+            number / self.schedule.servers,
+            number % self.schedule.servers,
+        );
+        self.processes[at].links[number].connect(self.now);
+        self.mislead(at, number, server);
+        self.note(|| format!("p{at} replaces its connection {number}"));
+        self.input(at, Input::Servers(Servers::Replaced(runtime, server)));
+        for call in calls {
+            self.input(at, Input::Reply(call, Err(Failure::Abandoned)));
+        }
     }
 
     /// The tasks that carry calls over a link are dropped, and half of the time their callers' too. The calls go on.

@@ -1,0 +1,151 @@
+//! Connections that are mute, though a new one works at once.
+
+use crate::server::{BOUND, claim};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::{
+    runtime,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{RedisSemaphore, Semaphore};
+
+/// Claims in two more runtimes, one after the other in each, until they are stopped.
+struct Claims {
+    goes_on: Arc<AtomicBool>,
+    granted: Arc<AtomicUsize>,
+    threads: Vec<thread::JoinHandle<Vec<String>>>,
+}
+
+impl Claims {
+    fn start(store: &RedisSemaphore) -> Self {
+        let (goes_on, granted) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        let start = |_| {
+            let (store, goes_on) = (store.clone(), Arc::clone(&goes_on));
+            let granted: Arc<AtomicUsize> = Arc::clone(&granted);
+            thread::spawn(move || {
+                let runtime = runtime::Builder::new_current_thread().enable_all().build();
+                let mut failures = Vec::new();
+                runtime.expect("a runtime").block_on(async {
+                    while goes_on.load(SeqCst) {
+                        match store.acquire(claim(1_000)).await {
+                            Ok(_) => drop(granted.fetch_add(1, SeqCst)),
+                            Err(error) => failures.push(format!("{error:?}")),
+                        }
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                });
+                failures
+            })
+        };
+        let threads = (0..2).map(start).collect();
+        Self {
+            goes_on,
+            granted,
+            threads,
+        }
+    }
+
+    /// Waits until so many more are granted.
+    async fn go_on(&self, more: usize) {
+        let before = self.granted.load(SeqCst);
+        eventually("claims are granted", BOUND, async || {
+            self.granted.load(SeqCst) > before + more
+        })
+        .await;
+    }
+
+    /// The failures of all.
+    fn stop(self) -> Vec<String> {
+        self.goes_on.store(false, SeqCst);
+        let threads = self.threads.into_iter();
+        let failures = threads.flat_map(|thread| thread.join().expect("no panic"));
+        failures.collect()
+    }
+}
+
+async fn connected(proxy: &Proxy) -> RedisSemaphore {
+    let patient = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    patient.connect(proxy.url()).await.expect("a server")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_claim_fails_when_all_connections_become_mute_and_a_new_one_works() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = connected(&proxy).await;
+    let claims = Claims::start(&store);
+    claims.go_on(200).await;
+    for _ in 0..2 {
+        proxy.kill(End::Silence);
+        let start = Instant::now();
+        claims.go_on(20).await;
+        println!("granted again after {:?}", start.elapsed());
+        // The thread's own one is replaced too.
+        sleep(Duration::from_secs(2)).await;
+    }
+    let failures = claims.stop();
+    assert!(failures.is_empty(), "{} fail: {failures:?}", failures.len());
+}
+
+/// How many connections a server has accepted, and how many it has.
+async fn connections(server: &RedisServer) -> (u64, u64) {
+    let mut raw = Raw::connect(server.port()).await;
+    let info = raw.cmd(&["INFO"]).await;
+    let field = |name: &str| {
+        let mut lines = info.text().lines().map(str::to_owned).collect::<Vec<_>>();
+        lines.retain(|line| line.starts_with(name));
+        let value = lines
+            .first()
+            .and_then(|line| line.split(':').nth(1)?.trim().parse().ok());
+        value.expect("a field of INFO")
+    };
+    (
+        field("total_connections_received:"),
+        field("connected_clients:"),
+    )
+}
+
+/// On a busy machine it may stand still for longer than it should.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_for_a_moment_gets_one_connection_more_and_keeps_none() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = connected(&proxy).await;
+    let claims = Claims::start(&store);
+    for _ in 0..5 {
+        claims.go_on(200).await;
+        let before = connections(&server).await;
+        let start = Instant::now();
+        server.stop();
+        sleep(Duration::from_millis(1_400)).await;
+        server.cont();
+        let stood = start.elapsed();
+        claims.go_on(200).await;
+        sleep(Duration::from_millis(200)).await;
+        let after = connections(&server).await;
+        // Each count needs a connection.
+        let (made, kept) = (after.0 - before.0 - 1, after.1.abs_diff(before.1));
+        println!("stood still for {stood:?}: {made} made, {kept} kept");
+        if stood < Duration::from_millis(1_700) {
+            assert!(made <= 1 && kept == 0, "{made} made, {kept} kept");
+            let held = timeout(BOUND, store.acquire(claim(1_000))).await;
+            assert!(held.expect("in time").is_ok());
+            drop(claims.stop());
+            return;
+        }
+    }
+    drop(claims.stop());
+    panic!("this machine is too slow");
+}
