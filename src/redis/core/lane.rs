@@ -33,6 +33,8 @@ pub(super) struct Lane {
     /// How many claims and units these have.
     pub(super) claimed: usize,
     pub(super) units: usize,
+    /// How many of the calls in flight have no claims, so that a runtime carries releases only.
+    without_claims: usize,
 }
 
 impl Lane {
@@ -50,10 +52,16 @@ impl Lane {
         is_idle && self.is_connected && self.in_flight < most
     }
 
+    /// True if the thread could send something that waits here, or for an answer.
+    pub(super) fn may_stall(&self) -> bool {
+        !self.claims.is_empty() || self.without_claims > 0
+    }
+
     /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
     pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
         self.moved = flight.sent;
         self.in_flight += 1;
+        self.without_claims += usize::from(flight.claims == 0);
         self.claimed += flight.claims;
         self.units += flight.units;
         self.generation += u64::from(!keeps_order);
@@ -63,6 +71,7 @@ impl Lane {
     pub(super) fn land(&mut self, now: Time, flight: &Flight) {
         self.moved = now;
         self.in_flight -= 1;
+        self.without_claims -= usize::from(flight.claims == 0);
         self.claimed -= flight.claims;
         self.units -= flight.units;
     }

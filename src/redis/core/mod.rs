@@ -239,6 +239,9 @@ impl Core {
     /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
     pub(in crate::redis) fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
+        for server in &mut self.servers {
+            server.releases_now |= !server.releases.is_empty();
+        }
     }
 
     /// The permits that were not released yet: the name of the narrowest semaphore, and the token.
@@ -439,18 +442,23 @@ impl Core {
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {
             self.hand_over(from, server);
+            self.take_over(from, server);
         }
         if self.is_to_leave() {
             self.leave();
         }
     }
 
-    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and in which lane: the tasks
-    /// that carry these may be polled no more, though the server works.
+    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and the releases in these, and
+    /// in which lane: the tasks that carry them may be polled no more, though the server works. Once this process claims no
+    /// more it may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
-        let patience = self.settings.patience();
+        let patience = match self.is_closed {
+            true => Time::ZERO,
+            false => self.settings.patience(),
+        };
         let lanes = self.lanes.iter();
-        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && !lane.claims.is_empty());
+        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && lane.may_stall());
         let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
         others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
@@ -495,7 +503,8 @@ impl Core {
         self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
     }
 
-    fn is_forgotten(&self) -> bool {
+    /// Whether nothing is left of any claim.
+    pub(in crate::redis) fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
         is_forgotten && self.due.is_empty() && self.keys.is_empty()
     }
@@ -658,12 +667,25 @@ impl Core {
         }
     }
 
-    /// Whether a claim is known to wait for what a release frees, or a caller for the release of what the thread sends.
+    /// The thread sends the releases again that are in calls of a runtime without claims. The task of a claim may go on.
+    fn take_over(&mut self, from: RuntimeId, server: usize) {
+        let is_stalled = |flight: &Flight| {
+            (flight.runtime, flight.server) == (from, server) && flight.claims == 0
+        };
+        let calls = self.calls.iter().filter(|(_, flight)| is_stalled(flight));
+        for id in calls.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.handle_reply(self.now, id, Err(Failure::Abandoned));
+        }
+    }
+
+    /// A release waits for no call to ride on if others may be refused because of what it frees, if a caller waits for the
+    /// release of what the thread sends, or if the process may be about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
         let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
-        is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
+        let is_full = |level: &Own| self.keys[level.key].is_full(self.now);
+        self.is_closed || is_of_thread || levels.any(is_full)
     }
 
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing

@@ -32,6 +32,7 @@
 mod carry;
 mod cell;
 mod claim;
+mod end;
 mod keeper;
 mod runtimes;
 mod shared;
