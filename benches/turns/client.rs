@@ -40,7 +40,10 @@ pub(crate) fn refused(redis: &RedisServer, servers: &[Server; 2], client: &Loops
         thread::spawn(move || send(addresses, each, pause))
     });
     let loops: Vec<_> = loops.collect();
-    let refused = loops.into_iter().map(|one| one.join().expect("it ends")).sum();
+    let refused = loops
+        .into_iter()
+        .map(|one| one.join().expect("it ends"))
+        .sum();
     let requests = f64::from(each * client.loops);
     Outcome {
         refused,
@@ -83,7 +86,9 @@ fn status(stream: &mut TcpStream) -> u16 {
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
             continue;
         };
-        let (_, length) = head.split_once("content-length: ").expect("it has a length");
+        let (_, length) = head
+            .split_once("content-length: ")
+            .expect("it has a length");
         let length = length.lines().next().expect("a line").parse();
         if body.len() >= length.expect("a number") {
             return head[9..12].parse().expect("a status");

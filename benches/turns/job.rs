@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 use testing::{
-    bench::{run::pick, table::{Table, figure}},
+    bench::{
+        run::pick,
+        table::{Table, figure},
+    },
     redis::RedisServer,
 };
 use tokio::runtime::Builder;
@@ -83,7 +86,11 @@ pub(crate) fn table() -> Table {
                 .env(JOB, format!("{} {job}", redis.url()))
                 .output()
                 .expect("the child starts");
-            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            assert!(
+                out.status.success(),
+                "{}",
+                String::from_utf8_lossy(&out.stderr)
+            );
             let text = String::from_utf8(out.stdout).expect("it is a number");
             took.push(text.parse::<f64>().expect("it is a number"));
             left += usize::from(is_held(&redis));

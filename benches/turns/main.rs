@@ -31,7 +31,14 @@ fn main() {
 /// How many of 500 requests are refused, the median and the most of some rounds.
 fn turns() -> Table {
     let (rounds, requests) = pick((7, 500), (3, 500));
-    let head = ["loops and limit", "pause", "refused of 500", "most", "scripts a request", "CPU µs a request"];
+    let head = [
+        "loops and limit",
+        "pause",
+        "refused of 500",
+        "most",
+        "scripts a request",
+        "CPU µs a request",
+    ];
     let mut table = Table::new("One client, two processes by turns", &head);
     for loops in [1, 5] {
         for pause in [0, 1, 3].map(Duration::from_millis) {
@@ -39,7 +46,15 @@ fn turns() -> Table {
                 .map(|_| {
                     let redis = RedisServer::start();
                     let servers = [(); 2].map(|()| Server::start(&redis.url(), loops));
-                    refused(&redis, &servers, &Loops { loops, pause, requests })
+                    refused(
+                        &redis,
+                        &servers,
+                        &Loops {
+                            loops,
+                            pause,
+                            requests,
+                        },
+                    )
                 })
                 .collect();
             all.sort_by_key(|outcome| outcome.refused);

@@ -24,11 +24,31 @@ struct Load {
 }
 
 const LOADS: [Load; 5] = [
-    Load { name: "1 task, limit 1,000", tasks: 1, limit: 1_000 },
-    Load { name: "16 tasks, limit 1,000", tasks: 16, limit: 1_000 },
-    Load { name: "1 task, limit 1: full", tasks: 1, limit: 1 },
-    Load { name: "16 tasks, limit 16: full", tasks: 16, limit: 16 },
-    Load { name: "16 tasks, limit 4: they wait", tasks: 16, limit: 4 },
+    Load {
+        name: "1 task, limit 1,000",
+        tasks: 1,
+        limit: 1_000,
+    },
+    Load {
+        name: "16 tasks, limit 1,000",
+        tasks: 16,
+        limit: 1_000,
+    },
+    Load {
+        name: "1 task, limit 1: full",
+        tasks: 1,
+        limit: 1,
+    },
+    Load {
+        name: "16 tasks, limit 16: full",
+        tasks: 16,
+        limit: 16,
+    },
+    Load {
+        name: "16 tasks, limit 4: they wait",
+        tasks: 16,
+        limit: 4,
+    },
 ];
 
 /// The median of some rounds.
@@ -50,7 +70,10 @@ pub(crate) fn table() -> Table {
 }
 
 fn measure(redis: &RedisServer, load: &Load, span: Duration) -> [f64; 3] {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     let runtime = runtime.expect("a runtime starts");
     runtime.block_on(async {
         let store = RedisSemaphore::connect(redis.url()).await;
@@ -78,6 +101,10 @@ fn measure(redis: &RedisServer, load: &Load, span: Duration) -> [f64; 3] {
         let pairs = f64::from(run(span).await);
         let worked = (cpu(process::id()) - before.1).as_secs_f64();
         let scripts = (scripts(redis) - before.0) as f64;
-        [pairs / span.as_secs_f64(), worked * 1e6 / pairs, scripts / pairs]
+        [
+            pairs / span.as_secs_f64(),
+            worked * 1e6 / pairs,
+            scripts / pairs,
+        ]
     })
 }

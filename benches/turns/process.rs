@@ -27,7 +27,9 @@ async fn serve(url: &str, limit: u32) {
     let store = RedisSemaphore::connect(url).await;
     let store = store.expect("the server is there");
     let layer = ConcurrencyLimitLayer::new(limit, key::header("x-account-id"), store);
-    let router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    let router = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(layer);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let listener = listener.expect("a port is free");
     println!("{}", listener.local_addr().expect("it is bound"));

@@ -29,7 +29,7 @@ type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 pub(crate) struct PermitGuard {
     loss: Option<LossWatch>,
     stall: Option<StallWatch>,
-    _permit: Permit,
+    permit: Permit,
 }
 
 /// Waits for the loss of the permit.
@@ -54,7 +54,7 @@ impl PermitGuard {
         Some(Self {
             loss: aborts.then(|| LossWatch::new(&permit, head)),
             stall: settings.max_stall.map(watch),
-            _permit: permit,
+            permit,
         })
     }
 
@@ -64,6 +64,11 @@ impl PermitGuard {
             Some(loss) => Pin::new(&mut loss.lost).poll(cx).map(|()| loss.frame()),
             None => Poll::Pending,
         }
+    }
+
+    /// Releases the permit. Returns true if claims may be refused until the store has the release.
+    pub(super) fn release(self) -> bool {
+        self.permit.took_the_last()
     }
 
     /// Notes the result of polling the inner body.

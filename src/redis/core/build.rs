@@ -300,6 +300,7 @@ impl Core {
             ..
         } = draft;
         (flight.claims, flight.units) = (draft.acquires.len(), draft.bill.units);
+        flight.may_stall = flight.runtime != THREAD && flight.claims == 0;
         let call = Call {
             id: flight.id,
             runtime: flight.runtime,

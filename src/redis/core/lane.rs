@@ -33,8 +33,8 @@ pub(super) struct Lane {
     /// How many claims and units these have.
     pub(super) claimed: usize,
     pub(super) units: usize,
-    /// How many of the calls in flight have no claims, so that a runtime carries releases only.
-    without_claims: usize,
+    /// How many of these calls [may stall](Flight::may_stall).
+    pub(super) may_stall: usize,
 }
 
 impl Lane {
@@ -52,16 +52,11 @@ impl Lane {
         is_idle && self.is_connected && self.in_flight < most
     }
 
-    /// True if the thread could send something that waits here, or for an answer.
-    pub(super) fn may_stall(&self) -> bool {
-        !self.claims.is_empty() || self.without_claims > 0
-    }
-
     /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
     pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
         self.moved = flight.sent;
         self.in_flight += 1;
-        self.without_claims += usize::from(flight.claims == 0);
+        self.may_stall += usize::from(flight.may_stall);
         self.claimed += flight.claims;
         self.units += flight.units;
         self.generation += u64::from(!keeps_order);
@@ -71,7 +66,7 @@ impl Lane {
     pub(super) fn land(&mut self, now: Time, flight: &Flight) {
         self.moved = now;
         self.in_flight -= 1;
-        self.without_claims -= usize::from(flight.claims == 0);
+        self.may_stall -= usize::from(flight.may_stall);
         self.claimed -= flight.claims;
         self.units -= flight.units;
     }

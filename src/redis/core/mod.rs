@@ -65,10 +65,15 @@
 //! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 //! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
 //!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
-//!     their runtime has left or come back, the thread sends them.
+//!     their runtime has left or come back, the thread sends them. So it does with releases in a call without claims that
+//!     has no answer by then.
 //! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
 //!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
 //!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
+//! 19. *The release of a full key waits for nothing*, because a claim of another process may arrive right behind the end
+//!     that its client has read. A key counts as full for ten seconds after an answer that left no room for another such
+//!     claim. Whichever runtime is in the core first carries the release, which is that of the drop, or else the thread.
+//!     Only while a runtime has several calls in flight it rides on the next one, so that a busy process sends few calls.
 
 mod build;
 mod call;
@@ -100,7 +105,7 @@ pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
-use call::Flight;
+use call::{Flight, Items};
 use id::At;
 use key::Keys;
 use lane::Lane;
@@ -113,6 +118,7 @@ use slab::Slab;
 use slots::Slots;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     sync::Arc,
 };
 
@@ -334,7 +340,7 @@ impl Core {
             Change::Connected(runtime, server) => {
                 self.lane(runtime, server).connect();
                 if self.is_stuck(server) {
-                    let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
+                    let waiting = mem::take(&mut self.lane(THREAD, server).claims);
                     self.lane(runtime, server).claims.extend(waiting);
                 }
                 if runtime == THREAD {
@@ -458,7 +464,8 @@ impl Core {
             false => self.settings.patience(),
         };
         let lanes = self.lanes.iter();
-        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && lane.may_stall());
+        let stalls = |lane: &Lane| !lane.claims.is_empty() || lane.may_stall > 0;
+        let waiting = lanes.filter(move |((from, _), lane)| *from != THREAD && stalls(lane));
         let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
         others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
@@ -489,7 +496,8 @@ impl Core {
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
-            return self.end(id, Refusal::Closed);
+            self.end(id, Refusal::Closed);
+            return self.release_soon(id);
         }
         self.limit_anew(id);
         self.refresh_soon(id);
@@ -662,30 +670,43 @@ impl Core {
     /// The thread sends what waits in a lane that cannot.
     fn hand_over(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
-            let waiting = std::mem::take(&mut self.lane(from, server).claims);
+            let waiting = mem::take(&mut self.lane(from, server).claims);
             self.lane(THREAD, server).claims.extend(waiting);
         }
     }
 
-    /// The thread sends the releases again that are in calls of a runtime without claims. The task of a claim may go on.
+    /// The thread sends the releases too that are in calls of a runtime, which may be answered yet.
     fn take_over(&mut self, from: RuntimeId, server: usize) {
-        let is_stalled = |flight: &Flight| {
-            (flight.runtime, flight.server) == (from, server) && flight.claims == 0
-        };
-        let calls = self.calls.iter().filter(|(_, flight)| is_stalled(flight));
-        for id in calls.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.handle_reply(self.now, id, Err(Failure::Abandoned));
+        self.lane(from, server).may_stall = 0;
+        let mut leases = BTreeSet::new();
+        for flight in self.calls.values_mut() {
+            let is_here = (flight.runtime, flight.server) == (from, server);
+            if is_here && mem::take(&mut flight.may_stall) {
+                leases.extend(flight.items.iter().flat_map(Items::leases));
+            }
+        }
+        for at in leases {
+            self.release_beside(at);
         }
     }
 
-    /// A release waits for no call to ride on if others may be refused because of what it frees, if a caller waits for the
-    /// release of what the thread sends, or if the process may be about to end.
+    /// Whether a release waits for no call to ride on: others may be refused until it arrives (rule 19), a caller waits for
+    /// the release of what the thread sends, or the process may be about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
         let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
         let is_full = |level: &Own| self.keys[level.key].is_full(self.now);
-        self.is_closed || is_of_thread || levels.any(is_full)
+        let is_awaited = levels.any(is_full) && !self.is_busy(self.server_of(at));
+        self.is_closed || is_of_thread || is_awaited
+    }
+
+    /// Whether a runtime has so many calls in flight that the next one takes releases along in a moment.
+    fn is_busy(&self, server: usize) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|((from, to), lane)| {
+            *from != THREAD && *to == server && lane.in_flight >= lane::FEW
+        })
     }
 
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing

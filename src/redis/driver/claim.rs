@@ -486,7 +486,8 @@ impl<T: Transport> Drop for Held<T> {
         if !is_refused && !self.is_gone() {
             let shared = &self.driver.0.0;
             let dropped = Dropped::Permit(self.id);
-            let urgent = shared.post_and(dropped, |core, rest, now| rest.urgent_releases(core, now));
+            let urgent =
+                shared.post_and(dropped, |core, rest, now| rest.urgent_releases(core, now));
             carry_urgent(shared, urgent.flatten());
         }
     }

@@ -171,7 +171,7 @@ impl Judge {
             if keeps > 0 {
                 self.calls.shrunk(who, (key, keeps), local);
             } else {
-                self.calls.is_due(who, local);
+                self.calls.is_due(who, local, &self.flights);
                 self.calls.over(who);
             }
             if let Some(shares) = &mut self.shares {
@@ -215,7 +215,7 @@ impl Judge {
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
         for who in self.callers.family((at, permit)) {
-            self.calls.is_due(who, local);
+            self.calls.is_due(who, local, &self.flights);
             self.calls.over(who);
             self.shares.iter_mut().for_each(|shares| shares.over(who));
         }
