@@ -306,7 +306,7 @@ impl Judge {
         for other in self.callers.family(who) {
             match event {
                 Event::Lost(_) if is_closed => {
-                    self.calls.is_due(other, times.1);
+                    self.calls.is_due(other, times.1, &self.flights);
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
