@@ -16,7 +16,8 @@ async fn send(clients: [Client; 2], requests: usize, pause: Duration) -> usize {
     for number in 0..requests {
         let answer = clients[number % 2].get("/market").await;
         match answer.status() {
-            200 => {}
+            // On a busy machine the store may be too slow, which is 503.
+            200 | 503 => {}
             429 => refused += 1,
             other => panic!("unexpected: {other}"),
         }

@@ -114,7 +114,7 @@ impl Core {
         self.finish(draft)
     }
 
-    /// True if releases wait that whoever is here should carry.
+    /// True if releases wait that the first runtime to come should carry.
     pub(in crate::redis) fn has_urgent_releases(&self) -> bool {
         !self.is_closed && self.servers.iter().any(|server| server.releases_now)
     }
@@ -132,7 +132,7 @@ impl Core {
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
         let of_thread = is_thread && is_due;
-        // Whoever is here first carries them. A process that claims no more may be about to end, its runtimes before the
+        // The first to come carries them. A process that claims no more may be about to end, its runtimes before the
         // thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
         let serves = self.is_ready(number) && !self.is_open(number);

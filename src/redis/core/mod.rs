@@ -72,7 +72,7 @@
 //!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
 //! 19. *The release of a full key waits for nothing*, because a claim of another process may arrive right behind the end
 //!     that its client has read. A key counts as full for ten seconds after an answer that left no room for another such
-//!     claim. Whichever runtime is in the core first carries the release, which is that of the drop, or else the thread.
+//!     claim. The runtime that enters the core first carries the release: mostly that of the drop, else the thread.
 //!     Only while a runtime has several calls in flight it rides on the next one, so that a busy process sends few calls.
 
 mod build;
@@ -690,7 +690,7 @@ impl Core {
         }
     }
 
-    /// Whether a release waits for no call to ride on: others may be refused until it arrives (rule 19), a caller waits for
+    /// True if a release waits for no call to ride on: others may be refused until it arrives (rule 19), a caller waits for
     /// the release of what the thread sends, or the process may be about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
@@ -701,7 +701,7 @@ impl Core {
         self.is_closed || is_of_thread || is_awaited
     }
 
-    /// Whether a runtime has so many calls in flight that the next one takes releases along in a moment.
+    /// True if a runtime has so many calls in flight that another one leaves in a moment, and takes releases along.
     fn is_busy(&self, server: usize) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|((from, to), lane)| {

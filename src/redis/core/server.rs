@@ -53,7 +53,7 @@ pub(super) struct Server {
     pub(super) releases: VecDeque<At>,
     /// When releases are carried that no call has taken along.
     pub(super) release_at: Option<Time>,
-    /// Whether releases are to be carried now, by whoever is here first.
+    /// True if releases are to be carried now, by the first runtime to come.
     pub(super) releases_now: bool,
     /// By the end of the lease.
     pub(super) refreshes: BTreeSet<(Time, At)>,

@@ -29,8 +29,8 @@
 //!    Claims fail, and each lease ends at the end that its cell has. A panic elsewhere, as of a waker, changes
 //!    nothing here.
 //! 6. *The thread ends when it has nothing left to do*: no handle and no permit is left, and the core is empty.
-//!    Nothing can come then, because only a handle claims. Whoever drops the last handle or permit waits up to ten
-//!    milliseconds for what is unsent, unless a task of a runtime does that which goes on: with the process the thread ends.
+//!    Nothing can come then, because only a handle claims. The drop of the last handle or permit waits up to ten
+//!    milliseconds for what is unsent, because the thread ends with the process; but not in a task of a runtime that goes on.
 
 mod carry;
 mod cell;
