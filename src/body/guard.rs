@@ -99,6 +99,11 @@ impl PermitGuard {
         }
     }
 
+    /// Releases the permit. Returns true if claims may be refused until the store has the release.
+    pub(super) fn release(self) -> bool {
+        self.permit.took_the_last()
+    }
+
     /// Notes the result of polling the inner body.
     pub(super) fn polled(&mut self, answer: &Poll<Step>) {
         if let Some(stall) = &self.stall {

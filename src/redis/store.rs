@@ -27,6 +27,11 @@ use tokio::runtime::Id;
 /// The store is a cheap handle to clone: layers, locks and background jobs share one. When the last
 /// handle and the last permit are dropped, the keeper sends the releases that are pending, and ends.
 ///
+/// The keeper's thread ends with the process. So if releases are unsent when the last handle or permit is dropped, the
+/// drop waits for them, up to 10 ms. It does not wait within a task of a runtime that goes on. A process that leaves
+/// its handles in a `static` or calls `std::process::exit` has no such drop: await [`Permit::release`](crate::Permit::release) or
+/// [`shutdown`](Self::shutdown) before its end.
+///
 /// # Panics
 ///
 /// The future of [`acquire`](Semaphore::acquire) panics outside of a Tokio runtime with I/O and time

@@ -32,7 +32,10 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 /// What a store has granted: units of one limit, or of [several](super::Claims). They are held until the last clone is
 /// dropped.
 ///
-/// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
+/// Dropping a permit does not block, needs no runtime and never panics: it queues the release. A process that ends before a
+/// queued release was sent leaves the permit held until its lease ends. The sure way is to await
+/// [`release`](Self::release), or `RedisSemaphore::shutdown` for all permits of a store. The
+/// end of a `main` that drops its last handle of the store waits for up to 10 ms.
 ///
 /// A permit is one grant: all its limits are lost and released together. [`levels`](Self::levels) tells what it has of
 /// each; its own token, limit, weight and remaining units are those of the narrowest.
@@ -127,6 +130,12 @@ pub trait Grant: Send + Sync + 'static {
     fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
         let _ = level;
         None
+    }
+
+    /// True if the grant left no room for another such claim, and the release has to travel to the store. The end of a
+    /// response's body then lets the release leave first. `false` unless implemented.
+    fn took_the_last(&self) -> bool {
+        false
     }
 
     /// Releases the permit now. The release is queued when this method returns; the future only
@@ -616,6 +625,11 @@ impl Permit {
         }
     }
 
+    /// Whether one of its grants [took the last](Grant::took_the_last) units of a key.
+    pub(crate) fn took_the_last(&self) -> bool {
+        self.grants().any(|one| one.grant.took_the_last())
+    }
+
     /// Releases the permit for all its clones and reports it lost.
     pub(crate) fn end(&self, by: LostBy) {
         self.grants().for_each(|one| one.end_by(by));
@@ -624,8 +638,8 @@ impl Permit {
     /// Releases the permit for all its clones, and reports whether it was still held. See
     /// [`Permit`] for an example.
     ///
-    /// `false`: its lease had ended, or it was released before. Only a caller that needs this
-    /// answer needs this method: dropping the last clone releases the permit as well.
+    /// `false`: its lease had ended, or it was released before. Dropping the last clone releases the permit as well;
+    /// await this where the answer matters, or where the process may end right after.
     ///
     /// The answer comes from the store. While the store cannot be reached, the answer may take as
     /// long as the permit's lease; by then the permit has ended by itself.

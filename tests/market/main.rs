@@ -30,6 +30,8 @@ mod socket_client;
 mod streams;
 mod trading;
 #[cfg(feature = "redis")]
+mod turns;
+#[cfg(feature = "redis")]
 mod watchers;
 
 use std::{future::Future, time::Duration};

@@ -8,6 +8,7 @@ mod check;
 #[cfg(target_os = "linux")]
 mod clocks;
 mod connections;
+mod ends;
 mod fair;
 mod faults;
 mod leases;

@@ -26,6 +26,10 @@
 //! # }
 //! ```
 //!
+//! - A drop only queues the release. A process that ends right after its last job awaits
+//!   [`permit.release()`](crate::Permit::release), or [`shutdown`](crate::RedisSemaphore::shutdown) for all permits. A `main`
+//!   whose last handle of the store is dropped at its end waits up to 10 ms for what is queued; one whose store is in a
+//!   `static`, or that calls `std::process::exit`, does not. What is not sent is held until its lease ends.
 //! - Without a layer a claim needs a limit, and waits only if it says so.
 //! - Claim *before* you take a job from its queue. So jobs that have to wait stay there, for any process.
 //! - The keeper has a thread of its own, so work that blocks the runtime for minutes loses no permit. Only what

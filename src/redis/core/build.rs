@@ -4,7 +4,7 @@ use super::{
     Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items},
     id::{At, CallId, PermitId, RuntimeId, THREAD},
-    lane::{Lane, MOST_CLAIMS},
+    lane::{Lane, MORE, MOST_CLAIMS},
     lease::{Queue, State},
     time::Time,
 };
@@ -114,6 +114,11 @@ impl Core {
         self.finish(draft)
     }
 
+    /// True if releases wait that the first runtime to come should carry.
+    pub(in crate::redis) fn has_urgent_releases(&self) -> bool {
+        !self.is_closed && self.servers.iter().any(|server| server.releases_now)
+    }
+
     /// Whether a runtime has something to send now.
     pub(in crate::redis) fn has_call(&self, from: RuntimeId) -> bool {
         let mut servers = 0..self.servers.len();
@@ -126,10 +131,17 @@ impl Core {
             return false;
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
-        let of_thread = is_thread && (is_due || server.releases_now);
+        let of_thread = is_thread && is_due;
+        // The first to come carries them. A process that claims no more may be about to end, its runtimes before the
+        // thread.
+        let releases = server.releases_now && (is_thread || !self.is_closed);
         let serves = self.is_ready(number) && !self.is_open(number);
-        let has_work = serves && (of_thread || !lane.claims.is_empty());
-        let most = if is_thread { server.most_calls() } else { 0 };
+        let has_work = serves && (of_thread || releases || !lane.claims.is_empty());
+        let most = match (is_thread, releases) {
+            (true, _) => server.most_calls(),
+            (false, true) => MORE,
+            (false, false) => 0,
+        };
         (has_work || is_thread && server.announces) && lane.is_open(most)
     }
 
@@ -289,6 +301,7 @@ impl Core {
             ..
         } = draft;
         (flight.claims, flight.units) = (draft.acquires.len(), draft.bill.units);
+        flight.may_stall = flight.runtime != THREAD && flight.claims == 0;
         let call = Call {
             id: flight.id,
             runtime: flight.runtime,

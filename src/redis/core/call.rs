@@ -78,6 +78,8 @@ pub(super) struct Flight {
     pub(super) items: Vec<Items>,
     /// How many units they have.
     pub(super) units: usize,
+    /// Whether it is a runtime's and has releases only, which the thread sends too if there is no answer soon.
+    pub(super) may_stall: bool,
     pub(super) left: Left,
 }
 

@@ -222,6 +222,25 @@ impl Core {
         }
     }
 
+    /// A release is sent beside one that has no answer, and may have run.
+    pub(super) fn release_beside(&mut self, at: At) {
+        if let Some(released) = self.release_of(at) {
+            (released.is_stalled, released.may_have_run) = (true, true);
+            self.next_at(at, self.now);
+        }
+    }
+
+    /// A release that pauses after a failure is sent now, because this process may be about to end.
+    pub(super) fn release_soon(&mut self, id: PermitId) {
+        self.each_of(id, |core, at| {
+            let lease = &core.permits[at];
+            let pauses = matches!(lease.state, State::Released(_)) && lease.next > core.now;
+            if pauses && lease.runs_until() <= core.now {
+                core.next_at(at, core.now);
+            }
+        });
+    }
+
     fn release_of(&mut self, at: At) -> Option<&mut Released> {
         match &mut self.lease(at)?.state {
             State::Released(released) => Some(released),

@@ -1,6 +1,9 @@
 //! What is known of a semaphore that this process has claimed.
 
-use super::id::{At, CallId};
+use super::{
+    id::{At, CallId},
+    time::{FULL_FOR, Time},
+};
 use slab::Slab;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,8 +22,20 @@ pub(super) struct Key {
     pub(super) releases: BTreeSet<At>,
     /// The last call that begins with them, as far as they are not before it on its connection.
     pub(super) released_in: CallId,
-    /// Whether the last answer said that it is full, or that a claim waits.
-    pub(super) is_contended: bool,
+    /// Until when it counts as full.
+    full_until: Time,
+}
+
+impl Key {
+    /// An answer has reported that it has no room for another claim like this one, or that claims wait.
+    pub(super) fn note_full(&mut self, now: Time) {
+        self.full_until = now + FULL_FOR;
+    }
+
+    /// True if others may be refused, or wait, until the next release arrives.
+    pub(super) fn is_full(&self, now: Time) -> bool {
+        now < self.full_until
+    }
 }
 
 /// The semaphores that this process has claimed, by a number of each.

@@ -33,6 +33,8 @@ pub(super) struct Lane {
     /// How many claims and units these have.
     pub(super) claimed: usize,
     pub(super) units: usize,
+    /// How many of these calls [may stall](Flight::may_stall).
+    pub(super) may_stall: usize,
 }
 
 impl Lane {
@@ -54,6 +56,7 @@ impl Lane {
     pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
         self.moved = flight.sent;
         self.in_flight += 1;
+        self.may_stall += usize::from(flight.may_stall);
         self.claimed += flight.claims;
         self.units += flight.units;
         self.generation += u64::from(!keeps_order);
@@ -63,6 +66,7 @@ impl Lane {
     pub(super) fn land(&mut self, now: Time, flight: &Flight) {
         self.moved = now;
         self.in_flight -= 1;
+        self.may_stall -= usize::from(flight.may_stall);
         self.claimed -= flight.claims;
         self.units -= flight.units;
     }

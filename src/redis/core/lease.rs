@@ -58,6 +58,8 @@ pub(super) struct Released {
     pub(super) may_have_run: bool,
     /// Whether they have found all of the lease.
     pub(super) was_held: bool,
+    /// Whether the thread sends one beside that of a runtime which may stand still.
+    pub(super) is_stalled: bool,
 }
 
 #[derive(Debug, Default)]
@@ -108,7 +110,8 @@ impl Lease {
             State::Released(released) => {
                 // One that was sent while an acquire could run is followed by another when none can.
                 let is_useless = !released.is_settled && self.runs().next().is_none();
-                (released.in_flight == 0 || is_useless).then_some(Queue::Releases)
+                let is_due = released.in_flight == 0 || is_useless || released.is_stalled;
+                is_due.then_some(Queue::Releases)
             }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Queue::Refreshes),
@@ -232,6 +235,7 @@ impl Lease {
         let is_settled = self.is_settled(flight);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
+            released.is_stalled = false;
             released.last = Some(Sent::in_call(flight));
             released.is_settled = is_settled;
         }

@@ -66,10 +66,15 @@
 //! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 //! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
 //!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
-//!     their runtime has left or come back, the thread sends them.
+//!     their runtime has left or come back, the thread sends them. So it does with releases in a call without claims that
+//!     has no answer by then.
 //! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
 //!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
 //!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
+//! 19. *The release of a full key waits for nothing*, because a claim of another process may arrive right behind the end
+//!     that its client has read. A key counts as full for ten seconds after an answer that left no room for another such
+//!     claim. The runtime that enters the core first carries the release: mostly that of the drop, else the thread.
+//!     Only while a runtime has several calls in flight it rides on the next one, so that a busy process sends few calls.
 
 mod build;
 mod call;
@@ -102,7 +107,7 @@ pub(in crate::redis) use time::{FOREVER, Settings, Time};
 pub(in crate::redis) use weight::Merge;
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
-use call::Flight;
+use call::{Flight, Items};
 use id::At;
 use key::Keys;
 use lane::Lane;
@@ -115,6 +120,7 @@ use slab::Slab;
 use slots::Slots;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     sync::Arc,
 };
 
@@ -243,6 +249,9 @@ impl Core {
     /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
     pub(in crate::redis) fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
+        for server in &mut self.servers {
+            server.releases_now |= !server.releases.is_empty();
+        }
     }
 
     /// The permits that were not released yet: the name of the narrowest semaphore, and the token.
@@ -459,18 +468,24 @@ impl Core {
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {
             self.hand_over(from, server);
+            self.take_over(from, server);
         }
         if self.is_to_leave() {
             self.leave();
         }
     }
 
-    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and in which lane: the tasks
-    /// that carry these may be polled no more, though the server works.
+    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and the releases in these, and
+    /// in which lane: the tasks that carry them may be polled no more, though the server works. Once this process claims no
+    /// more it may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
-        let patience = self.settings.patience();
+        let patience = match self.is_closed {
+            true => Time::ZERO,
+            false => self.settings.patience(),
+        };
         let lanes = self.lanes.iter();
-        let waiting = lanes.filter(|((from, _), lane)| *from != THREAD && !lane.claims.is_empty());
+        let stalls = |lane: &Lane| !lane.claims.is_empty() || lane.may_stall > 0;
+        let waiting = lanes.filter(move |((from, _), lane)| *from != THREAD && stalls(lane));
         let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
         others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
@@ -501,7 +516,8 @@ impl Core {
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
-            return self.end(id, Refusal::Closed);
+            self.end(id, Refusal::Closed);
+            return self.release_soon(id);
         }
         self.limit_anew(id);
         self.refresh_soon(id);
@@ -515,7 +531,8 @@ impl Core {
         self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
     }
 
-    fn is_forgotten(&self) -> bool {
+    /// Whether nothing is left of any claim.
+    pub(in crate::redis) fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
         is_forgotten && self.due.is_empty() && self.keys.is_empty()
     }
@@ -678,17 +695,43 @@ impl Core {
     /// The thread sends what waits in a lane that cannot.
     fn hand_over(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
-            let waiting = std::mem::take(&mut self.lane(from, server).claims);
+            let waiting = mem::take(&mut self.lane(from, server).claims);
             self.lane(THREAD, server).claims.extend(waiting);
         }
     }
 
-    /// Whether a claim is known to wait for what a release frees, or a caller for the release of what the thread sends.
+    /// The thread sends the releases too that are in calls of a runtime, which may be answered yet.
+    fn take_over(&mut self, from: RuntimeId, server: usize) {
+        self.lane(from, server).may_stall = 0;
+        let mut leases = BTreeSet::new();
+        for flight in self.calls.values_mut() {
+            let is_here = (flight.runtime, flight.server) == (from, server);
+            if is_here && mem::take(&mut flight.may_stall) {
+                leases.extend(flight.items.iter().flat_map(Items::leases));
+            }
+        }
+        for at in leases {
+            self.release_beside(at);
+        }
+    }
+
+    /// True if a release waits for no call to ride on: others may be refused until it arrives (rule 19), a caller waits for
+    /// the release of what the thread sends, or the process may be about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
         let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
-        is_of_thread || levels.any(|level| self.keys[level.key].is_contended)
+        let is_full = |level: &Own| self.keys[level.key].is_full(self.now);
+        let is_awaited = levels.any(is_full) && !self.is_busy(self.server_of(at));
+        self.is_closed || is_of_thread || is_awaited
+    }
+
+    /// True if a runtime has so many calls in flight that another one leaves in a moment, and takes releases along.
+    fn is_busy(&self, server: usize) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|((from, to), lane)| {
+            *from != THREAD && *to == server && lane.in_flight >= lane::FEW
+        })
     }
 
     /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing

@@ -8,7 +8,7 @@ use super::{
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
-use crate::redis::protocol::{Acquired, Answer, Fault, Queued};
+use crate::redis::protocol::{Acquired, Answer, Fault, PermitId as UnitsOf, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -206,8 +206,9 @@ impl Core {
     /// After a refusal nothing of a lease is left, if no other acquire could run any more when it was sent: it may run
     /// before one that was sent before.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
+        match &acquired {
+            Acquired::Granted(grants) => self.note_room(at, grants),
+            _ => self.note_full(at, |_| true),
         }
         let lease = &self.permits[at];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
@@ -256,6 +257,24 @@ impl Core {
         for part in parts.map(|(_, part)| *part).collect::<Vec<_>>() {
             if self.lease(part).is_some() {
                 self.acquired(flight.sent, part, acquired.clone());
+            }
+        }
+    }
+
+    /// Notes the semaphores of a lease that a grant has left without room for another claim like this one.
+    fn note_room(&mut self, at: At, grants: &[(u64, u32)]) {
+        let mut held = grants.iter().map(|(_, held)| *held);
+        self.note_full(at, |units| {
+            let held = held.next().unwrap_or_default();
+            held.saturating_add(units.weight) > units.limit
+        });
+    }
+
+    /// Notes which semaphores of a lease are full.
+    fn note_full(&mut self, at: At, mut is_full: impl FnMut(&UnitsOf) -> bool) {
+        for level in self.permits[at.0].levels_of(at.1) {
+            if is_full(&level.units) {
+                self.keys[level.key].note_full(self.now);
             }
         }
     }
@@ -379,6 +398,7 @@ impl Core {
         let is_grant = is_one && token > queued.last_token && end > self.now;
         self.carried_by(THREAD, id);
         if is_grant {
+            self.note_room(at, &[(token, held)]);
             self.granted(at, &[(token, held)], (end, self.now));
         } else {
             self.next_at(at, self.now);

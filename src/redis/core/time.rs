@@ -19,6 +19,10 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// How long a semaphore counts as full after an answer that reported it: longer than two polls of a waiter are apart. A
+/// client that keeps to its limit leaves its key full for most of the time, not for all of it.
+pub(super) const FULL_FOR: Duration = Duration::from_secs(10);
+
 /// How often the head of a queue polls, and how often the others do, where no message tells of a grant.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 

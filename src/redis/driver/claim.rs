@@ -3,8 +3,10 @@
 use super::{
     carry::{Carrier, Link, carriers, spawn},
     cell::{Cell, Refused},
+    end::holds_up_nobody,
     keeper::{self, boot_time},
-    shared::{Dropped, Health, Shared},
+    runtimes::here,
+    shared::{Dropped, Health, Rest, Shared, Urgent},
     transport::{Cause, Connection, News, Observer, Slots, Transport},
 };
 use crate::{
@@ -24,6 +26,9 @@ use std::{
 };
 use tokio::runtime::{Handle, Id};
 
+/// How long the end of a store waits for its releases. The thread sends them in a fraction of a millisecond.
+const MOMENT: Duration = Duration::from_millis(10);
+
 /// How often a caller looks that waits for a connection, or for limits.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -34,8 +39,13 @@ const AGAIN: Duration = Duration::from_millis(10);
 pub(super) struct Door<T: Transport>(pub(super) Arc<Shared<T>>);
 
 impl<T: Transport> Drop for Door<T> {
+    /// The process may be about to end, and the thread with it: what was released is sent before, if that holds up nobody.
     fn drop(&mut self) {
         self.0.post(Dropped::Handles);
+        let is_over = self.0.enter(|core, _, _| core.is_forgotten()) != Some(false);
+        if !is_over && holds_up_nobody() {
+            self.0.wait_until_drained(Instant::now() + MOMENT);
+        }
     }
 }
 
@@ -260,10 +270,6 @@ impl<T: Transport> Driver<T> {
 /// A claim, and the call that its own task is to carry.
 type Claimed<T> = (Held<T>, Option<Carrier<T>>);
 
-fn here() -> Option<Id> {
-    Handle::try_current().ok().map(|runtime| runtime.id())
-}
-
 /// The call that a task carries which waits for its outcome. In a place of its own, because it is large and most tasks have
 /// none.
 struct Own(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
@@ -411,8 +417,7 @@ impl<T: Transport> Held<T> {
         level: usize,
         units: u32,
     ) -> Option<impl Future<Output = ()> + Send + use<T>> {
-        let parts = self.driver.0.0.enter(|core, rest, now| {
-            rest.keeper.is_busy = true;
+        let parts = release(&self.driver.0.0, |core, rest, now| {
             let parts = core.shrink(now, self.id, (level, units))?;
             let parts = parts.into_iter().map(|id| {
                 let cell = Arc::new(Cell::new(iter::empty()));
@@ -458,8 +463,7 @@ impl<T: Transport> Held<T> {
 
     /// Whether the core tells when it is released.
     fn asks_for_release(&self) -> bool {
-        let asked = self.driver.0.0.enter(|core, rest, now| {
-            rest.keeper.is_busy = true;
+        let asked = release(&self.driver.0.0, |core, rest, now| {
             let is_known = rest.cells.get(self.id).is_some();
             if is_known {
                 core.release(now, self.id, true);
@@ -467,6 +471,28 @@ impl<T: Transport> Held<T> {
             is_known
         });
         asked == Some(true)
+    }
+}
+
+/// Lets the core release, and carries what does not wait for the thread.
+fn release<T: Transport, R>(
+    shared: &Arc<Shared<T>>,
+    work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
+) -> Option<R> {
+    let released = shared.enter(|core, rest, now| {
+        rest.keeper.is_busy = true;
+        let result = work(core, rest, now);
+        (result, rest.urgent_releases(core, now))
+    });
+    let (result, urgent) = released?;
+    carry_urgent(shared, urgent);
+    Some(result)
+}
+
+/// In tasks of the current runtime, because who releases a permit may end before its release has an answer.
+fn carry_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::Connection>>) {
+    if let Some((from, next)) = urgent {
+        spawn(carriers(shared, from, Some(next)));
     }
 }
 
@@ -494,7 +520,11 @@ impl<T: Transport> Drop for Held<T> {
     fn drop(&mut self) {
         let is_refused = matches!(self.cell.outcome(), Some(Err(_)));
         if !is_refused && !self.is_gone() {
-            self.driver.0.0.post(Dropped::Permit(self.id));
+            let shared = &self.driver.0.0;
+            let dropped = Dropped::Permit(self.id);
+            let urgent =
+                shared.post_and(dropped, |core, rest, now| rest.urgent_releases(core, now));
+            carry_urgent(shared, urgent.flatten());
         }
     }
 }

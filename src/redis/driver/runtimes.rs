@@ -5,7 +5,10 @@ use crate::{
     semaphore::timer::Backoff,
 };
 use std::{mem, sync::Arc, time::Duration};
-use tokio::{runtime::Id, sync::Notify};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::Notify,
+};
 
 /// Where a claim is made that no runtime of Tokio's polls. It has no connections, so the thread carries.
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
@@ -19,6 +22,11 @@ const SLACK: Duration = Duration::from_millis(1);
 
 /// The longest sleep, because a timer does not notice that the machine was suspended.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// The current runtime, if there is one.
+pub(super) fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
 
 /// A runtime's connection to a server.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::{
     cell::{Cell, Cells},
-    runtimes::{Ending, Keeper, Needs, Runtimes},
+    runtimes::{Ending, Keeper, Needs, Runtimes, here},
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(super) struct Shared<T: Transport> {
     pub(super) beside: tokio::sync::Mutex<()>,
     /// Whether the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
-    /// Whether nothing is left since it was shut down.
+    /// Whether nothing is left since it was shut down, or its last handle was dropped.
     pub(super) is_drained: watch::Sender<bool>,
 }
 
@@ -94,6 +94,9 @@ pub(super) struct Next<C> {
     pub(super) load: Option<Load<C>>,
     pub(super) has_more: bool,
 }
+
+/// What a runtime sends of releases that wait for nothing.
+pub(super) type Urgent<C> = (RuntimeId, Next<C>);
 
 /// What is to be done once the lock is released.
 #[derive(Default)]
@@ -192,8 +195,20 @@ impl<T: Transport> Shared<T> {
 
     /// Takes what was dropped. It never waits for the lock, and never panics.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
+        self.post_and(dropped, |_, _, _| ());
+    }
+
+    /// The same, and lets the core work then, unless another has the lock.
+    pub(super) fn post_and<R>(
+        self: &Arc<Self>,
+        dropped: Dropped,
+        work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
+    ) -> Option<R> {
         self.inbox.lock().push_back(dropped);
+        let state = self.state.try_lock();
+        let result = state.and_then(|state| self.hold(state, work));
         self.settle();
+        result
     }
 
     /// Takes what the inbox holds, unless another has the lock, who looks after that.
@@ -279,7 +294,8 @@ impl<C: Connection> State<C> {
             rest.end_all(now, outbox);
             outbox.news.extend(core.take().map(|_| News::CoreDied));
         }
-        outbox.is_drained = rest.is_shut && core.as_ref().is_none_or(Core::is_idle);
+        let is_ending = rest.is_shut || !rest.is_used;
+        outbox.is_drained = is_ending && core.as_ref().is_none_or(Core::is_idle);
         let due = core.as_ref().and_then(|core| rest.due(core));
         outbox.thread = rest.keeper.look(core.as_ref(), due, rest.is_used);
         result
@@ -378,6 +394,14 @@ impl<C: Connection> Rest<C> {
         let load = call.and_then(|call| self.load(core, now, call));
         let has_more = load.is_some() && core.has_call(from);
         Next { load, has_more }
+    }
+
+    /// What this runtime sends now of the releases that wait for nothing.
+    pub(super) fn urgent_releases(&mut self, core: &mut Core, now: Time) -> Option<Urgent<C>> {
+        core.has_urgent_releases().then(|| {
+            let from = self.runtimes.enter(here());
+            (from, self.next(core, now, from))
+        })
     }
 
     /// A call, and the connection that it takes.

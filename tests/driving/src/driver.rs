@@ -6,6 +6,8 @@ mod carry;
 mod cell;
 #[path = "../../../src/redis/driver/claim.rs"]
 mod claim;
+#[path = "../../../src/redis/driver/end.rs"]
+mod end;
 #[path = "../../../src/redis/driver/keeper.rs"]
 mod keeper;
 #[path = "../../../src/redis/driver/runtimes.rs"]

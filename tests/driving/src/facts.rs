@@ -106,6 +106,101 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
     );
 }
 
+/// The thread carries it only if that holds the lock just then.
+#[test]
+fn the_release_of_a_full_key_leaves_within_its_drop() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        let mut at_once = 0;
+        for _ in 0..100 {
+            let held = acquire(&driver, limited("a", 1)).await;
+            drop(held);
+            at_once += usize::from(fake.0.holds("a") == (0, 0));
+            until("it is released", || fake.0.holds("a") == (0, 0));
+        }
+        assert!(at_once >= 50, "{at_once}");
+    });
+}
+
+#[test]
+fn the_release_of_a_key_that_is_not_full_rides_on_the_next_claim() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        drop(acquire(&driver, limited("a", 9)).await);
+        let before = fake.0.calls.load(SeqCst);
+        for _ in 0..100 {
+            drop(acquire(&driver, limited("a", 9)).await);
+        }
+        let calls = fake.0.calls.load(SeqCst) - before;
+        assert!(calls < 150, "{calls}");
+    });
+}
+
+#[test]
+fn the_thread_sends_the_release_of_a_runtime_that_stands_still() {
+    let (lease, timeout) = (Duration::from_secs(24), Duration::from_secs(8));
+    let fake = Fake::new(lease, Duration::ZERO);
+    let patient = Settings {
+        timeout,
+        ..settings(lease)
+    };
+    let driver = Driver::start(fake.clone(), patient, Deaths::default().observer());
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        fake.0.is_stuck.store(true, SeqCst);
+        let since = Instant::now();
+        drop(held);
+        until("it is released", || fake.0.holds("a") == (0, 0));
+        let took = since.elapsed();
+        assert!(took < timeout * 3 / 4, "{took:?}");
+    });
+}
+
+/// Drops a permit and then the store, as the end of a `main` does. Returns whether nothing is held then.
+async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
+    let held = acquire(&driver, limited("a", limit)).await;
+    fake.0.is_stuck.store(true, SeqCst);
+    drop(held);
+    drop(driver);
+    fake.0.holds("a") == (0, 0)
+}
+
+/// The thread of a busy machine may not run within the moment for which the end waits.
+#[test]
+fn the_end_of_a_store_outside_of_a_task_has_sent_what_was_released() {
+    for limit in [1, 9] {
+        let ends = (0..20).filter(|number| {
+            let (fake, driver, _) = started(LEASE);
+            let runtime = match number % 2 {
+                0 => runtime(),
+                _ => Builder::new_current_thread().build().expect("a runtime"),
+            };
+            runtime.block_on(end((&fake, driver), limit))
+        });
+        let ends = ends.count();
+        assert!(ends >= 15, "limit {limit}: {ends}");
+    }
+}
+
+#[test]
+fn the_end_of_a_store_waits_for_a_moment_and_in_a_task_not_at_all() {
+    let silent = async || {
+        let (fake, driver, _) = started(LEASE);
+        let held = acquire(&driver, limited("a", 9)).await;
+        fake.0.is_silent.store(true, SeqCst);
+        drop(held);
+        let since = Instant::now();
+        drop(driver);
+        since.elapsed()
+    };
+    let (runtime, moment) = (runtime(), Duration::from_millis(10));
+    let took = runtime.block_on(silent());
+    assert!((moment..moment * 100).contains(&took), "{took:?}");
+    let in_tasks = (0..10).map(|_| runtime.block_on(runtime.spawn(silent())));
+    let fastest = in_tasks.map(|took| took.expect("it ends")).min();
+    assert!(fastest < Some(moment), "{fastest:?}");
+}
+
 /// Claims "b", and drops that while its call is in flight.
 fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
     fake.0.is_silent.store(true, SeqCst);

@@ -38,6 +38,8 @@ pub(crate) struct Server {
     broken: Notify,
     /// Whether nothing is answered.
     pub(crate) is_silent: AtomicBool,
+    /// Whether the calls of callers' runtimes do not leave, as if these stood still.
+    pub(crate) is_stuck: AtomicBool,
     /// Whether connections break at the next call, which fails at once.
     pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
@@ -59,6 +61,7 @@ pub(crate) struct Wire {
     server: Arc<Server>,
     /// How many connections there were before it.
     number: usize,
+    is_of_thread: bool,
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
@@ -104,6 +107,7 @@ impl Fake {
             messages: Mutex::default(),
             broken: Notify::new(),
             is_silent: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             connects: AtomicUsize::new(0),
@@ -252,7 +256,8 @@ impl Transport for Fake {
 
     async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Wire> {
         let number = self.0.connects.fetch_add(1, SeqCst);
-        if messages.is_some() {
+        let is_of_thread = messages.is_some();
+        if is_of_thread {
             *self.0.messages.lock() = messages;
         }
         let delayed = (!self.0.delay.is_zero()).then(delayed);
@@ -260,6 +265,7 @@ impl Transport for Fake {
         Some(Wire {
             server,
             number,
+            is_of_thread,
             delayed,
         })
     }
@@ -274,6 +280,9 @@ impl Connection for Wire {
             self.server.calls.fetch_add(1, SeqCst);
             self.server.broken.notify_one();
             return Err(Failure::Broken);
+        }
+        if !self.is_of_thread && self.server.is_stuck.load(SeqCst) {
+            pending::<()>().await;
         }
         let answers = self.server.run(&mem::take(&mut commands));
         if self.server.is_silent.load(SeqCst) {

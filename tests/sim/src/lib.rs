@@ -22,7 +22,7 @@
 //! | S3 tokens increase | the tokens of answers and messages |
 //! | S4 nobody touches another's, S5 a permit counts once | each unit and waiter that comes, goes or is prolonged |
 //! | L1, L3 nothing is left behind | the servers when all claims are over: well before a lease could end, and after |
-//! | L2 a release is sent at once, as is what a server may have lost with another lease | calls |
+//! | L2 a release is sent at once, in the same instant if its key is full as far as the process knows, as is what a server may have lost with another lease | calls |
 //! | F1 first come, first served | arrivals, as the judge counts them |
 //! | F5 flows take turns | who has come when, and what one flow was granted while another waited, by a model without tags |
 //! | F3 each claim is answered within its budget | the process's clock |

@@ -231,9 +231,10 @@ impl Shipped {
         // Every other caller waits for its release, which its own task carries if it can.
         let waits = id.serial.is_multiple_of(2);
         self.core.release(now, id, waits);
+        // Some are dropped outside of any runtime.
+        self.entered = if id.serial % 4 == 3 { 0 } else { from };
         if waits {
             self.waits.insert(id);
-            self.entered = from;
             let call = self.core.release_alone(now, runtime(from), id);
             self.calls.extend(call.map(|call| (from, call)));
         }

@@ -465,6 +465,8 @@ pub enum Acquired {
     Granted {
         /// The token of each level.
         tokens: [u64; LEVELS],
+        /// How many units are held there.
+        held: [u64; LEVELS],
     },
     /// There is no room.
     Full {

@@ -2,7 +2,7 @@
 //! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
 
 use crate::subject::{
-    Acquired, Answer, Command, Id, Key, Limits, Message, Position, Settings, Wait, Wanted,
+    Acquired, Answer, Command, Id, Key, LEVELS, Limits, Message, Position, Settings, Wait, Wanted,
 };
 use model::{scripts::Verb, stand_in::Reply};
 use std::{collections::BTreeSet, time::Duration};
@@ -423,13 +423,13 @@ fn acquired(reply: &Reply, claims: &[Vec<(Key, Wanted)>]) -> Option<Answer> {
             each.push(refused(refusal)?);
             continue;
         }
-        let mut tokens = [number(first)?, 0, 0];
-        items.next()?;
-        for token in tokens.iter_mut().take(claim.len()).skip(1) {
-            *token = number(items.next()?)?;
-            items.next()?;
+        let (mut tokens, mut held) = ([number(first)?, 0, 0], [0; LEVELS]);
+        held[0] = number(items.next()?)?;
+        for level in 1..claim.len() {
+            tokens[level] = number(items.next()?)?;
+            held[level] = number(items.next()?)?;
         }
-        each.push(Acquired::Granted { tokens });
+        each.push(Acquired::Granted { tokens, held });
     }
     items
         .next()

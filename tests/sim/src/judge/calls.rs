@@ -25,6 +25,9 @@ const FEW_CALLS: usize = 4;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
+/// For how long a semaphore counts as full at least.
+const FULL: Duration = Duration::from_secs(5);
+
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -66,6 +69,10 @@ struct Record {
     is_given_back: bool,
     /// When its caller gave it up, until a release is sent.
     due: Option<Time>,
+    /// Until when a semaphore of it counts as full, because there was no room for another such claim when it was answered.
+    full_until: Time,
+    /// Whether it counted as full when its caller gave it up, and no call that was to come could take the release along.
+    is_urgent: bool,
     /// When the server has forgotten it, if no call acquires or refreshes it any more.
     lasts: Time,
     /// Acquires without an answer, and until when each may run.
@@ -232,8 +239,12 @@ impl Calls {
     }
 
     /// A caller has given up something that a server may know.
-    pub(super) fn is_due(&mut self, who: Who, local: Time) {
+    pub(super) fn is_due(&mut self, who: Who, local: Time, flights: &Flights) {
+        let own = flights.range((who.0, CallId(0))..(who.0 + 1, CallId(0)));
+        let callers = own.filter(|(_, flight)| flight.call.runtime > 0);
+        let is_quiet = callers.count() < FEW_CALLS;
         for record in self.leases(who) {
+            record.is_urgent = is_quiet && local < record.full_until;
             let is_there = record.was_sent && !record.is_gone && !record.is_revoked;
             let is_known = is_there && !record.is_over && !record.was_released;
             record.due = is_known.then_some(local);
@@ -442,7 +453,9 @@ impl Calls {
             // What waited for the server that had the slot waits for the end of a pause elsewhere.
             let has_moved = known > Duration::ZERO;
             let since = since.max(if has_moved { record.pauses } else { since });
-            let is_late = could && !is_over && process.local(now) > since + LATE;
+            let is_urgent = record.due.is_some() && record.is_urgent;
+            let late = if is_urgent { Duration::ZERO } else { LATE };
+            let is_late = could && !is_over && process.local(now) > since + late;
             check(!is_late, "L2", || {
                 format!(
                     "p{at} does not release {permit:?}, or refresh it, or ask for it: {record:?}"
@@ -698,6 +711,14 @@ impl Calls {
                     let waits = matches!(acquired, Some(Acquired::Queued { .. }));
                     record.told = record.told.filter(|_| waits).map(|_| local);
                 }
+                if acquired.is_some() && record.serial == id.serial && !record.is_over {
+                    let is_full = leaves_no_room(command, answer, id);
+                    record.full_until = if is_full {
+                        local + FULL
+                    } else {
+                        record.full_until
+                    };
+                }
                 let acquired = acquired.filter(|_| !may_hold);
                 record.is_gone |= is_refused(acquired);
                 // A core may release what was revoked all the same.
@@ -832,6 +853,28 @@ fn acquired(
         levels.any(|(other, wanted)| *other == key && wanted.id.serial == id.serial)
     });
     own.next().map(|(_, acquired)| *acquired)
+}
+
+/// Whether there is no room for another claim like one that is answered, or it waits.
+fn leaves_no_room(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: Id) -> bool {
+    let (Command::Acquire { claims, .. }, Ok(Some(Answer::Acquired(_, each)))) = (command, answer)
+    else {
+        return false;
+    };
+    let mut all = claims.iter().zip(each);
+    all.any(|(claim, acquired)| match acquired {
+        Acquired::Granted { held, .. } => {
+            let mut levels = claim.iter().zip(held);
+            levels.any(|((_, wanted), held)| {
+                let is_it = wanted.id.serial == id.serial;
+                is_it && held + u64::from(wanted.id.weight) > wanted.id.limit.into()
+            })
+        }
+        Acquired::Queued { .. } => claim
+            .iter()
+            .any(|(_, wanted)| wanted.id.serial == id.serial),
+        _ => false,
+    })
 }
 
 fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {

@@ -95,7 +95,7 @@ pub(super) enum Means {
 impl Means {
     fn of(acquired: Acquired, at: usize) -> Self {
         match acquired {
-            Acquired::Granted { tokens } => Self::Granted(tokens[at]),
+            Acquired::Granted { tokens, .. } => Self::Granted(tokens[at]),
             Acquired::Full { level } if level == at => Self::Full,
             Acquired::QueueFull { level } if level == at => Self::QueueFull,
             Acquired::Revoked { level } if level == at => Self::Revoked,

@@ -176,7 +176,7 @@ impl Judge {
             if keeps > 0 {
                 self.calls.shrunk(who, (key, keeps), local);
             } else {
-                self.calls.is_due(who, local);
+                self.calls.is_due(who, local, &self.flights);
                 self.calls.over(who);
             }
             if let Some(shares) = &mut self.shares {
@@ -220,7 +220,7 @@ impl Judge {
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
         for who in self.callers.family((at, permit)) {
-            self.calls.is_due(who, local);
+            self.calls.is_due(who, local, &self.flights);
             self.calls.over(who);
             self.shares.iter_mut().for_each(|shares| shares.over(who));
         }
@@ -313,7 +313,7 @@ impl Judge {
         for other in self.callers.family(who) {
             match event {
                 Event::Lost(_) if is_closed => {
-                    self.calls.is_due(other, times.1);
+                    self.calls.is_due(other, times.1, &self.flights);
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
