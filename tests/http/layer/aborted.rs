@@ -17,7 +17,7 @@ use testing::{
     in_flight::{InFlight, One},
     stubs::Fickle,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{
     ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, OnLost, Permit,
@@ -134,7 +134,8 @@ async fn a_service_that_is_not_ready_is_dropped_too() {
         _inside: Arc::new(witness.begin()),
     };
     let service = bounded(&memory, OnLost::Abort).layer(unready);
-    let answer: Answer = service.oneshot(request("alice")).await.unwrap();
+    let answer = timeout(2 * MAX_HOLD, service.oneshot(request("alice"))).await;
+    let answer: Answer = answer.expect("in time").unwrap();
     assert_aborted(&answer);
     assert_eq!((inside(&witness), memory.busy_keys()), (0, 0));
 }

@@ -9,7 +9,7 @@ use std::{convert::Infallible, time::Duration};
 use testing::http_requests::{ACCOUNT, limit};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneService};
@@ -107,7 +107,8 @@ fn outcome(
     let service = service.clone();
     async move {
         let start = Instant::now();
-        let answer = service.oneshot(request).await.expect("infallible");
+        let answer = timeout(1_000 * MAX_STALL, service.oneshot(request)).await;
+        let answer = answer.expect("in time").expect("infallible");
         let (status, took) = (answer.status().as_u16(), start.elapsed());
         let body = answer.into_body().collect().await.expect("it is whole");
         (status, body.to_bytes(), took)
