@@ -1,6 +1,7 @@
 //! Behind proxies: nginx, HAProxy, load balancers, and platforms that freeze a process.
 //!
-//! `tests/proxies` shows each statement about nginx 1.22 and HAProxy 2.6. In short, for nginx:
+//! `tests/proxies` shows what is said about nginx and HAProxy here, with versions 1.22 and 2.6. For limits by address see
+//! [addresses behind proxies](super::recipes::keys#an-address-behind-proxies). In short, for nginx:
 //!
 //! ```text
 //! upstream app {
@@ -137,7 +138,3 @@
 //!
 //! With SIGSTOP right after the response the permit was free each time (`tests/http/over_redis/frozen.rs`). A process that
 //! is frozen while it *holds* a permit loses it when the lease ends.
-//!
-//! # Addresses
-//!
-//! [Count by the client's address](super::recipes::keys#an-address-behind-proxies), not by the proxy's.

@@ -51,13 +51,11 @@ impl Market {
     }
 
     /// Stops it with SIGSTOP.
-    #[cfg(feature = "redis")]
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
     /// Continues it with SIGCONT.
-    #[cfg(feature = "redis")]
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }

@@ -1,7 +1,11 @@
 //! At a signal the market stops.
 
-use crate::process::Market;
+use crate::{process::Market, soon};
 use std::time::{Duration, Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 #[tokio::test]
 async fn a_request_to_stop_ends_the_events_and_then_the_market() {
@@ -37,4 +41,30 @@ async fn an_export_without_an_end_does_not_keep_the_market_from_its_own() {
     market.terminate();
     assert!(market.ended().await.success());
     assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn connections_that_were_made_before_a_request_to_stop_are_served() {
+    let market = Market::start(&[]).await;
+    let address = market.url().strip_prefix("http://").expect("a URL");
+    market.stop();
+    let mut clients = Vec::new();
+    for number in 0..20 {
+        let mut client = TcpStream::connect(address).await.expect("a backlog");
+        let request = format!(
+            "GET /market?account={number} HTTP/1.1\r\nhost: market\r\nconnection: close\r\n\r\n"
+        );
+        let sent = client.write_all(request.as_bytes()).await;
+        sent.expect("a system that buffers");
+        clients.push(client);
+    }
+    market.terminate();
+    market.cont();
+    for mut client in clients {
+        let mut answer = String::new();
+        let read = soon("an answer", client.read_to_string(&mut answer)).await;
+        read.expect("the connection is not reset");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(market.ended().await.success());
 }

@@ -373,7 +373,7 @@ impl Core {
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
         self.lane(runtime, server).connect();
         if self.is_stuck(server) {
-            let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
+            let waiting = mem::take(&mut self.lane(THREAD, server).claims);
             self.lane(runtime, server).claims.extend(waiting);
         }
         if runtime == THREAD {

@@ -13,6 +13,7 @@
 
 mod contrast;
 mod crowds;
+mod event_source;
 mod fleet;
 mod keyboard;
 mod names;

@@ -1,0 +1,63 @@
+//! An `EventSource` that is refused, as the guide's recipe does it and as a 429.
+
+use axum::{
+    Router,
+    http::header::CONTENT_TYPE,
+    response::{
+        Html, IntoResponse, Response,
+        sse::{Event, Sse},
+    },
+    routing::get,
+};
+use browser::browser::Browser;
+use futures_util::{StreamExt, stream};
+use std::convert::Infallible;
+use tokio::net::TcpListener;
+use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, Rejection, Semaphore, key};
+
+async fn events() -> Response {
+    let hello = stream::iter([Ok::<_, Infallible>(Event::default().data("hello"))]);
+    Sse::new(hello.chain(stream::pending())).into_response()
+}
+
+fn come_back(rejection: Rejection) -> Response {
+    let time = rejection.retry_after().expect("it may try again");
+    let retry = format!("retry: {}\n\n", time.as_millis());
+    ([(CONTENT_TYPE, "text/event-stream")], retry).into_response()
+}
+
+#[tokio::test]
+async fn an_event_source_comes_back_after_the_refusal_of_the_recipe_and_not_after_a_429() {
+    let store = MemorySemaphore::new();
+    let held = store.acquire(Claim::new("ann").with_limit(1)).await;
+    let limit = ConcurrencyLimitLayer::new(1, key::fixed("ann"), store);
+    let app = Router::new()
+        .route("/", get(async || Html("<title>events</title>")))
+        .route("/usual", get(events).layer(limit.clone()))
+        .route(
+            "/recipe",
+            get(events).layer(limit.with_rejection(come_back)),
+        );
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let browser = Browser::start().await;
+    browser.open(&format!("http://{address}/")).await;
+    browser.run(LISTEN, &[]).await;
+    let is_closed = "usual.readyState === EventSource.CLOSED";
+    browser.shows("a 429 ends it", is_closed).await;
+    browser.shows("it comes back", "refusals > 1").await;
+    drop(held);
+    browser.shows("it is admitted", "heard === 'hello'").await;
+    browser.shows("it does not come back", is_closed).await;
+}
+
+const LISTEN: &str = "
+    window.usual = new EventSource('/usual');
+    const recipe = new EventSource('/recipe');
+    window.refusals = 0;
+    window.heard = '';
+    recipe.onerror = () => window.refusals += 1;
+    recipe.onmessage = (event) => window.heard = event.data;
+";
