@@ -155,8 +155,8 @@ async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     lose().await;
     let rows = ann.get("/market/export?rows=2&interval_ms=0").await;
-    assert_eq!(rows.status(), 200);
-    assert_eq!(rows.text().await.lines().count(), 2);
+    let (status, text) = (rows.status(), rows.text().await);
+    assert_eq!((status, text.lines().count()), (200, 2), "{text}");
     lose().await;
     let listed = ann.list("ann-1", 7).await;
     assert_eq!(listed.status(), 201);

@@ -1,7 +1,7 @@
 //! Stores, claims, and what is seen of them past the library.
 
 use std::time::{Duration, Instant};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
@@ -22,8 +22,8 @@ pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
 }
 
 pub(crate) async fn store(server: &RedisServer, policy: WhenUnavailable) -> RedisSemaphore {
-    let store = builder(policy).connect(server.url()).await;
-    store.expect("it connects")
+    // A busy machine may be too slow for the first attempt.
+    connected(async || builder(policy).connect(server.url()).await).await
 }
 
 pub(crate) fn claim(limit: u32) -> Claim {

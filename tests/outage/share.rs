@@ -9,6 +9,7 @@ use testing::{
     proxy::{End, Proxy},
     redis::RedisServer,
     resp::Raw,
+    stores::connected,
     wait::eventually,
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
@@ -35,7 +36,7 @@ async fn a_process_that_has_just_started_counts_whatever_the_lease() {
     let mut stores = Vec::new();
     for _ in 0..2 {
         let long = builder(Share).lease(Duration::from_secs(3_600));
-        stores.push(long.connect(server.url()).await.expect("a server"));
+        stores.push(connected(async || long.clone().connect(server.url()).await).await);
     }
     assert_eq!(shares(&stores, server, 10).await, [5; 2]);
 }

@@ -4,8 +4,8 @@
 export longest=120
 
 # Runs a command with its output in a log, and fails if it fails. Ends it if one of its tests takes too long, which the
-# log then reports as failed.
-run_bounded() {
+# log then reports as failed. In a subshell, so that its traps end with it.
+run_bounded() (
     local log=$1 command watcher status=0
     shift
     : >"$log"
@@ -25,9 +25,8 @@ run_bounded() {
         sleep 1
         kill -KILL -- "-$command" 2>/dev/null || true
     fi
-    trap - INT TERM
-    return "$status"
-}
+    exit "$status"
+)
 
 # Waits until a test takes too long, reports it as libtest reports a failure, and ends its command.
 end_hung() {

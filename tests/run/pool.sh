@@ -103,6 +103,8 @@ run_logged() {
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
     [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
+    # Each loads the machine for a while, and the last waits for the others.
+    [ "$name" != soak ] || local longest=900
     if run_bounded "$log" run_in "$folder" "$program" "$@"; then
         printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))
     else

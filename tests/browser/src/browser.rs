@@ -61,6 +61,12 @@ impl Browser {
         opened.expect("the page opens");
     }
 
+    /// Goes back to the page before, and waits until it is shown.
+    pub async fn go_back(&self) {
+        let shown = within("the page before", BOUND, self.client.back()).await;
+        shown.expect("there is a page before");
+    }
+
     /// Loads the page again.
     pub async fn reload(&self) {
         let loaded = within("the page loads again", BOUND, self.client.refresh()).await;

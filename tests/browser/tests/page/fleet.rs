@@ -1,8 +1,11 @@
 //! Over Redis the page shows what all processes hold.
 
 use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting, watching};
-use browser::market::{Market, status};
-use testing::redis::RedisServer;
+use browser::{
+    browser::BOUND,
+    market::{Market, status},
+};
+use testing::{redis::RedisServer, wait::eventually};
 
 #[tokio::test]
 async fn a_killed_process_holds_its_slots_until_its_leases_end() {
@@ -67,7 +70,7 @@ async fn who_waits_in_another_process_is_shown_in_order() {
 #[tokio::test]
 async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
     let mut server = RedisServer::start();
-    let (_market, browser) = opened(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
+    let (market, browser) = opened(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     server.kill();
@@ -76,6 +79,12 @@ async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
     server.restart();
     browser.reads("#connection", "live").await;
     shows_held(&browser, 0).await;
+    // Claims may be refused until the server has answered one again.
+    eventually("permits are granted again", BOUND, async || {
+        let mut sent = market.send("GET", "/market?account=bob").await;
+        status(&mut sent).await == 200
+    })
+    .await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     browser.click("#sell-form button").await;

@@ -113,10 +113,8 @@ async fn leaving_the_page_closes_its_streams() {
     shows_held(&browser, 0).await;
 
     // A browser may keep the page that was left, for the way back.
-    browser
-        .run("window.isLeft = true; history.go(-2)", &[])
-        .await;
-    browser.shows("it is left", "!window.isLeft").await;
+    browser.go_back().await;
+    browser.go_back().await;
     browser.reads("#connection", "live").await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
