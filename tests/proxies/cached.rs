@@ -16,6 +16,7 @@ async fn caching(service: SocketAddr) -> Proxy {
         location: "proxy_cache pages;
             proxy_cache_key $uri;
             proxy_cache_valid 200 10m;",
+        ..Nginx::default()
     };
     nginx.start().await
 }

@@ -223,10 +223,10 @@ async fn markets_that_restart_under_load_are_not_noticed() {
     assert_eq!(answer.status, 200);
 
     for restart in 0..4 {
-        load.works(10).await;
+        load.works(5).await;
         markets[restart % 2].restart().await;
     }
-    load.works(10).await;
+    load.works(5).await;
     load.is_over.store(true, Ordering::Relaxed);
     let ended = timeout(BOUND, clients.join_all()).await;
     ended.expect("all clients are answered");

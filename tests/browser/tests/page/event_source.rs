@@ -21,9 +21,13 @@ async fn events() -> Response {
 }
 
 fn come_back(rejection: Rejection) -> Response {
-    let time = rejection.retry_after().expect("it may try again");
-    let retry = format!("retry: {}\n\n", time.as_millis());
-    ([(CONTENT_TYPE, "text/event-stream")], retry).into_response()
+    match rejection.retry_after() {
+        Some(time) => {
+            let retry = format!("retry: {}\n\n", time.as_millis());
+            ([(CONTENT_TYPE, "text/event-stream")], retry).into_response()
+        }
+        None => rejection.into_response().into_response(),
+    }
 }
 
 #[tokio::test]
