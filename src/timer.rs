@@ -178,6 +178,11 @@ impl Backoff {
     /// Failures that lie further apart are no row.
     const CALM: Duration = Duration::from_secs(5);
 
+    /// How long the attempts of this row have failed.
+    pub(crate) fn lasted(&self) -> Duration {
+        self.row.map_or(Duration::ZERO, |row| row.last - row.first)
+    }
+
     /// An attempt has failed now. Returns the pause before the next one: a quarter of the time for which attempts fail,
     /// or down to a half of that.
     pub(crate) fn fail(&mut self, now: Duration) -> Duration {

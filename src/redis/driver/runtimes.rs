@@ -23,6 +23,9 @@ const SLACK: Duration = Duration::from_millis(1);
 /// The longest sleep, because a timer does not notice that the machine was suspended.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// How long all runtimes try to connect. Then the thread alone looks whether the server is back.
+const ALONE: Duration = Duration::from_secs(2);
+
 /// The current runtime, if there is one.
 pub(super) fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
@@ -130,7 +133,10 @@ impl<C> Runtimes<C> {
 
     /// Whether a connection is to be made now, by whoever asks.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
-        let may_begin = self.pace(runtime, server).next <= now;
+        let thread = self.pace(THREAD, server);
+        let leaves_it = thread.is_failing && thread.backoff.lasted() >= ALONE;
+        let is_due = self.pace(runtime, server).next <= now;
+        let may_begin = is_due && (runtime == THREAD || !leaves_it);
         let line = self.line(runtime, server);
         let line = line.filter(|line| may_begin && !line.is_taken);
         let begins = line.map(|line| (line.tried, line.is_taken) = (now, true));

@@ -191,7 +191,7 @@ impl Nodes {
             };
         }
         match surveys.is_wide {
-            true => (surveys.backoff.fail(self.born.elapsed()) * 2).max(PAUSE),
+            true => surveys.backoff.fail(self.born.elapsed()).max(PAUSE),
             false => PAUSE,
         }
     }

@@ -137,7 +137,7 @@ impl Topology for Sentinels {
             let (start, mut backoff) = (Instant::now(), Backoff::default());
             for sentinel in self.clients.iter().cycle() {
                 if self.watch_one(sentinel).await.is_err() {
-                    sleep(WATCH + backoff.fail(start.elapsed()) * 2).await;
+                    sleep(WATCH + backoff.fail(start.elapsed())).await;
                     // It may have ended because of a failover.
                     let _ = self.find_primary(Inquiry::Omitted).await;
                 }
