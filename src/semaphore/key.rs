@@ -88,7 +88,10 @@ impl Key {
     /// What a store finds the key by: its bytes, or its digest.
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
-        self.digest().map_or(self.as_bytes(), |digest| digest)
+        match &self.0 {
+            Repr::Short { .. } => self.as_bytes(),
+            Repr::Long(long) => long.compact_bytes(),
+        }
     }
 
     /// Whether the key has no bytes. No store grants a claim for an empty key, because all requests
@@ -116,6 +119,13 @@ impl Key {
 }
 
 impl LongKey {
+    fn compact_bytes(&self) -> &[u8] {
+        match self.bytes.len() > MAX_WHOLE {
+            true => self.digest(),
+            false => &self.bytes,
+        }
+    }
+
     #[cold]
     fn digest(&self) -> &Digest {
         let digest = || Sha256::digest(&self.bytes).into();
@@ -257,10 +267,10 @@ impl CompactKey {
     /// Whether it is that of a key.
     #[inline]
     pub(crate) fn is_of(&self, key: &Key) -> bool {
-        match (&self.0, key.digest()) {
-            (Compact::Whole(own), None) => own == key,
-            (Compact::Hashed(own), Some(digest)) => own == digest,
-            _ => false,
+        match &self.0 {
+            // One that is kept whole is short, so no long key has its bytes.
+            Compact::Whole(own) => own == key,
+            Compact::Hashed(own) => key.digest() == Some(own),
         }
     }
 

@@ -317,7 +317,8 @@ async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_
     for number in 0..100 {
         for _ in 0..5 {
             let of = claim("a", 1).with_flow(format!("flow-{number}"));
-            crowd.join("crowd", of.with_share(100)).await;
+            let of = of.with_share(100).with_max_waiting(500);
+            crowd.join("crowd", of).await;
         }
     }
     crowd.join("newcomer", of("newcomer").with_share(100)).await;
