@@ -9,7 +9,7 @@ use std::{
     hash::{Hash, Hasher},
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 /// What a limit is for: an account, a host, a route.
@@ -57,8 +57,8 @@ enum Repr {
 
 struct LongKey {
     bytes: Box<[u8]>,
-    /// Computed once for all clones.
-    digest: OnceLock<Digest>,
+    /// `None` for a key that a store keeps whole.
+    digest: Option<Digest>,
 }
 
 impl Key {
@@ -72,7 +72,8 @@ impl Key {
     }
 
     fn long(bytes: Box<[u8]>) -> Self {
-        let digest = OnceLock::new();
+        let is_hashed = bytes.len() > MAX_WHOLE;
+        let digest = is_hashed.then(|| Sha256::digest(&bytes).into());
         Self(Repr::Long(Arc::new(LongKey { bytes, digest })))
     }
 
@@ -80,17 +81,17 @@ impl Key {
     #[inline]
     fn digest(&self) -> Option<&Digest> {
         match &self.0 {
-            Repr::Long(long) if long.bytes.len() > MAX_WHOLE => Some(long.digest()),
-            _ => None,
+            Repr::Short { .. } => None,
+            Repr::Long(long) => long.digest.as_ref(),
         }
     }
 
     /// What a store finds the key by: its bytes, or its digest.
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Short { .. } => self.as_bytes(),
-            Repr::Long(long) => long.compact_bytes(),
+        match self.digest() {
+            None => self.as_bytes(),
+            Some(digest) => digest,
         }
     }
 
@@ -115,21 +116,6 @@ impl Key {
         rest.write_fmt(text).expect("the longest text fits");
         let length = LONGEST_TEXT - rest.len();
         Self::from(&buffer[..length])
-    }
-}
-
-impl LongKey {
-    fn compact_bytes(&self) -> &[u8] {
-        match self.bytes.len() > MAX_WHOLE {
-            true => self.digest(),
-            false => &self.bytes,
-        }
-    }
-
-    #[cold]
-    fn digest(&self) -> &Digest {
-        let digest = || Sha256::digest(&self.bytes).into();
-        self.digest.get_or_init(digest)
     }
 }
 
