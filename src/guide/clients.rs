@@ -18,7 +18,7 @@
 //! another process, still races it: the release and the next claim travel over two connections. Of 500 such requests
 //! 0 to 6 were refused, on a machine with ten times the work that it could do, and with a millisecond between two
 //! requests 0 or 1 (`benches/turns`). Let such a client retry once, or give its claims a
-//! [short wait](crate::ConcurrencyLimitLayer::with_wait): a claim that waits is never refused because of this race.
+//! [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the race.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!

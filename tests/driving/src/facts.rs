@@ -173,7 +173,10 @@ fn the_end_of_a_store_outside_of_a_task_has_sent_what_was_released() {
             let (fake, driver, _) = started(LEASE);
             let runtime = match number % 2 {
                 0 => runtime(),
-                _ => Builder::new_current_thread().build().expect("a runtime"),
+                _ => {
+                    let runtime = Builder::new_current_thread().enable_all().build();
+                    runtime.expect("a runtime")
+                }
             };
             runtime.block_on(end((&fake, driver), limit))
         });
