@@ -96,7 +96,7 @@ fn claim_in_runtimes(store: &RedisSemaphore) {
                         sleep(Duration::from_millis(5)).await;
                     }
                 });
-                pending::<()>().await
+                pending::<()>().await;
             });
         });
     }

@@ -36,11 +36,11 @@ fn bounded(memory: &MemorySemaphore, on_lost: OnLost) -> ConcurrencyLimitLayer<k
 /// Works for a while before it answers, seen by the witness.
 fn working(
     witness: &InFlight,
-) -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
+) -> impl Service<Request<String>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
 + Clone
 + use<> {
     let witness = witness.clone();
-    service_fn(move |request: Request<()>| {
+    service_fn(move |request: Request<String>| {
         let inside = (witness.begin(), request);
         async move {
             sleep(WORK).await;
@@ -113,7 +113,7 @@ struct Unready {
     _inside: Arc<One>,
 }
 
-impl Service<Request<()>> for Unready {
+impl Service<Request<String>> for Unready {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Self::Response, Infallible>>;
@@ -122,7 +122,7 @@ impl Service<Request<()>> for Unready {
         Poll::Pending
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         panic!("it is not ready")
     }
 }
@@ -144,7 +144,7 @@ async fn a_service_that_is_not_ready_is_dropped_too() {
 async fn a_head_that_comes_with_the_loss_is_dropped() {
     let store = Fickle::default();
     let losing = store.clone();
-    let handler = service_fn(move |_: Request<()>| {
+    let handler = service_fn(move |_: Request<String>| {
         losing.lose();
         ready(Ok::<_, Infallible>(Response::new(Full::from("late"))))
     });
@@ -186,7 +186,7 @@ async fn the_rejection_has_the_head_without_its_extensions_and_its_reason() {
         rejection.into_response()
     });
     let request = Request::post("/buy?item=7").header(ACCOUNT, "alice");
-    let request = request.extension(Arc::new(())).body(()).unwrap();
+    let request = request.extension(Arc::new(())).body(String::new()).unwrap();
     let answer: Answer = send(&layer.layer(working(&InFlight::default())), request).await;
     assert_aborted(&answer);
     let head = (
@@ -200,7 +200,7 @@ async fn the_rejection_has_the_head_without_its_extensions_and_its_reason() {
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_is_unavailable() {
     let memory = MemorySemaphore::new();
-    let mut call = request::<()>("alice");
+    let mut call = request::<String>("alice");
     *call.method_mut() = http::Method::POST;
     for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
         call.headers_mut().insert(name, value.parse().unwrap());
@@ -256,7 +256,7 @@ async fn the_loss_of_an_outer_limit_ends_the_inner_one() {
 #[tokio::test]
 async fn a_permit_that_the_handler_releases_itself_ends_nothing() {
     let memory = MemorySemaphore::new();
-    let handler = service_fn(async |request: Request<()>| {
+    let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");
         assert!(permit.release().await);
         tokio::task::yield_now().await;

@@ -315,11 +315,11 @@ async fn a_request_that_ends_with_its_permit_was_admitted_and_its_permit_is_lost
     install();
     let policy = "aborted";
     let layer = fixed(MemorySemaphore::new(), policy).with_max_hold(WAIT);
-    let endless = service_fn(async |_: Request<()>| {
+    let endless = service_fn(async |_: Request<String>| {
         std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
     });
     let service = layer.with_on_lost(OnLost::Abort).layer(endless);
-    let Ok(answer) = service.oneshot(Request::new(())).await;
+    let Ok(answer) = service.oneshot(Request::new(String::new())).await;
     assert_eq!(answer.status(), 503);
     assert_counts(REQUESTS, policy, &[("admitted", 1.0)]);
     assert_eq!(value(LOST, &[("policy", policy), ("by", "bound")]), 1.0);
