@@ -51,11 +51,16 @@ type Digest = [u8; 32];
 
 #[derive(Clone)]
 enum Repr {
-    Short { length: u8, bytes: [u8; SHORT] },
-    Long(Arc<LongKey>),
+    Short {
+        length: u8,
+        bytes: [u8; SHORT],
+    },
+    Long(Bytes),
+    /// Longer than [`MAX_WHOLE`].
+    Huge(Arc<HugeKey>),
 }
 
-struct LongKey {
+struct HugeKey {
     bytes: Box<[u8]>,
     /// Computed once for all clones.
     digest: OnceLock<Digest>,
@@ -67,20 +72,22 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Repr::Long(long) => &long.bytes,
+            Repr::Long(bytes) => bytes,
+            Repr::Huge(huge) => &huge.bytes,
         }
     }
 
-    fn long(bytes: Box<[u8]>) -> Self {
+    #[cold]
+    fn huge(bytes: Box<[u8]>) -> Self {
         let digest = OnceLock::new();
-        Self(Repr::Long(Arc::new(LongKey { bytes, digest })))
+        Self(Repr::Huge(Arc::new(HugeKey { bytes, digest })))
     }
 
     /// The digest of a key that a store does not keep whole.
     #[inline]
     fn digest(&self) -> Option<&Digest> {
         match &self.0 {
-            Repr::Long(long) if long.bytes.len() > MAX_WHOLE => Some(long.digest()),
+            Repr::Huge(huge) => Some(huge.digest()),
             _ => None,
         }
     }
@@ -89,8 +96,8 @@ impl Key {
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Short { .. } => self.as_bytes(),
-            Repr::Long(long) => long.compact_bytes(),
+            Repr::Huge(huge) => huge.digest(),
+            _ => self.as_bytes(),
         }
     }
 
@@ -118,14 +125,7 @@ impl Key {
     }
 }
 
-impl LongKey {
-    fn compact_bytes(&self) -> &[u8] {
-        match self.bytes.len() > MAX_WHOLE {
-            true => self.digest(),
-            false => &self.bytes,
-        }
-    }
-
+impl HugeKey {
     #[cold]
     fn digest(&self) -> &Digest {
         let digest = || Sha256::digest(&self.bytes).into();
@@ -163,8 +163,11 @@ impl fmt::Debug for Key {
 impl From<&[u8]> for Key {
     #[inline]
     fn from(key: &[u8]) -> Self {
+        if key.len() > MAX_WHOLE {
+            return Self::huge(key.into());
+        }
         if key.len() > SHORT {
-            return Self::long(key.into());
+            return Self(Repr::Long(Bytes::copy_from_slice(key)));
         }
         let mut bytes = [0; SHORT];
         bytes[..key.len()].copy_from_slice(key);
@@ -183,8 +186,8 @@ impl From<Bytes> for Key {
 
 impl From<Vec<u8>> for Key {
     fn from(key: Vec<u8>) -> Self {
-        match key.len() > SHORT {
-            true => Self::long(key.into()),
+        match key.len() > MAX_WHOLE {
+            true => Self::huge(key.into()),
             false => key[..].into(),
         }
     }
