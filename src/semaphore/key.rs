@@ -9,7 +9,7 @@ use std::{
     hash::{Hash, Hasher},
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// What a limit is for: an account, a host, a route.
@@ -51,14 +51,19 @@ type Digest = [u8; 32];
 
 #[derive(Clone)]
 enum Repr {
-    Short { length: u8, bytes: [u8; SHORT] },
-    Long(Arc<LongKey>),
+    Short {
+        length: u8,
+        bytes: [u8; SHORT],
+    },
+    Long(Bytes),
+    /// Longer than [`MAX_WHOLE`].
+    Huge(Arc<HugeKey>),
 }
 
-struct LongKey {
+struct HugeKey {
     bytes: Box<[u8]>,
-    /// `None` for a key that a store keeps whole.
-    digest: Option<Digest>,
+    /// Computed once for all clones.
+    digest: OnceLock<Digest>,
 }
 
 impl Key {
@@ -67,31 +72,32 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Repr::Long(long) => &long.bytes,
+            Repr::Long(bytes) => bytes,
+            Repr::Huge(huge) => &huge.bytes,
         }
     }
 
-    fn long(bytes: Box<[u8]>) -> Self {
-        let is_hashed = bytes.len() > MAX_WHOLE;
-        let digest = is_hashed.then(|| Sha256::digest(&bytes).into());
-        Self(Repr::Long(Arc::new(LongKey { bytes, digest })))
+    #[cold]
+    fn huge(bytes: Box<[u8]>) -> Self {
+        let digest = OnceLock::new();
+        Self(Repr::Huge(Arc::new(HugeKey { bytes, digest })))
     }
 
     /// The digest of a key that a store does not keep whole.
     #[inline]
     fn digest(&self) -> Option<&Digest> {
         match &self.0 {
-            Repr::Short { .. } => None,
-            Repr::Long(long) => long.digest.as_ref(),
+            Repr::Huge(huge) => Some(huge.digest()),
+            _ => None,
         }
     }
 
     /// What a store finds the key by: its bytes, or its digest.
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
-        match self.digest() {
-            None => self.as_bytes(),
-            Some(digest) => digest,
+        match &self.0 {
+            Repr::Huge(huge) => huge.digest(),
+            _ => self.as_bytes(),
         }
     }
 
@@ -116,6 +122,14 @@ impl Key {
         rest.write_fmt(text).expect("the longest text fits");
         let length = LONGEST_TEXT - rest.len();
         Self::from(&buffer[..length])
+    }
+}
+
+impl HugeKey {
+    #[cold]
+    fn digest(&self) -> &Digest {
+        let digest = || Sha256::digest(&self.bytes).into();
+        self.digest.get_or_init(digest)
     }
 }
 
@@ -149,8 +163,11 @@ impl fmt::Debug for Key {
 impl From<&[u8]> for Key {
     #[inline]
     fn from(key: &[u8]) -> Self {
+        if key.len() > MAX_WHOLE {
+            return Self::huge(key.into());
+        }
         if key.len() > SHORT {
-            return Self::long(key.into());
+            return Self(Repr::Long(Bytes::copy_from_slice(key)));
         }
         let mut bytes = [0; SHORT];
         bytes[..key.len()].copy_from_slice(key);
@@ -169,8 +186,8 @@ impl From<Bytes> for Key {
 
 impl From<Vec<u8>> for Key {
     fn from(key: Vec<u8>) -> Self {
-        match key.len() > SHORT {
-            true => Self::long(key.into()),
+        match key.len() > MAX_WHOLE {
+            true => Self::huge(key.into()),
             false => key[..].into(),
         }
     }
