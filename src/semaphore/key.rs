@@ -9,7 +9,7 @@ use std::{
     hash::{Hash, Hasher},
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 /// What a limit is for: an account, a host, a route.
@@ -62,8 +62,7 @@ enum Repr {
 
 struct HugeKey {
     bytes: Box<[u8]>,
-    /// Computed once for all clones.
-    digest: OnceLock<Digest>,
+    digest: Digest,
 }
 
 impl Key {
@@ -79,7 +78,7 @@ impl Key {
 
     #[cold]
     fn huge(bytes: Box<[u8]>) -> Self {
-        let digest = OnceLock::new();
+        let digest = Sha256::digest(&bytes).into();
         Self(Repr::Huge(Arc::new(HugeKey { bytes, digest })))
     }
 
@@ -87,8 +86,8 @@ impl Key {
     #[inline]
     fn digest(&self) -> Option<&Digest> {
         match &self.0 {
-            Repr::Huge(huge) => Some(huge.digest()),
-            _ => None,
+            Repr::Huge(huge) => Some(&huge.digest),
+            Repr::Short { .. } | Repr::Long(_) => None,
         }
     }
 
@@ -96,8 +95,8 @@ impl Key {
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Huge(huge) => huge.digest(),
-            _ => self.as_bytes(),
+            Repr::Huge(huge) => &huge.digest,
+            Repr::Short { .. } | Repr::Long(_) => self.as_bytes(),
         }
     }
 
@@ -122,14 +121,6 @@ impl Key {
         rest.write_fmt(text).expect("the longest text fits");
         let length = LONGEST_TEXT - rest.len();
         Self::from(&buffer[..length])
-    }
-}
-
-impl HugeKey {
-    #[cold]
-    fn digest(&self) -> &Digest {
-        let digest = || Sha256::digest(&self.bytes).into();
-        self.digest.get_or_init(digest)
     }
 }
 
