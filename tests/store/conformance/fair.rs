@@ -321,7 +321,8 @@ async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_
             crowd.join("crowd", of).await;
         }
     }
-    crowd.join("newcomer", of("newcomer").with_share(100)).await;
+    let newcomer = of("newcomer").with_share(100).with_max_waiting(500);
+    crowd.join("newcomer", newcomer).await;
     let order = crowd.order().await;
     let at = order.iter().position(|name| *name == "newcomer");
     assert!(at.is_some_and(|at| at <= 100), "{at:?}");
