@@ -187,9 +187,13 @@ impl<C> Runtimes<C> {
         line.connection.take()
     }
 
-    /// A call was answered, so what fails from now on is another row.
+    /// A call was answered, so what fails from now on is another row; of others too, unless they cannot connect.
     pub(super) fn answered(&mut self, runtime: RuntimeId, server: usize) {
         self.pace(runtime, server).backoff = Backoff::default();
+        let connected = self.paces[server]
+            .iter_mut()
+            .filter(|pace| !pace.is_failing);
+        connected.for_each(|pace| pace.backoff = Backoff::default());
     }
 
     /// What to notify when connections to a server may be mute.
