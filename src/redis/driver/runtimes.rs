@@ -133,10 +133,8 @@ impl<C> Runtimes<C> {
 
     /// Whether a connection is to be made now, by whoever asks.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
-        let thread = self.pace(THREAD, server);
-        let leaves_it = thread.is_failing && thread.backoff.lasted() >= ALONE;
-        let is_due = self.pace(runtime, server).next <= now;
-        let may_begin = is_due && (runtime == THREAD || !leaves_it);
+        let may_try = runtime == THREAD || !self.is_away(server);
+        let may_begin = may_try && self.pace(runtime, server).next <= now;
         let line = self.line(runtime, server);
         let line = line.filter(|line| may_begin && !line.is_taken);
         let begins = line.map(|line| (line.tried, line.is_taken) = (now, true));
@@ -146,6 +144,12 @@ impl<C> Runtimes<C> {
             pace.fail(now);
         }
         begins.is_some()
+    }
+
+    /// Whether the thread alone looks for a server.
+    fn is_away(&mut self, server: usize) -> bool {
+        let thread = self.pace(THREAD, server);
+        thread.is_failing && thread.backoff.lasted() >= ALONE
     }
 
     /// When the thread is to connect to one of these servers.
@@ -191,9 +195,13 @@ impl<C> Runtimes<C> {
         line.connection.take()
     }
 
-    /// A call was answered, so what fails from now on is another row.
+    /// A call was answered, so what fails from now on is another row; of others too, unless they cannot connect.
     pub(super) fn answered(&mut self, runtime: RuntimeId, server: usize) {
         self.pace(runtime, server).backoff = Backoff::default();
+        let connected = self.paces[server]
+            .iter_mut()
+            .filter(|pace| !pace.is_failing);
+        connected.for_each(|pace| pace.backoff = Backoff::default());
     }
 
     /// What to notify when connections to a server may be mute.
@@ -208,8 +216,11 @@ impl<C> Runtimes<C> {
         self.line(runtime, server)?.connection.clone()
     }
 
-    /// Whether an attempt to connect has failed that began since then. One that began before says nothing.
+    /// Whether an attempt to connect has failed that began since then, or none is made. One that began before says nothing.
     pub(super) fn has_failed(&mut self, since: Time, runtime: RuntimeId, server: usize) -> bool {
+        if self.is_away(server) {
+            return true;
+        }
         let line = self.line(runtime, server);
         line.is_some_and(|line| line.tried >= since && !line.is_taken)
     }

@@ -25,7 +25,7 @@ use std::{
 };
 
 /// For so long after it has come back a server may not be well.
-const SETTLES: Duration = Duration::from_secs(3);
+const SETTLES: Duration = Duration::from_secs(5);
 
 /// What is at hand when a caller is told something.
 pub(super) struct Seen<'a> {

@@ -91,7 +91,7 @@ struct Record {
 const PROBES: Duration = Duration::from_millis(500);
 
 /// How long after the first answer a process may not take more than its share yet.
-const SETTLES: Duration = Duration::from_secs(2);
+const SETTLES: Duration = Duration::from_secs(4);
 
 /// What a process has seen of a server, by its own clock.
 #[derive(Debug, Default, Clone, Copy)]

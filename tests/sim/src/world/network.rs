@@ -271,7 +271,9 @@ impl World<'_> {
     fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
         let server = &self.servers[number % self.schedule.servers];
         let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);
-        fate.arrive == 2 && is_ready && self.processes[at].runs(self.now)
+        let process = &self.processes[at];
+        let looks = process.runs(self.now) && process.inbox.is_empty();
+        fate.arrive == 2 && is_ready && looks
     }
 
     /// Another connection takes the place of one that is mute, whose calls go on.
@@ -283,10 +285,12 @@ impl World<'_> {
         self.processes[at].links[number].connect(self.now);
         self.mislead(at, number, server);
         self.note(|| format!("p{at} replaces its connection {number}"));
-        self.input(at, Input::Servers(Servers::Replaced(runtime, server)));
+        let local = self.processes[at].local(self.now);
         for call in calls {
-            self.input(at, Input::Reply(call, Err(Failure::Abandoned)));
+            self.judge
+                .replied(at, call, &Err(Failure::Abandoned), local);
         }
+        self.input(at, Input::Servers(Servers::Replaced(runtime, server)));
     }
 
     /// The tasks that carry calls over a link are dropped, and half of the time their callers' too. The calls go on.
