@@ -111,12 +111,12 @@ local function granting(now, micros, floor, ended, is_provisional)
     sizes[queue], last_of[queue] = size + 1, nil
   end
 
-  -- Takes a unit from a semaphore, whose last one ends instead. Returns 1 if it was held, else 0.
+  -- Takes a unit from a semaphore. The last one ends instead if claims wait or did. Returns 1 if it was held, else 0.
   local function free(semaphore, unit)
-    local held, used = semaphore.held, semaphore.used
-    local freed = used > 1 and call('ZREM', held, unit)
-      or used == 1 and call('ZADD', held, 'XX', 'CH', 0, unit) or 0
-    semaphore.used, ended[held] = used - freed, ended[held] or freed == used and used > 0 or nil
+    local held, queue, used = semaphore.held, semaphore.queue, semaphore.used
+    local is_last = used == 1 and (sizes[queue] ~= 0 or last_of[queue])
+    local freed = is_last and call('ZADD', held, 'XX', 'CH', 0, unit) or used > 0 and call('ZREM', held, unit) or 0
+    semaphore.used, ended[held] = used - freed, ended[held] or is_last and freed == 1 or nil
     return freed
   end
 
