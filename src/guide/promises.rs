@@ -41,6 +41,10 @@
 //! nodes jump forward within five seconds, one by more than some leases: that forgets the counter, and no process that
 //! claims there has learned of the other jump.
 //!
+//! On a cluster, if a slot moves away and back within some tens of milliseconds, a claim may be refused beside a permit
+//! that its own process has just released. The release was sent to the node that had the slot in between, and is sent again
+//! to the other one. The next claim is not refused for that.
+//!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because
 //! the body is no longer polled; [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that,

@@ -109,7 +109,7 @@ impl Store {
         };
         let is_to_repeat = |error: &&Error| match to {
             To::Server(_) => error.is_unanswered(),
-            To::Key(_) => error.is_unanswered() || error.is_moving(),
+            To::Key(_) => error.is_unanswered() || error.is_moving() || error.is_interrupted(),
             To::KeyOnce(_) => error.is_moving(),
         };
         loop {

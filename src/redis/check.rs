@@ -73,13 +73,17 @@ impl Store {
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
         }
-        let risks = inspected.risks(&judge)?;
+        let mut risks = inspected.risks(&judge)?;
         inspected.verdict(&judge)?;
         if risks.contains(&Risk::ClusterNode) {
             let elsewhere = self.check_elsewhere(deadline).await;
             elsewhere.map_err(|error| judge.connecting(error))?;
         }
         subscribed.map_err(|error| judge.judge("SUBSCRIBE", error))?;
+        // The core asks for them all the time.
+        if !self.driver.reads_limits() {
+            risks.push(Risk::NoLimits);
+        }
         Ok(risks)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     builder::Builder,
-    connect_error::ConnectError,
+    connect_error::{ConnectError, Risk},
     core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
@@ -406,6 +406,9 @@ impl Builder {
         let store = &semaphore.0;
         let ready = after(store.settings.budget());
         store.driver.warm_up(ready).await;
+        if !store.driver.reads_limits() && !risks.contains(&Risk::NoLimits) {
+            events::risk(&Risk::NoLimits);
+        }
         Ok(semaphore)
     }
 

@@ -214,6 +214,9 @@ pub enum Risk {
     /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
     /// known.
     NoInfo,
+    /// The limits that operators have set cannot be read, for example because the slot of their key is stuck in a move.
+    /// Claims go on under the limits that are known, else under their own.
+    NoLimits,
 }
 
 impl fmt::Display for Risk {
@@ -234,6 +237,9 @@ impl fmt::Display for Risk {
             }
             Self::NoInfo => f.write_str(
                 "the server does not permit INFO: its version, role and eviction policy are not known",
+            ),
+            Self::NoLimits => f.write_str(
+                "the limits that operators set cannot be read now: claims go on under those that are known",
             ),
         }
     }

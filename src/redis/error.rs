@@ -117,6 +117,11 @@ impl Error {
         self.is_code(&["ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN"])
     }
 
+    /// Whether a script has ended before its end, because its slot is moving. A part of it has run.
+    pub(super) fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Redis(error) if Meaning::of(error) == Meaning::Interrupted)
+    }
+
     /// Where a node has sent the command, and whether the slot is only moving there.
     pub(super) fn redirect(&self) -> Option<(&str, bool)> {
         let Self::Redis(error) = self else {
@@ -137,7 +142,7 @@ impl Error {
 
     /// Whether the next claim may well succeed.
     pub(super) fn may_pass(&self) -> bool {
-        self.is_unavailable() || self.is_moving()
+        self.is_unavailable() || self.is_moving() || self.is_interrupted()
     }
 
     /// Whether claims for other keys of the server need not fail.

@@ -61,7 +61,7 @@ impl Judge<'_> {
             (_, Meaning::Channels) => ConnectError::Channels { pattern },
             (_, Meaning::Replica) => self.replica(),
             (_, Meaning::Mistake) => ConnectError::Refused { source },
-            (_, Meaning::Down | Meaning::Elsewhere | Meaning::Passing) => {
+            (_, Meaning::Down | Meaning::Elsewhere | Meaning::Interrupted | Meaning::Passing) => {
                 ConnectError::Unavailable { source }
             }
         }

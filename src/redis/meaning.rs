@@ -14,6 +14,8 @@ pub(super) enum Meaning {
     NoRedis,
     /// Another node has the keys.
     Elsewhere,
+    /// A script has ended before its end, because its slot is moving. A part of it has run.
+    Interrupted,
     /// No node has all of the keys just now, or a proxy says what is not known: its backend may be starting.
     Passing,
     /// It refuses the user or the password, for this reason.
@@ -34,7 +36,8 @@ pub(super) enum Meaning {
 
 /// What servers say by their words, because many mistakes have the same code. Whole phrases, because the text may have
 /// the user's name; the first counts.
-const PHRASES: [(&str, Meaning); 22] = [
+const PHRASES: [(&str, Meaning); 23] = [
+    ("access a non local key", Meaning::Interrupted),
     ("max number of clients", Meaning::Down),
     // Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
     ("protocol error: unauthenticated", NO_PASSWORD),
@@ -130,7 +133,12 @@ impl Meaning {
     pub(super) fn is_of_one_key(self) -> bool {
         matches!(
             self,
-            Self::Elsewhere | Self::Passing | Self::Keys | Self::Type | Self::Mistake
+            Self::Elsewhere
+                | Self::Interrupted
+                | Self::Passing
+                | Self::Keys
+                | Self::Type
+                | Self::Mistake
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items},
+    call::{Bill, Call, Flight, Items, StoreKey},
     id::{At, CallId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MORE, MOST_CLAIMS},
     lease::{Queue, State},
@@ -317,38 +317,57 @@ impl Core {
         Some(call)
     }
 
-    /// Each of the store's keys is on one server. The others only tell their time.
-    fn presence_commands(&self, draft: &mut Draft) {
+    /// Each of the store's keys is on one server, and named by a command of its own: while its slot moves a server refuses
+    /// commands of several. A server that is asked nothing else, or whose clock is not known, tells its time.
+    fn presence_commands(&mut self, draft: &mut Draft) {
         let server = draft.flight.server;
-        let [clock, processes] = self.settings.slots_of_store;
-        let is_own = |slot: &u16| self.slots.server_of(*slot) == server;
-        let counts = is_own(&processes);
-        if counts && self.stay == Stay::Leaving {
+        if server == self.counting() && self.stay == Stay::Leaving {
             draft.add(Command::Leave, Items::Leave);
         }
-        let stays = self.stay == Stay::Here;
-        let slot = self.settings.slot_of_process.filter(is_own);
-        if let Some(slot) = slot.filter(|_| stays && !self.is_open(server)) {
-            let who = Command::Presence(vec![Part::Process]);
-            draft.add(who, Items::Presence(Some(slot)));
+        let keys = self.store_keys().into_iter();
+        let mut keys: Vec<_> = keys
+            .filter(|(key, slot)| self.is_asked(*key, *slot, server))
+            .collect();
+        if self.is_open(server) {
+            keys.retain(|(key, _)| *key != StoreKey::Process);
         }
-        let mut parts = Vec::new();
-        if self.settings.claims && is_own(&clock) {
-            parts.push((clock, Part::Clock(self.highest.floor(self.now))));
-        }
-        if counts && stays {
-            let limits = Part::Limits(self.limits.version());
-            parts.extend([(processes, Part::Processes), (processes, limits)]);
-        }
-        if parts.is_empty() {
+        if keys.is_empty() || !self.servers[server].is_known() {
             let slots = (!self.settings.is_own).then_some(Part::Slots(server));
             let time = Command::Presence(slots.into_iter().collect());
             draft.add(time, Items::Presence(None));
         }
-        for parts in parts.chunk_by(|(one, _), (next, _)| one == next) {
-            let said = parts.iter().map(|(_, part)| part.clone()).collect();
-            draft.add(Command::Presence(said), Items::Presence(Some(parts[0].0)));
+        for (key, _) in keys {
+            if self.asks_of_store.remove(&key) == Some(server) {
+                draft.add(Command::Asking, Items::Asking);
+            }
+            let part = match key {
+                StoreKey::Clock => Part::Clock(self.highest.floor(self.now)),
+                StoreKey::Processes => Part::Processes,
+                StoreKey::Limits => Part::Limits(self.limits.version()),
+                StoreKey::Process => Part::Process,
+            };
+            draft.add(Command::Presence(vec![part]), Items::Presence(Some(key)));
         }
+    }
+
+    /// The keys of the store that this process has to do with, and their slots.
+    fn store_keys(&self) -> Vec<(StoreKey, u16)> {
+        let [clock, processes] = self.settings.slots_of_store;
+        let stays = self.stay == Stay::Here;
+        let process = self.settings.slot_of_process.filter(|_| stays);
+        let keys = [
+            process.map(|slot| (StoreKey::Process, slot)),
+            self.settings.claims.then_some((StoreKey::Clock, clock)),
+            stays.then_some((StoreKey::Processes, processes)),
+            stays.then_some((StoreKey::Limits, processes)),
+        ];
+        keys.into_iter().flatten().collect()
+    }
+
+    /// Whether a server is asked for a key: the one where its slot is moving, once, or the one that has the slot.
+    fn is_asked(&self, key: StoreKey, slot: u16, server: usize) -> bool {
+        let asked = self.asks_of_store.get(&key).copied();
+        asked.unwrap_or(self.slots.server_of(slot)) == server
     }
 
     /// What a failover may forget does not count, but for releases.

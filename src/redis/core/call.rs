@@ -114,6 +114,16 @@ impl Sent {
     }
 }
 
+/// A key that is of no semaphore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StoreKey {
+    Clock,
+    Processes,
+    Limits,
+    /// In which this process says who it is.
+    Process,
+}
+
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(Vec<At>),
@@ -121,8 +131,8 @@ pub(super) enum Items {
     Refresh(Vec<At>),
     /// Also, whether the release is the last word.
     Release(Vec<(At, bool)>),
-    /// The slot of the key that it names, if it names one.
-    Presence(Option<u16>),
+    /// The key that it names, if it names one.
+    Presence(Option<StoreKey>),
     Leave,
     /// The next command runs although its slot is moving.
     Asking,

@@ -43,6 +43,19 @@ impl Core {
         }
     }
 
+    /// A server has refused to tell limits, though it works: the slot of their key is moving. If that goes on, claims go
+    /// on without them.
+    pub(super) fn are_refused(&mut self) {
+        self.limits.refused.get_or_insert(self.now);
+    }
+
+    pub(super) fn give_up_limits(&mut self) {
+        let until = self.limits.gives_up_at(&self.settings);
+        if until.is_some_and(|until| until <= self.now) {
+            self.limits.are_told(false);
+        }
+    }
+
     /// Whether claims need not wait for the limits: they are known, or their server is failing.
     pub(super) fn knows_limits(&self) -> bool {
         let cannot_tell = || {

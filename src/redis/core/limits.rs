@@ -1,6 +1,6 @@
 //! The limits that operators have set, as a server has told them last.
 
-use super::time::Time;
+use super::time::{Settings, Time};
 use crate::redis::protocol::Told;
 use std::{collections::HashMap, mem};
 
@@ -12,7 +12,7 @@ const LOCK: &str = "lock";
 pub(in crate::redis) enum LimitsEvent {
     /// Some that it knew are lost.
     Lost,
-    /// Their server does not tell them, as without a right to them.
+    /// Their server does not tell them, as without a right to them, or while the slot of their key is stuck in a move.
     Untold,
 }
 
@@ -30,6 +30,8 @@ pub(super) struct Limits {
     /// When the server was asked that has told them last.
     pub(super) asked_at: Time,
     is_untold: bool,
+    /// Since when their server has refused to tell them, because the slot of their key is moving.
+    pub(super) refused: Option<Time>,
     /// What has happened since that was last asked.
     pub(super) event: Option<LimitsEvent>,
 }
@@ -61,6 +63,19 @@ impl Limits {
             self.version.get_or_insert(0);
         }
         self.is_untold = !are_told;
+        if are_told {
+            self.refused = None;
+        }
+    }
+
+    pub(super) fn are_read(&self) -> bool {
+        !self.is_untold && self.refused.is_none()
+    }
+
+    /// When claims no longer wait for limits that are refused.
+    pub(super) fn gives_up_at(&self, settings: &Settings) -> Option<Time> {
+        let refused = self.refused.filter(|_| !self.is_untold);
+        refused.map(|since| since + settings.timeout)
     }
 
     /// The limit of a semaphore, by its name.

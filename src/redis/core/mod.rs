@@ -70,11 +70,14 @@
 //!     has no answer by then.
 //! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
 //!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
-//!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing.
+//!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing,
+//!     or has refused to tell them for a timeout.
 //! 19. *The release of a full key waits for nothing*, because a claim of another process may arrive right behind the end
 //!     that its client has read. A key counts as full for ten seconds after an answer that left no room for another such
 //!     claim. The runtime that enters the core first carries the release: mostly that of the drop, else the thread.
 //!     Only while a runtime has several calls in flight it rides on the next one, so that a busy process sends few calls.
+//! 20. *No claim waits for a key that is not its own*: each key of the store is named by a command of its own, so where its
+//!     slot is moving or stuck nothing else is refused.
 
 mod build;
 mod call;
@@ -107,7 +110,7 @@ pub(in crate::redis) use time::{FOREVER, Settings, Time};
 pub(in crate::redis) use weight::Merge;
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
-use call::{Flight, Items};
+use call::{Flight, Items, StoreKey};
 use id::At;
 use key::Keys;
 use lane::Lane;
@@ -153,6 +156,8 @@ pub(in crate::redis) struct Core {
     parts: BTreeMap<CallId, Vec<(At, At)>>,
     servers: Vec<Server>,
     slots: Slots,
+    /// The servers that are asked once for keys of the store, because their slots are moving there.
+    asks_of_store: BTreeMap<StoreKey, usize>,
     highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
     keys: Keys,
@@ -339,7 +344,7 @@ impl Core {
         match change {
             Change::Slots(slots) => {
                 for (slots, server) in slots {
-                    self.put_slots(slots, server);
+                    self.put_slots(slots, server, now);
                 }
             }
             Change::Connected(runtime, server) => self.connected(runtime, server),
@@ -438,9 +443,10 @@ impl Core {
         let now = now.then_some(Time::ZERO);
         let permit = self.due.first().map(|(at, _)| *at);
         let call = self.calls.values().next().map(|flight| flight.deadline);
+        let limits = self.limits.gives_up_at(&self.settings);
         let servers = self.servers.iter().filter_map(Server::timer);
         let lanes = self.stalls().map(|(at, _)| at);
-        let others = [now, permit, call].into_iter().flatten();
+        let others = [now, permit, call, limits].into_iter().flatten();
         servers.chain(lanes).chain(others).min()
     }
 
@@ -455,6 +461,7 @@ impl Core {
                 _ => break,
             }
         }
+        self.give_up_limits();
         self.go_on_sweeping();
         for _ in 0..MOST_DUE {
             match self.due.first() {
@@ -580,6 +587,11 @@ impl Core {
     /// What has happened to the limits that operators set since that was last asked.
     pub(in crate::redis) fn poll_limits(&mut self) -> Option<LimitsEvent> {
         self.limits.event.take()
+    }
+
+    /// Whether the limits that operators set are read: not if their server refuses to tell them.
+    pub(in crate::redis) fn reads_limits(&self) -> bool {
+        self.limits.are_read()
     }
 
     /// The limit of a semaphore that an operator has set, by its name.

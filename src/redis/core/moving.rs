@@ -6,7 +6,7 @@
 
 use super::{
     Core,
-    call::Items,
+    call::{Items, StoreKey},
     id::{At, PermitId},
     server::Server,
     time::Time,
@@ -15,14 +15,19 @@ use std::ops::Range;
 
 impl Core {
     /// A server has these slots. One that takes over from one that is not well has not been told what was admitted without
-    /// that.
-    pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize) {
+    /// that. It is asked then for what it has of the store's own keys.
+    pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.know(server);
+        let own = |slot: &u16| slots.contains(&usize::from(*slot));
+        let has_own = self.settings.slots_of_store.iter().any(own);
         let before = self.slots.put(slots, server);
         if before.is_empty() {
             return;
         }
         self.sweep = Some(0);
+        if has_own {
+            self.ask_at(server, then);
+        }
         let is_well = |old: &usize| self.servers[*old].is_well(self.now, &self.settings);
         if !before.iter().all(is_well) {
             self.servers[server].health.succeeds(self.now);
@@ -41,10 +46,17 @@ impl Core {
         lease.asks.unwrap_or(self.slots.server_of(lease.slot))
     }
 
+    /// A key of the store is on another server now, which is asked for it then.
+    fn ask_at(&mut self, server: usize, then: Time) {
+        let server = &mut self.servers[server];
+        server.is_asked_again |= server.presence_at.is_none();
+        server.presence_at = server.presence_at.map(|at| at.min(then));
+    }
+
     /// A server has not run a command, because another one has the slot. Returns when to ask that.
     pub(super) fn moved(&mut self, items: &Items, server: usize) -> Time {
         let slot = match items {
-            Items::Presence(slot) => *slot,
+            Items::Presence(key) => key.and_then(|key| self.slot_of(key)),
             _ => {
                 let mut leases = items.leases().into_iter();
                 leases.find_map(|at| Some(self.lease(at)?.slot))
@@ -52,8 +64,9 @@ impl Core {
         };
         slot.map_or(self.now, |slot| {
             let number = usize::from(slot);
-            self.put_slots(number..number + 1, server);
-            self.slots.moves(self.now, slot)
+            let then = self.slots.moves(self.now, slot);
+            self.put_slots(number..number + 1, server, then);
+            then
         })
     }
 
@@ -61,12 +74,25 @@ impl Core {
     pub(super) fn asks(&mut self, items: &Items, server: usize) -> Time {
         self.know(server);
         self.slots.ask(server);
+        if let Items::Presence(Some(key)) = items {
+            self.asks_of_store.insert(*key, server);
+            self.ask_at(server, self.now);
+        }
         for at in items.leases() {
             if let Some(lease) = self.lease(at) {
                 lease.asks = Some(server);
             }
         }
         self.now
+    }
+
+    fn slot_of(&self, key: StoreKey) -> Option<u16> {
+        let [clock, processes] = self.settings.slots_of_store;
+        match key {
+            StoreKey::Clock => Some(clock),
+            StoreKey::Processes | StoreKey::Limits => Some(processes),
+            StoreKey::Process => self.settings.slot_of_process,
+        }
     }
 
     /// What waits for the server that had its slot waits for the one that has it.
@@ -91,7 +117,7 @@ mod tests {
             Change, Core, Event, Failure, Level, Refusal, RuntimeId, Settings, THREAD, Time,
             WhenUnavailable,
         },
-        protocol::{Answer, Told},
+        protocol::{Answer, Command, Fault, Part, Told},
     };
     use std::time::Duration;
 
@@ -112,6 +138,18 @@ mod tests {
 
     /// A core of two servers, each of which has a slot, and has told its time.
     fn core() -> Core {
+        let mut core = connected();
+        core.handle_timeout(NOW);
+        while let Some(call) = core.poll_call(NOW, THREAD) {
+            let time = || Answer::Presence(1, Some(1_000), Some(2), Some(Told::default()));
+            let answers = call.commands.iter().map(|_| time());
+            core.handle_reply(NOW, call.id, Ok(answers.collect()));
+        }
+        core
+    }
+
+    /// The same, before it has asked anything.
+    fn connected() -> Core {
         let mut core = Core::new(Settings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
@@ -127,13 +165,89 @@ mod tests {
                 core.handle_servers(NOW, Change::Connected(runtime, server));
             }
         }
-        core.handle_timeout(NOW);
-        while let Some(call) = core.poll_call(NOW, THREAD) {
-            let time = || Answer::Presence(1, Some(1_000), Some(2), Some(Told::default()));
-            let answers = call.commands.iter().map(|_| time());
-            core.handle_reply(NOW, call.id, Ok(answers.collect()));
-        }
         core
+    }
+
+    /// Runs a core for a second. Returns when its thread first sends an acquire, and how many calls it sends.
+    fn first_acquire(
+        core: &mut Core,
+        answer: impl Fn(&Command) -> Answer,
+    ) -> (Option<Time>, usize) {
+        let (mut first, mut calls) = (None, 0);
+        for ms in 0..1_000 {
+            let now = NOW + Duration::from_millis(ms);
+            core.handle_timeout(now);
+            while let Some(call) = core.poll_call(now, THREAD) {
+                let is_acquire = |command: &Command| matches!(command, Command::Acquire { .. });
+                first = first.or(call.commands.iter().any(is_acquire).then_some(now));
+                calls += 1;
+                let answers = call.commands.iter().map(&answer).collect();
+                core.handle_reply(now, call.id, Ok(answers));
+            }
+        }
+        (first, calls)
+    }
+
+    #[test]
+    fn a_claim_waits_for_limits_that_are_refused_no_longer_than_a_timeout() {
+        for fault in [Fault::Again, Fault::Moved(1), Fault::Interrupted] {
+            let mut core = connected();
+            core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
+            let (first, calls) = first_acquire(&mut core, |command| match command {
+                Command::Presence(parts) if matches!(parts[..], [Part::Limits(_)]) => {
+                    Answer::Failed(fault)
+                }
+                Command::Presence(_) => Answer::Presence(1, Some(1_000), Some(2), None),
+                _ => Answer::Failed(Fault::Again),
+            });
+            let waits = first.map(|first| first - NOW);
+            let timeout = Duration::from_millis(250);
+            assert_eq!(waits, Some(timeout), "{fault:?}");
+            assert!(!core.reads_limits() && calls < 60, "{fault:?} {calls}");
+        }
+    }
+
+    #[test]
+    fn limits_are_asked_where_their_slot_is_moving() {
+        let mut core = connected();
+        core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
+        let asks = std::cell::Cell::new(0);
+        let (first, _) = first_acquire(&mut core, |command| match command {
+            Command::Presence(parts) if matches!(parts[..], [Part::Limits(None)]) => {
+                asks.set(asks.get() + 1);
+                match asks.get() {
+                    1 => Answer::Failed(Fault::Ask(0)),
+                    _ => Answer::Presence(1, None, None, Some(Told::default())),
+                }
+            }
+            Command::Asking => Answer::Done,
+            _ => Answer::Presence(1, Some(1_000), Some(2), None),
+        });
+        assert!(first.is_some_and(|first| first < NOW + Duration::from_millis(10)));
+        assert!(core.reads_limits());
+    }
+
+    /// A part of it has run, so what it may have got is released if the caller gives up.
+    #[test]
+    fn a_claim_whose_script_has_ended_midway_is_sent_again_and_what_it_may_have_is_released() {
+        let mut core = core();
+        let (id, call) = core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
+        let call = call.expect("nothing was in flight");
+        let interrupted = vec![Answer::Failed(Fault::Interrupted)];
+        core.handle_reply(NOW, call.id, Ok(interrupted.clone()));
+        assert!(core.poll_event().is_none(), "it is not refused");
+        let again = NOW + Duration::from_millis(20);
+        core.handle_timeout(again);
+        let call = [RuntimeId(1), THREAD].into_iter();
+        let mut call = call.filter_map(|from| core.poll_call(again, from));
+        let call = call.next().expect("it is sent again");
+        assert!(matches!(call.commands[..], [Command::Acquire { .. }]));
+        core.handle_reply(again, call.id, Ok(interrupted));
+        core.release(again, id, false);
+        let later = again + Duration::from_millis(1);
+        core.handle_timeout(later);
+        let call = core.poll_call(later, THREAD).expect("it is released");
+        assert!(matches!(call.commands[..], [Command::Release { .. }]));
     }
 
     /// Its share has filled while it waited to be sent.

@@ -2,7 +2,7 @@
 
 use super::{
     Core, Stay,
-    call::{Failure, Flight, Items},
+    call::{Failure, Flight, Items, StoreKey},
     id::{At, CallId, PermitId, THREAD},
     lease::State,
     permit::{Event, Refusal},
@@ -62,12 +62,13 @@ impl Core {
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => self.released(all, Some(&each)),
             (Items::Release(all), Answer::Done) => self.released(all, None),
-            (Items::Presence(_), Answer::Presence(_, highest, live, limits)) => {
-                let next = self.announces_at(flight.sent);
-                self.servers[flight.server].presence_at = Some(next);
+            (Items::Presence(key), Answer::Presence(_, highest, live, limits)) => {
+                self.announce_at(flight.server, self.announces_at(flight.sent));
                 self.highest.raise(highest.unwrap_or_default(), self.now);
                 if let Some(live) = live {
                     self.live.told(live, self.now, self.settings.lease);
+                }
+                if *key == Some(StoreKey::Limits) {
                     self.limits.are_told(true);
                     self.limits.asked_at = flight.sent;
                 }
@@ -85,7 +86,9 @@ impl Core {
 
     /// A server could not run a command, or not to its end.
     fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
-        if let (Items::Release(all), Fault::Mistake | Fault::Unavailable) = (items, fault) {
+        if let (Items::Release(all), Fault::Mistake | Fault::Unavailable | Fault::Interrupted) =
+            (items, fault)
+        {
             self.may_have_freed(all);
         }
         let then = match fault {
@@ -93,11 +96,10 @@ impl Core {
             Fault::Ask(server) => self.asks(items, server),
             Fault::Mistake if self.take_apart(flight, items) => return,
             Fault::Mistake => self.now + self.settings.heartbeat(),
-            Fault::Again | Fault::Unavailable => self.now + PAUSE,
+            Fault::Again | Fault::Interrupted | Fault::Unavailable => self.now + PAUSE,
         };
-        let is_presence = matches!(items, Items::Presence(_));
-        if is_presence && fault == Fault::Mistake && flight.server == self.counting() {
-            self.limits.are_told(false);
+        if let Items::Presence(key) = items {
+            return self.not_announced(flight.server, *key, fault);
         }
         self.again(flight, items, then, None);
         let Items::Acquire(all) = items else {
@@ -139,16 +141,45 @@ impl Core {
                 }
             }
             Items::Presence(_) => {
-                let server = &mut self.servers[flight.server];
                 let pause = match failure {
                     Some(Failure::Abandoned) => Duration::ZERO,
-                    _ => server.health.pause(&self.settings),
+                    _ => self.servers[flight.server].health.pause(&self.settings),
                 };
-                server.presence_at = Some(then.max(self.now + pause));
+                self.announce_at(flight.server, then.max(self.now + pause));
             }
             Items::Leave => self.stay = Stay::Gone,
             Items::Asking | Items::Confirm => {}
         }
+    }
+
+    /// A server has not taken an announcement, or not told what it was asked.
+    fn not_announced(&mut self, server: usize, key: Option<StoreKey>, fault: Fault) {
+        let is_moving = !matches!(fault, Fault::Mistake | Fault::Unavailable);
+        if key == Some(StoreKey::Limits) && is_moving {
+            self.are_refused();
+        } else if key == Some(StoreKey::Limits) && fault == Fault::Mistake {
+            self.limits.are_told(false);
+        }
+        let pause = match fault {
+            // The other one is asked at once.
+            Fault::Moved(_) | Fault::Ask(_) => self.settings.announcement(),
+            Fault::Mistake => self.settings.heartbeat(),
+            // That may be so for ever, and claims go on without it.
+            _ if is_moving && self.limits.version().is_some() => self.settings.heartbeat(),
+            _ => Duration::ZERO,
+        };
+        let least = self.servers[server].health.pause(&self.settings);
+        self.announce_at(server, self.now + pause.max(least));
+    }
+
+    /// This process announces itself to a server then, or before.
+    fn announce_at(&mut self, server: usize, then: Time) {
+        let server = &mut self.servers[server];
+        let then = match mem::take(&mut server.is_asked_again) {
+            true => self.now,
+            false => then,
+        };
+        server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.

@@ -48,6 +48,8 @@ pub(super) struct Server {
     /// When this process announces itself again. `None`: there is no connection, or it waits to be
     /// sent, or is in flight.
     pub(super) presence_at: Option<Time>,
+    /// Whether it is asked once more when an announcement on its way is answered: a key has come to it since.
+    pub(super) is_asked_again: bool,
     /// Whether the announcement waits to be sent.
     pub(super) announces: bool,
     /// Whether it has refused a connection since a call was done.

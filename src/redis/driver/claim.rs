@@ -115,6 +115,12 @@ impl<T: Transport> Driver<T> {
         is_read() == Some(true)
     }
 
+    /// Whether the limits that operators set are read, as far as this process knows.
+    pub(in crate::redis) fn reads_limits(&self) -> bool {
+        let reads = self.0.0.enter(|core, _, _| core.reads_limits());
+        reads.unwrap_or_default()
+    }
+
     /// The limit of a semaphore that an operator has set, by its name.
     pub(in crate::redis) fn limit_of(&self, name: &str) -> Option<u32> {
         let limit = self.0.0.enter(|core, _, _| core.limit_of_name(name));

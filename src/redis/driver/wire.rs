@@ -310,6 +310,7 @@ impl Session {
             // It does not know the other's name. The map will have it.
             Some((None, _)) if topology.place() != Place::Url => Fault::Again,
             _ if error.is_code(&["TRYAGAIN"]) => Fault::Again,
+            _ if error.is_interrupted() => Fault::Interrupted,
             _ if error.is_unavailable() => Fault::Unavailable,
             _ => Fault::Mistake,
         }

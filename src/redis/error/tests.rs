@@ -54,6 +54,21 @@ fn a_server_s_error_is_told_by_its_code() {
 }
 
 #[test]
+fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
+    for said in [
+        "Script attempted to access a non local key in a cluster node script: 5f0, on @user_script:1.",
+        "Error running script (call to f_5f0): @user_script:9: Script attempted to access a non local key in a \
+         cluster node",
+    ] {
+        let error = make_extension_error("ERR".to_owned(), Some(said.to_owned()));
+        let error = Error::Redis(error);
+        let others = [answered("TRYAGAIN"), answered("WRONGTYPE")];
+        assert!(error.is_interrupted() && error.may_pass() && error.is_of_one_key());
+        assert!(!error.is_unavailable() && !others.iter().any(Error::is_interrupted));
+    }
+}
+
+#[test]
 fn an_error_says_its_own_level_and_its_cause_is_its_source() {
     let said = |error: Error| (error.to_string(), error.source().is_some());
     let ms = Duration::from_millis(5);

@@ -47,22 +47,24 @@ end
 local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
 local anything_waits = any_queue(KEYS)
 
--- For each semaphore how many units are held, and whether claims wait.
-local used, is_contended = {0}, {}
+-- For each semaphore how many units are held, and whether claims wait; see `granting` for `ended`.
+local used, is_contended, ended = {0}, {}, {}
 for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
-  local count = call('ZCARD', held)
-  -- The first write is a removal: a server whose memory is full accepts other writes only after one.
-  if count > 0 or key == 1 then
-    count = count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-  end
-  used[number] = count
-  if anything_waits then
-    is_contended[number] = call('EXISTS', KEYS[key + 1]) == 1
+  if anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
+    is_contended[number] = true
+    used[number], ended[held] = count_held(held, now)
+  else
+    local count = call('ZCARD', held)
+    -- The first write is a removal: a server whose memory is full accepts other writes only after one.
+    if count > 0 or key == 1 then
+      count = count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+    end
+    used[number] = count
   end
 end
 
-local answer, size, at, decide = {now}, 1, 6, nil
+local answer, size, at, decide, finish = {now}, 1, 6, nil, nil
 while ARGV[at] do
   local run, levels = at, equal
   if equal == 0 then
@@ -127,11 +129,16 @@ while ARGV[at] do
     if free > 0 then
       size = size + stop - claim
     else
-      decide = decide or contended_claims(
-        run, equal, used, is_contended, now, micros, ARGV[3] + 0, ARGV[1] + 0, expires_at)
+      if not decide then
+        decide, finish = contended_claims(
+          run, equal, used, is_contended, ended, now, micros, ARGV[3] + 0, ARGV[1] + 0, expires_at)
+      end
       size = decide(terms, claim, levels, answer, size)
     end
     claim = stop
   end
+end
+for key = 1, finish and #KEYS or 0, 4 do
+  finish(KEYS[key], KEYS[key + 1], KEYS[key + 2])
 end
 return answer

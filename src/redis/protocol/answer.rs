@@ -21,7 +21,8 @@ pub(in crate::redis) enum Answer {
     Presence(u64, Option<u64>, Option<u32>, Option<Told>),
     /// So many replicas have what was written.
     Replicas(u32),
-    /// The server does not know the script, so it has changed nothing. Sent again, it runs.
+    /// The server does not know the script, or has first removed what had ended, so it has changed nothing of ours. Sent
+    /// again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
     Failed(Fault),
@@ -51,6 +52,8 @@ pub(in crate::redis) enum Fault {
     Ask(usize),
     /// Some keys are there and some are not yet: the slot is moving.
     Again,
+    /// It has ended before its end, because the slot is moving. A part of it has run, and it may be sent again.
+    Interrupted,
 }
 
 /// The answer for a claim. Levels count from its first, and `held` units are held there.
@@ -139,6 +142,7 @@ impl Command {
         match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
             Self::Refresh { groups, .. } => match reply.integer() {
+                Some(0) => Some(Answer::NotRun),
                 Some(now) => millis(now).map(|_| Answer::Held(vec![true; permits(groups)])),
                 None => held(reply, groups),
             },

@@ -59,10 +59,79 @@ local function free_tag(queue, tag)
   return tag
 end
 
+-- A cluster's node that gives a slot away runs a script only if all of its keys are there, and ends the script where that
+-- names a key that it has emptied. So the last member of a set stays until the script is done with the set: `finish`.
+
+-- Counts the units that are held of a contended semaphore. Removes those that have ended, unless all have. Returns that too.
+local function count_held(held, now)
+  local count = call('ZCARD', held)
+  if count > 0 and not call('ZRANGEBYSCORE', held, text(now + 1), '+inf', 'LIMIT', 0, 1)[1] then
+    -- The first write is a removal: a server whose memory is full accepts other writes only after one.
+    call('ZREM', held, '')
+    return 0, true
+  end
+  return count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+end
+
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
--- held. Built only for contended semaphores, because building these functions takes longer than running
--- them. Returns `advance`, `leave`, `weight_of`, `revocation_of`, `grant`, `hold`, `clamp` and `flow_of`.
-local function granting(now, micros, floor, is_provisional)
+-- held. By their `held`, all units of those in `ended` have ended, and are there. Built only for contended semaphores,
+-- because building these functions takes longer than running them. Returns them from those that all need to those that
+-- only `contended_claims` does.
+local function granting(now, micros, floor, ended, is_provisional)
+  -- How many claims wait in a queue, and the last one that has left it, which is there yet.
+  local sizes, last_of = {}, {}
+
+  local function waiting_in(queue)
+    local size = sizes[queue] or call('ZCARD', queue)
+    sizes[queue] = size
+    return size
+  end
+
+  -- Takes a waiter from the queue.
+  local function drop(queue, alive, id)
+    local size = waiting_in(queue)
+    if size > 1 then
+      call('ZREM', queue, id)
+      call('ZREM', alive, id)
+    else
+      last_of[queue] = id
+    end
+    sizes[queue] = size - 1
+  end
+
+  -- Adds a waiter to the queue.
+  local function enter(queue, alive, id, score, alive_until)
+    local size, last = waiting_in(queue), last_of[queue]
+    call('ZADD', queue, score, id)
+    call('ZADD', alive, alive_until, id)
+    if last and last ~= id then
+      call('ZREM', queue, last)
+      call('ZREM', alive, last)
+    end
+    sizes[queue], last_of[queue] = size + 1, nil
+  end
+
+  -- Takes a unit from a semaphore. The last one ends instead if claims wait or did. Returns 1 if it was held, else 0.
+  local function free(semaphore, unit)
+    local held, queue, used = semaphore.held, semaphore.queue, semaphore.used
+    local is_last = used == 1 and (sizes[queue] ~= 0 or last_of[queue])
+    local freed = is_last and call('ZADD', held, 'XX', 'CH', 0, unit) or used > 0 and call('ZREM', held, unit) or 0
+    semaphore.used, ended[held] = used - freed, ended[held] or is_last and freed == 1 or nil
+    return freed
+  end
+
+  -- Removes the last of what has left. Nothing looks at the semaphore after it.
+  local function finish(held, queue, alive)
+    if ended[held] then
+      call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+    end
+    if last_of[queue] then
+      -- Only revocations outlast the queue.
+      call('ZREM', queue, last_of[queue])
+      call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')
+    end
+  end
+
   local function weight_of(id)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
   end
@@ -77,10 +146,14 @@ local function granting(now, micros, floor, is_provisional)
   -- one before it finishes now, and so does the finish of the flow, unless some of them are behind MAX_ADVANCED others.
   -- None moves before the virtual time, as behind claims that came before the first flow.
   local function leave(queue, alive, id)
+    local start = waiting_in(queue) > 0 and call('ZSCORE', queue, id)
+    if not start then
+      return
+    end
     local flow, cost = flow_of(id)
-    local start, finish = call('ZSCORE', queue, id), call('ZSCORE', alive, flow)
-    call('ZREM', queue, id)
-    if not start or not finish then
+    local finish = call('ZSCORE', alive, flow)
+    drop(queue, alive, id)
+    if not finish or waiting_in(queue) == 0 then
       return
     end
     local slot = math.max(start, -(call('ZSCORE', alive, 'arrival') or 0))
@@ -116,6 +189,11 @@ local function granting(now, micros, floor, is_provisional)
       expires_at = text(math.max(expires_at, tonumber(call('ZSCORE', held, id) or 0)))
     end
     local added = call('ZADD', held, expires_at, id)
+    if ended[held] then
+      -- Another unit keeps the key now. What was there of this permit had ended.
+      call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+      ended[held], added = nil, 1
+    end
     local now_used = used + added
     for first = 2, weight, 1000 do
       local units = added == 1 and {} or {'XX'}
@@ -182,18 +260,11 @@ local function granting(now, micros, floor, is_provisional)
   -- Its process is notified of the token. After MAX_ADVANCED of both the head is notified of token 0: it
   -- polls, which advances the queue further. A head that has died cannot: then every poll of a waiter does
   -- (`is_stuck`).
-  -- `changed`: this call has removed something from the queue, so it may be empty by now.
   -- Returns the id of the head if one still waits.
-  local function advance(semaphore, changed)
+  local function advance(semaphore)
     local queue, alive = semaphore.queue, semaphore.alive
-    while true do
+    while waiting_in(queue) > 0 do
       local id = call('ZRANGE', queue, 0, 0)[1]
-      if not id then
-        if changed then
-          call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')
-        end
-        return
-      end
       local process, serial, limit, weight, lease =
         string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)[^:]*$')
       weight, lease = tonumber(weight), tonumber(lease)
@@ -210,13 +281,8 @@ local function granting(now, micros, floor, is_provisional)
       local is_over, new_token = advanced >= MAX_ADVANCED, 0
       if not is_over and not is_alive then
         leave(queue, alive, id)
-      end
-      if not is_over then
-        call('ZREM', queue, id)
-        call('ZREM', alive, id)
-        changed = true
-      end
-      if is_alive and not is_over then
+      elseif not is_over then
+        drop(queue, alive, id)
         new_token = grant(semaphore, id, weight, text(alive_until), lease)
       end
       if is_alive then
@@ -232,5 +298,6 @@ local function granting(now, micros, floor, is_provisional)
     end
   end
 
-  return advance, leave, weight_of, revocation_of, grant, hold, clamp, flow_of
+  return free, leave, advance, finish, weight_of, revocation_of, grant, hold, clamp, flow_of,
+    waiting_in, drop, enter, last_of
 end

@@ -4,7 +4,7 @@
 -- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is
 -- called for it at least once in eight leases; the first token of a semaphore is at least as high. A process
 -- counts as alive from its first call until a lease after its last one, or until it leaves; if the server's
--- clock is set back, until a lease after the next call of any process.
+-- clock is set back, until a lease after the next call of any process that stays.
 --
 -- KEYS  for each part one; one without arguments only says which node is asked
 --         clock      a string, the highest time that any process has seen, microseconds
@@ -18,7 +18,7 @@
 --                usual lease in ms; process: what it says of itself, empty if it is asked;
 --                limits: the version that this process knows, empty if it knows none; 0: of a server without any
 -- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: how
--- many are alive, this one among them; process: what it has said, empty if that is too long ago; limits: 0
+-- many are alive, this one among them, or 0 if it leaves; process: what it has said, empty if that is too long ago; limits: 0
 -- if the version is the same, else the fields and values.
 
 local now, micros = clock()
@@ -37,6 +37,13 @@ function parts.clock(key, seen)
 end
 
 function parts.processes(key, process)
+  if lease == 0 then
+    call('ZREM', key, process)
+    return 0
+  end
+  call('PEXPIRE', key, ttl)
+  call('ZADD', key, text(now + lease), process)
+  call('PEXPIRE', key, ttl)
   call('ZREMRANGEBYSCORE', key, '-inf', text(now))
   -- Leases may differ. An end that is further away than its own lease is from before the clock was set back.
   for _, other in ipairs(call('ZRANGEBYSCORE', key, '(' .. text(now + lease), '+inf')) do
@@ -44,12 +51,6 @@ function parts.processes(key, process)
     if tonumber(call('ZSCORE', key, other)) > latest then
       call('ZADD', key, text(latest), other)
     end
-  end
-  if lease > 0 then
-    call('ZADD', key, text(now + lease), process)
-    call('PEXPIRE', key, ttl)
-  else
-    call('ZREM', key, process)
   end
   return call('ZCARD', key)
 end

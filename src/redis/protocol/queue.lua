@@ -7,11 +7,12 @@ local function wait_of(terms)
 end
 
 -- Builds what decides the claims from the run at `at` on. Of a semaphore with this number `used` says how
--- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
-local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
+-- many units are held, and `is_contended` whether claims wait or did. Returns the function that decides a claim, and
+-- `finish` of `granting`.
+local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local advance, leave, weight_of, revocation_of, grant, hold, clamp, flow_of =
-    granting(now, micros, floor, is_provisional)
+  local free, leave, advance, finish, weight_of, revocation_of, grant, hold, clamp, flow_of,
+    waiting_in, drop, enter, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives: this comes before a queue
@@ -36,7 +37,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
 
   -- Whether as many waiters as allowed come before a claim with this score.
   local function is_full(queue, max_waiting, score)
-    if call('ZCARD', queue) < max_waiting then
+    if waiting_in(queue) < max_waiting then
       return false
     end
     local last = call('ZRANGE', queue, max_waiting - 1, max_waiting - 1, 'WITHSCORES')
@@ -48,7 +49,6 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
       leave(queue, alive, id)
-      call('ZREM', alive, id)
     end
   end
 
@@ -64,8 +64,11 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       local untagged = not has_flow and tail[2] + others > 0 and tail[2] or 0
       time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2], untagged)
     end
-    local finish = -(call('ZSCORE', alive, flow) or 0)
-    local start = free_tag(queue, math.max(time + 1, finish))
+    local start = time + 1
+    if others then
+      start = math.max(start, -(call('ZSCORE', alive, flow) or 0))
+    end
+    start = waiting_in(queue) > 0 and free_tag(queue, start) or start
     return start, {
       text(-time), 'arrival', text(math.min(others or 0, -time)), 'flow:', text(-start - cost), flow
     }
@@ -77,15 +80,17 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
   local function join(level, is_cleared)
     local id, queue, alive = level.id, level.queue, level.alive
     local alive_ms, max_waiting, arrival, head_start = wait_of(level.terms)
-    local known = call('ZSCORE', queue, id)
+    local size = waiting_in(queue)
+    local known = size > 0 and call('ZSCORE', queue, id)
     if known then
       return known + head_start
     end
-    local tail = call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')
+    local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
     local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
-    if others and not tail[1] then
-      call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
+    -- The marks of a queue that is over.
+    local is_first = last_of[queue] or others and size == 0
+    if is_first then
       mark, others = nil, nil
     end
     local last = math.max(tonumber(tail[2]) or 0, -(mark or 0))
@@ -103,8 +108,10 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       clear(queue, alive)
       return join(level, true)
     end
-    call('ZADD', queue, text(arrival - head_start), id)
-    call('ZADD', alive, text(now + alive_ms), id)
+    enter(queue, alive, id, text(arrival - head_start), text(now + alive_ms))
+    if is_first then
+      call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
+    end
     if tags then
       -- What has finished by now is forgotten.
       call('ZREMRANGEBYSCORE', alive, tags[1], '-1')
@@ -126,7 +133,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     local may_grant = not waits or advanced < MAX_ADVANCED
     local is_next = not head or head == id and not waits
     if level.used + weight <= tonumber(limit) and is_next and may_grant
-      or call('ZSCORE', level.held, id)
+      or level.used > 0 and call('ZSCORE', level.held, id)
     then
       return true
     end
@@ -140,15 +147,14 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
   local function release(levels, first, last)
     for at = first, last do
       local level = levels[at]
-      local id, held = level.id, level.held
-      local waited, freed = call('ZREM', level.alive, id), call('ZREM', held, id)
-      if waited + freed > 0 then
+      local id = level.id
+      local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
+      if free(level, id) > 0 or waited then
         leave(level.queue, level.alive, id)
         for unit = 2, weight_of(id) do
-          freed = freed + call('ZREM', held, id .. ':' .. unit)
+          free(level, id .. ':' .. unit)
         end
-        level.used = level.used - freed
-        advance(level, true)
+        advance(level)
       end
     end
   end
@@ -182,7 +188,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     if is_head and head and head ~= id then
       -- Its head start has brought it before a head that does not fit.
       level.head = advance(level)
-      if call('ZSCORE', level.held, id) then
+      if level.used > 0 and call('ZSCORE', level.held, id) then
         -- Granted in passing: the next poll goes on from there.
         return arrival, 0, grant(level, id, weight_of(id), expires_at, lease)
       end
@@ -190,7 +196,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     -- At once, if this call has done as much as it may.
     local recheck = level.is_stuck and 0 or -1
     if is_head then
-      local ends = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
+      local ends = level.used > 0 and call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
       recheck = ends and advanced < MAX_ADVANCED and math.max(ends - now, 0) or 0
     end
     return arrival, recheck, tonumber(call('GET', level.token) or micros - 1)
@@ -256,18 +262,14 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       if is_granted then
         local id = level.id
         if level.head == id then
-          call('ZREM', level.queue, id)
-          call('ZREM', level.alive, id)
+          drop(level.queue, level.alive, id)
         end
         answer[size + at * 2 - 1] = grant(level, id, weight_of(id), expires_at, lease)
         answer[size + at * 2] = level.used
       end
       used[level.number] = level.used
-      is_contended[level.number] = call('EXISTS', level.queue) == 1
-      if level.head == level.id and not is_contended[level.number] then
-        call('ZREMRANGEBYSCORE', level.alive, text(-REVOKED), '+inf')
-      end
+      is_contended[level.number] = is_contended[level.number] or waiting_in(level.queue) > 0
     end
     return size + (is_granted and count * 2 or 1)
-  end
+  end, finish
 end

@@ -10,7 +10,8 @@
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
 -- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
--- 1 (held) or 0 (lost).
+-- 1 (held) or 0 (lost). 0: it has removed what had ended, and has to be sent again. A cluster's node that gives a slot
+-- away ends a script that names a key which it has emptied, and refuses the next one.
 
 local now = clock()
 local lease = tonumber(ARGV[1])
@@ -25,11 +26,16 @@ local members = {}
 -- an end back that was written before the clock was set back.
 local own = string.match(ARGV[3], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
 local option = lease < tonumber(own) and 'GT' or 'XX'
-local all, at = true, 2
+local all, at, has_removed = true, 2, false
+for key = 1, #KEYS, 2 do
+  has_removed = call('ZREMRANGEBYSCORE', KEYS[key], '-inf', expired_before) > 0 or has_removed
+end
+if has_removed then
+  return 0
+end
 for key = 1, #KEYS, 2 do
   local held, token = KEYS[key], KEYS[key + 1]
   local units = tonumber(ARGV[at])
-  call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
   for unit = 1, units do
     members[2 * unit - 1], members[2 * unit] = expires_at, ARGV[at + unit]
   end

@@ -14,44 +14,52 @@
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
-local now, micros, advance, leave
-local answer, at = {}, 3
+local now, micros, free, leave, advance, finish
+local answer, at, ended = {}, 3, {}
 
 -- Frees what is named of a semaphore, from this argument to that one.
-local function free(key, first, last)
-  local held, queue = KEYS[key], KEYS[key + 1]
-  if with_answer or anything_waits and call('EXISTS', queue) == 1 then
-    if not now then
-      now, micros = clock()
-      answer[1] = now
-    end
-    local alive, token = KEYS[key + 2], KEYS[key + 3]
+local function release(key, first, last)
+  local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
+  local is_contended = anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
+  if not is_contended and not with_answer then
+    call('ZREM', held, unpack(ARGV, first, last))
+    return
+  end
+  if not now then
+    now, micros = clock()
+    answer[1] = now
+  end
+  if not is_contended then
     call('ZREMRANGEBYSCORE', held, '-inf', text(now))
     for arg = first, last do
       answer[#answer + 1] = call('ZREM', held, ARGV[arg])
     end
-    if call('EXISTS', queue) == 1 then
-      if not advance then
-        advance, leave = granting(now, micros, floor)
-      end
-      local waited = call('ZREM', alive, unpack(ARGV, first, last)) > 0
-      -- From the last to the first, because who comes last moves no other.
-      for arg = last, waited and first or last + 1, -1 do
-        leave(queue, alive, ARGV[arg])
-      end
-      local used = call('ZCARD', held)
-      advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
-    end
-  else
-    call('ZREM', held, unpack(ARGV, first, last))
+    return
   end
+  if not free then
+    free, leave, advance, finish = granting(now, micros, floor, ended)
+  end
+  local semaphore = {held = held, queue = queue, alive = alive, token = token}
+  semaphore.used, ended[held] = count_held(held, now)
+  for arg = first, last do
+    answer[#answer + 1] = free(semaphore, ARGV[arg])
+  end
+  -- Mostly none of them waits, and one call to Redis shows that, unless it could empty the set.
+  local may_wait = call('ZCARD', alive) <= last - first + 1
+    or call('ZREM', alive, unpack(ARGV, first, last)) > 0
+  -- From the last to the first, because who comes last moves no other.
+  for arg = last, may_wait and first or last + 1, -1 do
+    leave(queue, alive, ARGV[arg])
+  end
+  advance(semaphore)
+  finish(held, queue, alive)
 end
 
 local failure
 for key = 1, #KEYS, 4 do
   local last = at + ARGV[at]
   -- A key of another type is an error of its own semaphore, and is told when the others are free.
-  local is_done, reason = pcall(free, key, at + 1, last)
+  local is_done, reason = pcall(release, key, at + 1, last)
   if not is_done then
     failure = reason
   end

@@ -15,8 +15,9 @@
 local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local now, micros = clock()
-local advance, leave, weight_of, revocation_of = granting(now, micros, floor)
-call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+local semaphore, ended = {held = held, queue = queue, alive = alive, token = token}, {}
+local free, leave, advance, finish, weight_of, revocation_of = granting(now, micros, floor, ended)
+semaphore.used, ended[held] = count_held(held, now)
 
 -- The units of an id: more than any permit has are those of none.
 local function units_of(id)
@@ -32,7 +33,7 @@ local function is_there(id)
   if call('ZSCORE', queue, id) then
     return true
   end
-  for _, unit in ipairs(units_of(id)) do
+  for _, unit in ipairs(semaphore.used > 0 and units_of(id) or {}) do
     if call('ZSCORE', held, unit) then
       return true
     end
@@ -44,7 +45,7 @@ local function added_to(id)
   local process, serial = string.match(revocation_of(id), '^revoked:(%w+)%.(%x+)$')
   local ending, added = '.+' .. serial, {}
   local size = -#ending
-  for _, member in ipairs(call('ZRANGE', held, 0, -1)) do
+  for _, member in ipairs(semaphore.used > 0 and call('ZRANGE', held, 0, -1) or {}) do
     -- A key may have very many members, and matching each takes four times as long as listing them.
     if string.sub(member, size) == ending
       and string.match(member, '^(%w+)%.%x+%.%d+%.%d+%.%d+%.%w+%.%+%x+$') == process
@@ -56,37 +57,30 @@ local function added_to(id)
 end
 
 if not weight_of(id) or string.find(id, ':', 1, true) or not is_there(id) then
+  finish(held, queue, alive)
   return {now, 0}
 end
 local ids = added_to(id)
 ids[#ids + 1] = id
 
--- The units go last. While a slot of a cluster moves, the script ends with an error where it looks at a
--- key that it has emptied, and a permit is not to be revoked by half then.
---
--- What has been remembered for long enough is forgotten.
-call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
 local channel = string.match(held, '^[^{]*') .. 'wake:'
 for _, id in ipairs(ids) do
   call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
   local process, serial = string.match(id, '^(%w+)%.(%x+)')
   call('PUBLISH', channel .. process, serial .. ' revoked')
 end
+-- What has been remembered for long enough is forgotten.
+call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
 if call('PTTL', alive) < remember then
   call('PEXPIRE', alive, text(remember))
 end
 
 leave(queue, alive, id)
-call('ZREM', alive, id)
-local units = {}
 for _, id in ipairs(ids) do
   for _, unit in ipairs(units_of(id)) do
-    units[#units + 1] = unit
+    free(semaphore, unit)
   end
 end
-for first = 1, #units, 1000 do
-  call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))
-end
-local used = call('ZCARD', held)
-advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
+advance(semaphore)
+finish(held, queue, alive)
 return {now, 1}

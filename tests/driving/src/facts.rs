@@ -601,7 +601,10 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
         core.handle_timeout(now);
         let call = core.poll_call(now, THREAD).expect("it announces itself");
         let reply = match round {
-            0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1), None)]),
+            0 => Ok(vec![
+                Answer::Presence(1_000_000, Some(1), Some(1), None);
+                call.commands.len()
+            ]),
             _ => Err(Failure::Abandoned),
         };
         now = if round == 0 { now } else { now + timeout };

@@ -27,7 +27,7 @@
 //! | U | an operator is shown each held unit and its end, and the live waiters in order; that changes nothing |
 //! | T | every key expires, and none before its content has ended |
 //! | M | the first write of a script needs no memory |
-//! | E | no script fails, names an undeclared key, or sets a global |
+//! | E | no script fails, names an undeclared key, or sets a global; one whose keys were all there at its start names none that it has emptied, as while a slot moves |
 //!
 //! A lease lasts three ticks, a waiter counts as alive for two, and a call is out of date after one, so leases end in the
 //! very millisecond of other calls. Times count from now, and only the order of past tokens and arrivals matters. Of the

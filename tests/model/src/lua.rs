@@ -65,7 +65,7 @@ impl Runner {
         let globals = self.lua.globals();
         globals.raw_set("KEYS", keys)?;
         globals.raw_set("ARGV", args)?;
-        server.declared = Some(keys.to_vec());
+        server.begin(keys);
         self.server.swap(&RefCell::new(std::mem::take(server)));
         let result = self.scripts[verb as usize].call::<Value>(());
         *server = self.server.take();

@@ -6,9 +6,9 @@ use crate::{
     check,
     lua::Runner,
     messages::{Wake, messages},
-    scripts::Scripts,
+    scripts::{Scripts, Verb},
     semaphore::Semaphore,
-    stand_in::StandIn,
+    stand_in::{Reply, StandIn},
     time::NOW,
 };
 use std::{
@@ -177,8 +177,15 @@ impl Server {
             state.load(at as u8, &mut server);
         }
         let (keys, args) = (call.keys(), call.args());
-        let reply = self.runner.run(call.verb, &mut server, &keys, &args);
-        let reply = reply.map_err(|error| error.to_string())?;
+        let mut run = || {
+            let reply = self.runner.run(call.verb, &mut server, &keys, &args);
+            reply.map_err(|error| error.to_string())
+        };
+        let mut reply = run()?;
+        if call.verb == Verb::Refresh && reply == Reply::Int(0) {
+            // It has only removed what had ended.
+            reply = run()?;
+        }
         let after = (0..before.len()).map(|at| Semaphore::save(at as u8, &server));
         let (wakes, revoked) = messages(&server)?;
         Ok(Effect {

@@ -72,6 +72,11 @@ pub struct StandIn {
     keys: BTreeMap<String, Entry>,
     /// What the present call may name. `None`: any key.
     pub declared: Option<Vec<String>>,
+    /// True on a node that gives the slot of all keys away. It runs a script only if all of its keys are there, and ends the
+    /// script where that names a key that it has emptied.
+    pub gives_away: bool,
+    /// True while a script runs all of whose keys were there at its start.
+    is_whole: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
     /// The first command that has written.
@@ -80,21 +85,36 @@ pub struct StandIn {
 
 type Outcome = Result<Reply, String>;
 
+/// What a node answers that gives a slot away, where a script names a key that it has emptied.
+pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
+
 const SYNTAX: &str = "ERR syntax error";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl StandIn {
-    /// An empty server whose clock shows `now`.
+    /// An empty server whose clock shows `now`, and which gives all slots away.
     pub fn at(now: i64) -> Self {
         Self {
             now,
+            gives_away: true,
             ..Self::default()
         }
+    }
+
+    /// A script begins that names these keys.
+    pub fn begin(&mut self, keys: &[String]) {
+        self.is_whole = keys.iter().all(|key| self.entry(key).is_some());
+        self.declared = Some(keys.to_vec());
     }
 
     /// The keys that have not expired.
     pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.keys.iter().filter(|(_, entry)| self.is_live(entry))
+    }
+
+    /// A key, if it was not deleted.
+    pub fn key(&self, key: &str) -> Option<&Entry> {
+        self.keys.get(key)
     }
 
     /// Takes away the keys that begin like this.
@@ -200,9 +220,13 @@ impl StandIn {
             _ => args.get(..1).unwrap_or_default(),
         };
         let is_strange = |key: &&&str| !declared.iter().any(|own| own == **key);
-        match keys.iter().find(is_strange) {
-            Some(key) => Err(format!("ERR undeclared key {key}")),
-            None => Ok(()),
+        if let Some(key) = keys.iter().find(is_strange) {
+            return Err(format!("ERR undeclared key {key}"));
+        }
+        let is_gone = |key: &&&str| self.entry(key).is_none();
+        match keys.iter().find(is_gone) {
+            Some(key) if self.gives_away && self.is_whole => Err(format!("{NOT_LOCAL}: {key}")),
+            _ => Ok(()),
         }
     }
 

@@ -63,7 +63,7 @@
 //! ```
 //!
 //! There are six [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
-//! differ by up to 30 s and drift, and whose slots move; on one that stands still while claims are admitted up to a
+//! differ by up to 30 s and drift, and whose slots move, as may those of the store's own keys, or be stuck; on one that stands still while claims are admitted up to a
 //! share; on several, single ones of which stand still, stop or refuse connections, while each process has a policy; on one
 //! server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key; and on one server or a
 //! cluster whose operators set limits of semaphores, of their policy, and of a lock, which none of them changes. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
@@ -77,7 +77,12 @@
 //! of processes; one level in eight is strict. Unless there is a cluster, in one of eight schedules Sentinels replace servers
 //! by ones with the same or old data, and one of two connections leads for a while to the old one, which says that it is a
 //! replica. In some of them replicas lag and take over. In one of eight of the
-//! other schedules, unless slots move, another program writes over keys.
+//! other schedules, unless slots move, another program writes over keys. In one of four schedules a subscription comes up to
+//! 1.5 s after its connection. Unless there are outages, in half of the clusters in which each semaphore has a slot one to
+//! three moves of slots of the store's own keys begin, at the start or later, some of which do not end.
+//!
+//! While a slot moves, servers answer as nodes do: a script whose keys are all there runs, and ends midway where it names one
+//! that it has emptied; one of no key is sent elsewhere; and one of some is to be sent again, there too if it has several.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));

@@ -27,6 +27,8 @@ pub enum Input {
     Message(Message),
     /// The message that an operator has revoked the permit of this serial.
     Revoked(u64),
+    /// Messages come from now on.
+    Subscribed,
     /// A connection comes or goes.
     Servers(Servers),
 }
@@ -55,6 +57,8 @@ pub struct Process {
     pub suspended_until: Duration,
     /// When the last map of slots comes that was sent to it: they come in order.
     pub slots_at: Duration,
+    /// Until when it has no subscription.
+    pub deaf_until: Duration,
     /// What has come meanwhile.
     pub inbox: Vec<Input>,
     /// What its core has named as its next timeout, and when the world wakes it.
@@ -77,6 +81,7 @@ impl Process {
             links,
             suspended_until: Duration::ZERO,
             slots_at: Duration::ZERO,
+            deaf_until: Duration::ZERO,
             inbox: Vec::new(),
             wake: None,
             boot,

@@ -3,13 +3,19 @@
 
 use crate::{
     slots::Slots,
-    subject::{Claim, Key, LEVELS, Level, Policy, Settings, Wait},
+    subject::{self, CLOCK, Claim, Key, LEVELS, Level, Policy, Settings, SlotNo, Wait},
     wire::LOCK,
 };
 use std::time::Duration;
 
 /// How long the answer to a call may take.
 const TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long a move takes that does not end, ms.
+const STUCK: u64 = 1_000_000;
+
+/// Begins the draws of faults that came later.
+const LATER: u64 = 0x6c61_7465;
 
 /// The most processes.
 const PROCESSES: usize = 3;
@@ -89,6 +95,8 @@ pub struct Schedule {
     pub lease: Duration,
     /// How many messages of a hundred are lost.
     pub messages_lost: u64,
+    /// How long a subscription may take that follows a connection.
+    pub subscribes_late: Duration,
     /// The longest delay on the way to a server or back, ms.
     pub delay: u64,
     /// What happens from outside, in the order of time.
@@ -137,8 +145,8 @@ pub enum Step {
     Pause(usize, Duration),
     /// A server refuses connections for so long, and ends those that it has or does not.
     Deny(usize, Duration, bool),
-    /// The slot of a semaphore moves to a server, which takes so long.
-    Move(Key, usize, Duration),
+    /// A slot moves to a server, which takes so long.
+    Move(SlotNo, usize, Duration),
     /// Another program writes a value of another type over one of a semaphore's keys, and deletes it after so long.
     Poison(Key, usize, Duration),
     /// A server's replica gets nothing for so long.
@@ -205,6 +213,7 @@ impl Schedule {
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
             messages_lost: random.pick(&[0, 0, 10, 50, 100]),
+            subscribes_late: Duration::ZERO,
             delay: random.pick(&[1, 3, 10, 60]),
             steps: Vec::new(),
         };
@@ -254,8 +263,35 @@ impl Schedule {
         if has_limits {
             schedule.add_limits(&mut Random::new(!seed), active);
         }
+        schedule.add_late_faults(&mut Random::new(seed.rotate_left(32) ^ LATER), active);
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Faults with draws of their own, so that a seed keeps the rest of its schedule: subscriptions that come late, and slots
+    /// of the store's own keys that move, or are stuck in a move until the end.
+    fn add_late_faults(&mut self, random: &mut Random, active: Duration) {
+        if random.one_in(4) {
+            self.subscribes_late = Duration::from_millis(random.pick(&[20, 300, 1_500]));
+        }
+        let moves_own = matches!(
+            self.workload,
+            Workload::Cluster | Workload::Fair | Workload::Limits
+        );
+        if !self.has_slots || !moves_own || !random.one_in(2) {
+            return;
+        }
+        for _ in 0..random.from(1, 3) {
+            let slot = random.pick(&[CLOCK, subject::PROCESSES, subject::PROCESSES]);
+            let to = random.below(self.servers as u64) as usize;
+            let most = random.pick(&[1, 50, 1_000, STUCK]);
+            let time = Duration::from_millis(random.from(most / 2, most));
+            let at = match random.one_in(3) {
+                true => Duration::ZERO,
+                false => random.up_to_ms(active.as_millis() as u64),
+            };
+            self.steps.push((at, Step::Move(slot, to, time)));
+        }
     }
 
     /// Limits of semaphores, and of a policy; and claims of a lock, whose limit none of them changes.
@@ -391,7 +427,7 @@ impl Schedule {
             for _ in 0..moves {
                 let to = random.below(self.servers as u64) as usize;
                 let most = random.pick(&[1, 50, 500]);
-                let step = Step::Move(random.below(5) as Key, to, random.up_to_ms(most));
+                let step = Step::Move(random.below(5) as SlotNo, to, random.up_to_ms(most));
                 let then = random.up_to_ms(long.as_millis() as u64);
                 self.steps.push((at + then, step));
             }
@@ -459,7 +495,7 @@ impl Schedule {
             let at = random.up_to_ms(active.as_millis() as u64);
             let to = random.below(self.servers as u64) as usize;
             let most = random.pick(&[1, 50, 1_000]);
-            let step = Step::Move(random.below(5) as Key, to, random.up_to_ms(most));
+            let step = Step::Move(random.below(5) as SlotNo, to, random.up_to_ms(most));
             self.steps.push((at, step));
         }
     }

@@ -3,13 +3,13 @@
 use crate::{
     judge::Name,
     schedule::Data,
-    subject::{Answer, Command, Key, Refused, Said},
+    subject::{Answer, Command, Key, Refused, Said, SlotNo},
     wire::{self, Script},
 };
 use model::{
     lua::Runner,
     scripts::{Scripts, Verb},
-    stand_in::{Entry, Reply, Sorted, StandIn, Value},
+    stand_in::{Entry, NOT_LOCAL, Reply, Sorted, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -116,6 +116,8 @@ pub struct Server {
     asked: usize,
     /// When it last did not know a script.
     refused: Duration,
+    /// Whether it gives away the slot of the script that runs next.
+    pub gives_away: bool,
     /// Until when it stands still.
     pub paused_until: Duration,
     /// Until when it refuses connections.
@@ -196,6 +198,7 @@ impl Server {
             self.snapshot = (now, self.data.clone());
         }
         self.data.now = self.clock(now);
+        self.data.gives_away = self.gives_away;
         let before = self.views(command);
         let (reply, answer) = match self.refuses(now) {
             Some(refused) => (Err(refused), Answer::Error(refused)),
@@ -205,6 +208,13 @@ impl Server {
                     Err(error) if error.contains("WRONGTYPE") => {
                         let refused = Refused::WrongType;
                         (Err(refused), Answer::Error(refused))
+                    }
+                    Err(error) if error.contains(NOT_LOCAL) => {
+                        let refused = Refused::Midway;
+                        (Err(refused), Answer::Error(refused))
+                    }
+                    Ok(reply) if script.verb == Verb::Refresh && reply == Reply::Int(0) => {
+                        (Ok(reply), Answer::Error(Refused::NoScript))
                     }
                     reply => {
                         let reply = reply?;
@@ -320,9 +330,12 @@ impl Server {
         is_flushed.then_some(Refused::NoScript)
     }
 
-    /// Takes away what it has of a semaphore.
-    pub fn take(&mut self, key: Key) -> Vec<(String, Entry)> {
-        self.data.take(&wire::name(key))
+    /// Takes away the keys of a slot, where each semaphore has one.
+    pub fn take(&mut self, slot: SlotNo) -> Vec<(String, Entry)> {
+        let prefixes = wire::prefixes(slot).into_iter();
+        prefixes
+            .flat_map(|prefix| self.data.take(&prefix))
+            .collect()
     }
 
     /// Adds what another server had, whose clock is so many ms behind.
@@ -364,10 +377,11 @@ impl Server {
         own.any(|(full, entry)| is_foreign(&(full.clone(), entry.clone())))
     }
 
-    /// Whether it has anything of a semaphore.
-    pub fn has(&self, key: Key) -> bool {
-        let name = wire::name(key);
-        self.data.entries().any(|(full, _)| full.starts_with(&name))
+    /// Whether it has a key.
+    pub fn has_key(&self, now: Duration, key: &str) -> bool {
+        let ms = self.clock(now) / 1_000;
+        let entry = self.data.key(key);
+        entry.is_some_and(|entry| entry.expires_at.is_none_or(|end| ms < end))
     }
 
     fn views(&self, command: &Command) -> BTreeMap<Key, View> {

@@ -151,6 +151,7 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
         Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
         Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
         Err(subject::Refused::WrongType) => Some(Answer::Failed(Fault::Mistake)),
+        Err(subject::Refused::Midway) => Some(Answer::Failed(Fault::Interrupted)),
         Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
@@ -311,6 +312,12 @@ impl Shipped {
         let message = Message::Granted(message.serial, message.token, 0);
         self.entered = 0;
         self.core.handle_message(now, message);
+    }
+
+    /// Messages come from now on.
+    pub(crate) fn handle_subscription(&mut self, now: Time) {
+        self.entered = 0;
+        self.core.handle_message(now, Message::Subscribed);
     }
 
     /// Takes the message that an operator has revoked the permit of this serial.

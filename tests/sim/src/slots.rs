@@ -1,7 +1,7 @@
 //! Slots that move from one server to another, as a cluster moves them: from when it begins the old server asks for
 //! keys that it has no longer at the new one, and only at the end the new one has the slot.
 
-use crate::subject::{Key, Server};
+use crate::subject::{Key, Server, SlotNo};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use std::{
 /// How long after a slot has moved some process may not know that yet.
 pub const KNOWN: Duration = Duration::from_millis(400);
 
-/// Where a semaphore is that has moved or is moving.
+/// Where the keys of a slot are that has moved or is moving.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// The server that has its slot.
@@ -28,13 +28,13 @@ pub struct Place {
 
 /// All slots. Shared by all that know a schedule.
 #[derive(Debug, Clone, Default)]
-pub struct Slots(Arc<Mutex<BTreeMap<Key, Place>>>, Poisoned);
+pub struct Slots(Arc<Mutex<BTreeMap<SlotNo, Place>>>, Poisoned);
 
 /// Until when another program has written over a key of a semaphore.
 type Poisoned = Arc<Mutex<BTreeMap<Key, Duration>>>;
 
 impl Slots {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<Key, Place>> {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<SlotNo, Place>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,13 +60,13 @@ impl Slots {
         self.poisons().get(&key).copied()
     }
 
-    /// Where a semaphore is, if it has moved or is moving.
-    pub fn place(&self, key: Key) -> Option<Place> {
-        self.places().get(&key).copied()
+    /// Where the keys of a slot are, if it has moved or is moving.
+    pub fn place(&self, slot: impl Into<SlotNo>) -> Option<Place> {
+        self.places().get(&slot.into()).copied()
     }
 
     /// A slot begins to move.
-    pub fn begin(&self, key: Key, (owner, to): (Server, Server)) {
+    pub fn begin(&self, slot: SlotNo, (owner, to): (Server, Server)) {
         let place = Place {
             owner,
             moves_to: Some(to),
@@ -74,37 +74,39 @@ impl Slots {
             is_split: false,
             known: Duration::MAX,
         };
-        self.places().insert(key, place);
+        self.places().insert(slot, place);
     }
 
-    /// The first keys of a semaphore are at the new server.
-    pub fn split(&self, key: Key) {
-        if let Some(place) = self.places().get_mut(&key) {
+    /// The first keys of a slot are at the new server.
+    pub fn split(&self, slot: SlotNo) {
+        if let Some(place) = self.places().get_mut(&slot) {
             place.is_split = place.home == place.owner;
         }
     }
 
-    /// The keys of a semaphore are at the new server.
-    pub fn migrate(&self, key: Key) {
-        if let Some(place) = self.places().get_mut(&key) {
+    /// The keys of a slot are at the new server.
+    pub fn migrate(&self, slot: SlotNo) {
+        if let Some(place) = self.places().get_mut(&slot) {
             (place.home, place.is_split) = (place.moves_to.unwrap_or(place.home), false);
         }
     }
 
     /// The new server has the slot.
-    pub fn end(&self, key: Key, now: Duration) {
-        if let Some(place) = self.places().get_mut(&key) {
+    pub fn end(&self, slot: SlotNo, now: Duration) {
+        if let Some(place) = self.places().get_mut(&slot) {
             (place.owner, place.moves_to, place.known) = (place.home, None, now + KNOWN);
         }
     }
 
-    /// Whether some process may not know where each slot is.
+    /// Whether some process may not know where each semaphore is.
     pub fn is_unknown(&self, now: Duration) -> bool {
-        self.places().values().any(|place| now < place.known)
+        let places = self.places();
+        let mut semaphores = places.range(..=SlotNo::from(Key::MAX));
+        semaphores.any(|(_, place)| now < place.known)
     }
 
-    /// When all knew where a semaphore is.
-    pub fn known(&self, key: Key) -> Duration {
-        self.place(key).map_or(Duration::ZERO, |place| place.known)
+    /// When all knew where a slot is.
+    pub fn known(&self, slot: impl Into<SlotNo>) -> Duration {
+        self.place(slot).map_or(Duration::ZERO, |place| place.known)
     }
 }

@@ -11,9 +11,14 @@ pub type Time = Duration;
 /// The number of a key, and of its semaphore.
 pub type Key = u8;
 
-/// The slots of the keys of the store itself.
-const CLOCK: u16 = 256;
-const PROCESSES: u16 = 257;
+/// The number of a slot. That of a semaphore, where each has one, is that of its key.
+pub type SlotNo = u16;
+
+/// The slot of the key of the highest time.
+pub const CLOCK: SlotNo = 256;
+
+/// The slot of the keys of the processes and of the limits.
+pub const PROCESSES: SlotNo = 257;
 
 /// The number of a server.
 pub type Server = usize;
@@ -89,8 +94,13 @@ pub struct Settings {
 impl Settings {
     /// The server that has a semaphore.
     pub fn server_of(&self, key: Key) -> Server {
-        let place = self.slots.place(key);
-        place.map_or_else(|| self.first_of(key), |place| place.home)
+        self.home_of(key.into())
+    }
+
+    /// The server that has the keys of a slot, where each semaphore has one.
+    pub fn home_of(&self, slot: SlotNo) -> Server {
+        let place = self.slots.place(slot);
+        place.map_or_else(|| self.home(slot.into()), |place| place.home)
     }
 
     /// The server that has it at the start.
@@ -121,7 +131,7 @@ impl Settings {
 
     /// The server that counts processes, and has the limits that operators set.
     pub fn counting(&self) -> Server {
-        self.home(self.slots_of_store()[1].into())
+        self.home_of(self.slots_of_store()[1])
     }
 
     /// All slots, and the server of each.
@@ -130,9 +140,9 @@ impl Settings {
             true => usize::from(PROCESSES) + 1,
             false => self.servers,
         };
-        let owner = |slot| match self.slots.place(slot as Key) {
-            Some(place) if slot <= usize::from(Key::MAX) => place.owner,
-            _ => self.home(slot),
+        let owner = |slot| match self.slots.place(slot as SlotNo) {
+            Some(place) => place.owner,
+            None => self.home(slot),
         };
         (0..slots)
             .map(|slot| (slot..slot + 1, owner(slot)))
@@ -363,10 +373,10 @@ pub enum Command {
     Clock {
         /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
         highest: Option<u64>,
-        /// Whether it counts the processes that live, and has the limits that operators set.
+        /// Whether it counts the processes that live.
         counts: bool,
-        /// The version of these that the process knows.
-        limits: Option<u64>,
+        /// Of the limits that operators set, if they are asked, the version that the process knows.
+        limits: Option<Option<u64>>,
     },
     /// The process counts no more.
     Leave,
@@ -408,7 +418,7 @@ impl fmt::Debug for Left {
 pub enum Refused {
     /// It reads its data, or says that it is a replica.
     Loading,
-    /// It does not know the script.
+    /// It does not know the script, or has only removed what had ended.
     NoScript,
     /// Another server has the slot.
     Moved(Server),
@@ -418,6 +428,8 @@ pub enum Refused {
     Again,
     /// A key has a value of another type. What it has done before it met that is done.
     WrongType,
+    /// The slot is moving away, and the script has named a key that it had emptied. What it has done before is done.
+    Midway,
 }
 
 /// What a server has said to a command.

@@ -2,7 +2,8 @@
 //! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
 
 use crate::subject::{
-    Acquired, Answer, Command, Id, Key, LEVELS, Limits, Message, Position, Settings, Wait, Wanted,
+    Acquired, Answer, CLOCK, Command, Id, Key, LEVELS, Limits, Message, PROCESSES, Position,
+    Settings, SlotNo, Wait, Wanted,
 };
 use model::{scripts::Verb, stand_in::Reply};
 use std::{collections::BTreeSet, time::Duration};
@@ -43,7 +44,27 @@ pub fn limited(key: Key) -> [String; 2] {
     [format!("{policy}:k{key}"), policy.to_owned()]
 }
 
+/// What the keys of a slot begin with, where each semaphore has one.
+pub fn prefixes(slot: SlotNo) -> Vec<String> {
+    match slot {
+        CLOCK => vec![format!("{PREFIX}clock")],
+        PROCESSES => vec![format!("{PREFIX}processes"), limits_key()],
+        slot => Key::try_from(slot).map(name).into_iter().collect(),
+    }
+}
+
 impl Script {
+    /// The slot of its keys, where each semaphore has one.
+    pub fn slot(&self) -> Option<SlotNo> {
+        let first = self.keys.first()?;
+        let mut slots = (0..=PROCESSES).rev();
+        slots.find(|slot| {
+            prefixes(*slot)
+                .iter()
+                .any(|prefix| first.starts_with(prefix))
+        })
+    }
+
     /// Reads what a process says.
     ///
     /// # Errors
@@ -145,8 +166,8 @@ impl Script {
                 _ => return None,
             }
         }
-        (limits.is_some() == counts).then_some(())?;
-        let limits = limits.flatten();
+        // While its slot moves a server refuses a command of several keys.
+        (self.keys.len() < 2).then_some(())?;
         Some(Command::Clock {
             highest,
             counts,
@@ -315,8 +336,10 @@ impl Command {
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
             // Behind it is what the keys have.
             Self::Clock {
-                highest, counts, ..
-            } => told(reply, highest.is_some(), *counts),
+                highest,
+                counts,
+                limits,
+            } => told(reply, (highest.is_some(), *counts, limits.is_some())),
             Self::Leave => numbers(reply).map(|_| Answer::Released),
         };
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
@@ -352,11 +375,11 @@ impl Command {
 }
 
 /// The server's time, and what its keys have: the last of them the limits.
-fn told(reply: &Reply, has_highest: bool, counts: bool) -> Option<Answer> {
+fn told(reply: &Reply, (has_highest, counts, has_limits): (bool, bool, bool)) -> Option<Answer> {
     let Reply::List(items) = reply else {
         return None;
     };
-    let (numbers, limits) = items.split_at(items.len() - usize::from(counts));
+    let (numbers, limits) = items.split_at(items.len() - usize::from(has_limits));
     let numbers: Vec<_> = numbers.iter().map(number).collect::<Option<_>>()?;
     let live = numbers.get(1 + usize::from(has_highest));
     let live = live.filter(|_| counts).map(|live| *live as u32);

@@ -9,7 +9,8 @@ use testing::{
 };
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{
-    Claim, Operate, Policy, Semaphore,
+    AcquireError, Claim, Operate, Policy, Semaphore,
+    redis::Risk,
     semaphore::{Key, StoredKey},
 };
 
@@ -208,4 +209,104 @@ async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others()
         let permit = store.acquire(claim.clone()).await;
         assert!(permit.is_ok(), "{permit:?}");
     }
+}
+
+/// Before this both nodes are asked for the keys of a slot, which is stuck in a move. A process that starts then claims
+/// other keys, and knows whether limits are read.
+async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
+    risks: &[Risk],
+    stick: impl AsyncFnOnce(&Cluster, [usize; 3]),
+) {
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let slot = cluster.slot("semaphore:processes").await;
+    let owner = cluster.first_owner(slot);
+    stick(&cluster, [slot, owner, (owner + 1) % 3]).await;
+    let store = connect(patient().timeout(Duration::from_secs(1)), &cluster).await;
+    for node in 0..3 {
+        for key in cluster.keys_of(node, 10, name).await {
+            let claim = Claim::new(key.as_str()).with_limit(1);
+            let permit = store.acquire(claim).await;
+            assert!(permit.is_ok(), "{key} of node {node}: {permit:?}");
+        }
+    }
+    eventually("the check reports what is known", BOUND, async || {
+        store.check().await.is_ok_and(|found| found == risks)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_pass_while_the_slot_of_the_processes_has_no_keys_and_its_move_does_not_end() {
+    claims_pass_while_the_slot_of_the_processes_is_stuck(
+        &[],
+        async |cluster, [slot, owner, other]| cluster.begin_move(slot, owner, other).await,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_pass_while_each_node_says_the_other_has_the_processes_and_a_check_warns() {
+    claims_pass_while_the_slot_of_the_processes_is_stuck(
+        &[Risk::NoLimits],
+        async |cluster, [slot, owner, other]| {
+            cluster.begin_move(slot, owner, other).await;
+            let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
+            assert_eq!(cluster.raw(other).await.cmd(&stable).await.text(), "OK");
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_process_obeys_a_limit_that_was_set_while_the_slot_of_limits_is_stuck() {
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let slot = cluster.slot("semaphore:processes").await;
+    let owner = cluster.first_owner(slot);
+    cluster.begin_move(slot, owner, (owner + 1) % 3).await;
+    let operator = connect(patient(), &cluster).await;
+    let (policy, key) = (Policy::DEFAULT, cluster.keys_of(0, 1, name).await.remove(0));
+    let of = Key::from(key.as_str());
+    let set = operator.set_limit(&policy, Some(&of), Some(1), "").await;
+    set.expect("the key is where the slot is moving");
+    let store = connect(patient(), &cluster).await;
+    let claim = Claim::new(of).with_limit(5);
+    let _held = store.acquire(claim.clone()).await.expect("there is room");
+    let second = store
+        .acquire(claim)
+        .await
+        .expect_err("an operator has set 1");
+    assert!(
+        matches!(second, AcquireError::Full { limit: 1, .. }),
+        "{second:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_unit_and_the_last_waiter_change_hands_while_their_slot_is_moving() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let slot = cluster.slot(&name(&key)).await;
+    let claim = Claim::new(key.as_str()).with_limit(1).with_wait(BOUND);
+    let mut holder = store.acquire(claim.clone()).await.expect("there is room");
+    let queue = format!("{}:queue", name(&key));
+    for _ in 0..3 {
+        // With a waiter all four keys are there, so the old node runs scripts.
+        let waiting = tokio::spawn(store.acquire(claim.clone()));
+        eventually("it waits", BOUND, async || {
+            cluster.raw(0).await.zcard(&queue).await == 1
+        })
+        .await;
+        cluster.begin_move(slot, 0, 1).await;
+        drop(holder);
+        let granted = timeout(BOUND / 3, waiting).await.expect("it is in time");
+        holder = granted.expect("no panic").expect("it is granted");
+        let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
+        for node in [0, 1] {
+            assert_eq!(cluster.raw(node).await.cmd(&stable).await.text(), "OK");
+        }
+    }
+    assert!(holder.release().await);
 }

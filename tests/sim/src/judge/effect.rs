@@ -185,7 +185,10 @@ impl Effect<'_> {
 
     /// Whether the script has met an error in its midst.
     fn is_cut_short(&self) -> bool {
-        self.run.answer == Answer::Error(Refused::WrongType)
+        matches!(
+            self.run.answer,
+            Answer::Error(Refused::WrongType | Refused::Midway)
+        )
     }
 
     fn is_release(&self) -> bool {
@@ -227,7 +230,11 @@ impl Effect<'_> {
         let after: BTreeMap<_, _> = self.after.held.iter().cloned().collect();
         for (unit, end) in &before {
             let is_named = self.means(unit);
-            let is_right = match after.get(unit) {
+            // One that a script has ended leaves with the next one, if this one was cut short.
+            let now = after
+                .get(unit)
+                .filter(|now| **now > 0 || !self.is_cut_short());
+            let is_right = match now {
                 None => {
                     let gives_up = self.is_release() || self.leaves(unit) || self.is_cut_short();
                     *end <= self.clock || is_named && gives_up

@@ -131,13 +131,14 @@ impl Limits {
         for command in &call.commands {
             match command {
                 Command::Clock {
-                    counts: true,
-                    limits,
+                    limits: Some(limits),
                     ..
                 } => {
                     self.asked.insert(at, local);
                     let known = self.told.get(&at).map(|told| told.version);
-                    check(*limits == known, "limits", || {
+                    // One that goes on without limits says that it knows of none.
+                    let is_true = *limits == known || known.is_none() && *limits == Some(0);
+                    check(is_true, "limits", || {
                         format!("p{at} says that it knows {limits:?}, and was told {known:?}")
                     })?;
                 }
@@ -204,11 +205,14 @@ impl Limits {
         let server = self.settings.counting();
         let link = &process.links[self.settings.link(0, server)];
         let local = process.local(now);
+        let [_, slot] = self.settings.slots_of_store();
+        let place = self.settings.slots.place(slot);
         let could = process.core.is_some()
             && link.is_up
             && calls.works(at, server)
             && !is_dazed(process, now)
-            && !self.closed.contains(&at);
+            && !self.closed.contains(&at)
+            && (slot == 0 || place.is_none_or(|_| now >= self.settings.slots.known(slot)));
         let interval = (self.settings.lease / 3).min(LONGEST);
         let patience = interval + self.settings.timeout * 2 + LATE;
         let asked = self.asked.entry(at).or_insert(local);

@@ -31,8 +31,8 @@ struct Past {
 struct Known {
     /// The arrivals of those in the queue, less their head starts, and without them.
     arrivals: BTreeMap<Name, (i64, i64)>,
-    /// The serials and arrivals of those that have left it.
-    left: BTreeMap<Who, (u64, i64)>,
+    /// The arrivals of those that have left it.
+    left: BTreeMap<Who, i64>,
     /// Processes and serials whose release has run. An acquire that was sent before may run after it, as over a connection
     /// that is lost: what it takes is released again when no more can come.
     over: BTreeSet<(usize, u64)>,
@@ -383,7 +383,7 @@ impl Known {
             .arrivals
             .iter()
             .filter(|(name, _)| !waits.contains(name));
-        let left = leaves.map(|(name, (_, arrival))| (name.who(), (name.serial, *arrival)));
+        let left = leaves.map(|(name, (_, arrival))| (name.who(), *arrival));
         self.left.extend(left);
         self.arrivals.retain(|name, _| waits.contains(name));
     }
@@ -410,11 +410,9 @@ impl Known {
             let position = wanted.position;
             let arrival = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
-                // Under another id it keeps its place.
-                arrival => match self.left.get(&name.who()) {
-                    Some((serial, place)) if *serial != name.serial => *place,
-                    _ => arrival,
-                },
+                // Whoever comes back keeps its place, under its own id or another one. The server's number of it is none
+                // of those that are counted here.
+                arrival => self.left.get(&name.who()).copied().unwrap_or(arrival),
             };
             // What is granted in passing takes no place in the queue.
             if waits.contains(&name) {

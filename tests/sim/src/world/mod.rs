@@ -11,7 +11,7 @@ use crate::{
     process::{Conduct, Input, Process},
     schedule::{Data, Random, Schedule, Step},
     server::Server,
-    subject::{Call, CallId, Key, PermitId, Resize, Said},
+    subject::{Call, CallId, Key, PermitId, Resize, Said, SlotNo},
 };
 use model::lua::Runner;
 use std::{
@@ -52,11 +52,11 @@ enum Happening {
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
-    /// Some keys of a semaphore whose slot is moving do, and all.
-    Split(Key),
-    Migrate(Key),
-    /// The slot of a semaphore has moved.
-    Moved(Key),
+    /// Some keys of a slot that is moving do, and all.
+    Split(SlotNo),
+    Migrate(SlotNo),
+    /// A slot has moved.
+    Moved(SlotNo),
     /// A process may have missed nothing of that.
     Known,
     /// What another program has written over a key of a semaphore is deleted.
@@ -244,9 +244,9 @@ impl<'a> World<'a> {
                 let home = self.home(key);
                 self.servers[home].cure(key);
             }
-            Happening::Split(key) => self.schedule.slots.split(key),
-            Happening::Migrate(key) => self.migrate(key),
-            Happening::Moved(key) => self.moved(key),
+            Happening::Split(slot) => self.schedule.slots.split(slot),
+            Happening::Migrate(slot) => self.migrate(slot),
+            Happening::Moved(slot) => self.moved(slot),
             Happening::Known => self.judge.moves(&self.processes, self.now),
             Happening::Revoke(key, id) => self.revoke(key, &id),
             Happening::Start(server, data) => {

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::Input,
     server::Server,
-    subject::{self, Command, Key, Refused, Servers},
+    subject::{self, Key, PROCESSES, Refused, Servers, SlotNo},
     wire::Script,
 };
 use std::time::Duration;
@@ -15,23 +15,23 @@ impl World<'_> {
         self.processes[0].settings.server_of(key)
     }
 
-    /// Its slot begins to move, if it is not moving.
-    pub(super) fn begin_move(&mut self, key: Key, to: subject::Server, time: Duration) {
-        let from = self.home(key);
-        let place = self.schedule.slots.place(key);
+    /// A slot begins to move, if it is not moving.
+    pub(super) fn begin_move(&mut self, slot: SlotNo, to: subject::Server, time: Duration) {
+        let from = self.processes[0].settings.home_of(slot);
+        let place = self.schedule.slots.place(slot);
         if from == to || place.is_some_and(|place| place.moves_to.is_some()) {
             return;
         }
-        self.schedule.slots.begin(key, (from, to));
+        self.schedule.slots.begin(slot, (from, to));
         self.judge.moves(&self.processes, self.now);
-        self.after(time / 4, Happening::Split(key));
-        self.after(time / 2, Happening::Migrate(key));
-        self.after(time, Happening::Moved(key));
+        self.after(time / 4, Happening::Split(slot));
+        self.after(time / 2, Happening::Migrate(slot));
+        self.after(time, Happening::Moved(slot));
     }
 
     /// Its keys move, as soon as both servers run, or once the new one has taken over what the other's replica had.
-    pub(super) fn migrate(&mut self, key: Key) {
-        let Some(place) = self.schedule.slots.place(key) else {
+    pub(super) fn migrate(&mut self, slot: SlotNo) {
+        let Some(place) = self.schedule.slots.place(slot) else {
             return;
         };
         let (from, Some(to)) = (place.home, place.moves_to) else {
@@ -42,26 +42,28 @@ impl World<'_> {
         }
         let is_ready = |server: usize| self.servers[server].is_ready(self.now);
         if !is_ready(to) || !is_ready(from) && !self.schedule.takes_over {
-            return self.after(Duration::from_millis(20), Happening::Migrate(key));
+            return self.after(Duration::from_millis(20), Happening::Migrate(slot));
         }
-        self.note(|| format!("the keys of {key} move from server {from} to {to}"));
+        self.note(|| format!("the keys of slot {slot} move from server {from} to {to}"));
         let clock = |server: &Server| server.clock(self.now) / 1_000;
         let ahead = clock(&self.servers[to]) - clock(&self.servers[from]);
-        let entries = self.servers[from].take(key);
+        let entries = self.servers[from].take(slot);
         self.servers[to].put(entries, ahead);
-        self.judge.migrated(key, (from, to), ahead);
-        self.schedule.slots.migrate(key);
+        if let Ok(key) = Key::try_from(slot) {
+            self.judge.migrated(key, (from, to), ahead);
+        }
+        self.schedule.slots.migrate(slot);
         self.judge.moves(&self.processes, self.now);
     }
 
     /// Its slot has moved, once its keys have. All processes learn of it after a while.
-    pub(super) fn moved(&mut self, key: Key) {
-        let place = self.schedule.slots.place(key);
+    pub(super) fn moved(&mut self, slot: SlotNo) {
+        let place = self.schedule.slots.place(slot);
         if place.is_some_and(|place| Some(place.home) != place.moves_to) {
-            return self.after(Duration::from_millis(20), Happening::Moved(key));
+            return self.after(Duration::from_millis(20), Happening::Moved(slot));
         }
-        self.note(|| format!("the slot of {key} has moved"));
-        self.schedule.slots.end(key, self.now);
+        self.note(|| format!("slot {slot} has moved"));
+        self.schedule.slots.end(slot, self.now);
         self.judge.moves(&self.processes, self.now);
         for at in 0..self.processes.len() {
             let delay = self.random.up_to_ms(300);
@@ -74,40 +76,45 @@ impl World<'_> {
         self.after(crate::slots::KNOWN, Happening::Known);
     }
 
-    /// Why a server does not run a command, if that names a semaphore that it has not, or that is moving.
-    pub(super) fn redirects(
-        &mut self,
-        server: subject::Server,
-        (script, command): (&Script, &Command),
-    ) -> Option<Refused> {
-        let (key, _) = command.ids().into_iter().next()?;
-        if !self.schedule.has_slots {
-            return None;
-        }
-        let Some(place) = self.schedule.slots.place(key) else {
-            let owner = self.home(key);
-            return (server != owner).then_some(Refused::Moved(owner));
+    /// Why a server does not run a command, if that names keys of a slot that it has not, or that is moving: as a node
+    /// answers, which gives a slot away or takes it.
+    pub(super) fn redirects(&self, number: subject::Server, script: &Script) -> Option<Refused> {
+        let slot = script.slot().filter(|_| self.schedule.has_slots)?;
+        let server = &self.servers[number];
+        let Some(place) = self.schedule.slots.place(slot) else {
+            let owner = self.processes[0].settings.home_of(slot);
+            return (number != owner).then_some(Refused::Moved(owner));
         };
+        let there = script
+            .keys
+            .iter()
+            .filter(|key| server.has_key(self.now, key));
+        let (there, all) = (there.count(), script.keys.len());
         match place.moves_to {
-            Some(_) if server == place.owner && place.is_split => Some(Refused::Again),
-            Some(to) if server == place.owner && place.home == to => Some(Refused::Ask(to)),
-            Some(to) if server == place.owner && !self.servers[server].has(key) => {
-                // What is new is made there.
-                self.schedule.slots.migrate(key);
-                Some(Refused::Ask(to))
+            Some(_) if number == place.owner && place.is_split => Some(Refused::Again),
+            Some(_) if number == place.owner && there == all => None,
+            Some(to) if number == place.owner && there == 0 => Some(Refused::Ask(to)),
+            Some(_) if number == place.owner => Some(Refused::Again),
+            Some(to) if number == to && script.is_asking => {
+                (place.is_split || all > 1 && there < all).then_some(Refused::Again)
             }
-            Some(to) if server == to && script.is_asking => {
-                (place.home != to).then_some(Refused::Again)
-            }
-            _ => (server != place.owner).then_some(Refused::Moved(place.owner)),
+            _ => (number != place.owner).then_some(Refused::Moved(place.owner)),
         }
+    }
+
+    /// Whether a server gives the slot of a script away.
+    pub(super) fn gives_away(&self, server: subject::Server, script: &Script) -> bool {
+        let slot = script.slot().filter(|_| self.schedule.has_slots);
+        let place = slot.and_then(|slot| self.schedule.slots.place(slot));
+        place.is_some_and(|place| server == place.owner && place.moves_to.is_some())
     }
 
     /// A server that starts has nothing of what has moved away, whatever it has written.
     pub(super) fn forget_moved(&mut self, server: subject::Server) {
-        for key in 0..=Key::MAX {
-            if self.schedule.slots.place(key).is_some() && self.home(key) != server {
-                drop(self.servers[server].take(key));
+        for slot in 0..=PROCESSES {
+            let place = self.schedule.slots.place(slot);
+            if place.is_some_and(|place| place.home != server) {
+                drop(self.servers[server].take(slot));
             }
         }
     }

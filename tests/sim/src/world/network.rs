@@ -50,6 +50,17 @@ impl World<'_> {
         self.mislead(process, link, server);
         let connected = Servers::Connected(runtime, server);
         self.input(process, Input::Servers(connected));
+        if runtime == 0 && self.schedule.subscribes_late > Duration::ZERO {
+            self.subscribe(process);
+        }
+    }
+
+    /// The thread of a process subscribes anew, which takes some time. What is published until then does not reach it.
+    fn subscribe(&mut self, process: usize) {
+        let most = self.schedule.subscribes_late.as_millis() as u64;
+        let pause = self.random.up_to_ms(most);
+        self.processes[process].deaf_until = self.now + pause;
+        self.after(pause, Happening::Input(process, Input::Subscribed));
     }
 
     /// While Sentinels disagree one of two connections leads to the server that was replaced, until that is found out.
@@ -158,7 +169,7 @@ impl World<'_> {
         let link = self.processes[at].link(call.runtime, server);
         let refused = match link.is_misled && link.in_flight.contains(&call.id) {
             true => Some(Refused::Loading),
-            false => self.redirects(server, what),
+            false => self.redirects(server, what.0),
         };
         if let Some(refused) = refused {
             self.note(|| format!("server {server} redirects p{at} {:?}: {refused:?}", call.id));
@@ -167,6 +178,7 @@ impl World<'_> {
                 answer: Answer::Error(refused),
             });
         }
+        self.servers[server].gives_away = self.gives_away(server, what.0);
         let run = self.servers[server].run(self.runner, self.now, at, what);
         self.scripts += 1;
         match run {
@@ -205,6 +217,8 @@ impl World<'_> {
     fn deliver(&mut self, to: Option<usize>, message: Input) {
         let late = if self.random.one_in(8) { 2_000 } else { 0 };
         let delay = self.delay() + self.random.up_to_ms(late);
+        let is_subscribed = |at: &usize| self.now >= self.processes[*at].deaf_until;
+        let to = to.filter(is_subscribed);
         if let Some(at) = to.filter(|_| self.random.below(100) >= self.schedule.messages_lost) {
             self.after(delay, Happening::Input(at, message));
         }

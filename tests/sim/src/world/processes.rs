@@ -90,6 +90,7 @@ impl World<'_> {
                 core.handle_message(local, message);
             }
             Input::Revoked(serial) => core.handle_revocation(local, serial),
+            Input::Subscribed => core.handle_subscription(local),
             Input::Servers(change) => {
                 if let Servers::Slots(slots) = &change {
                     self.judge.placed(at, slots, local);

@@ -5,7 +5,7 @@ use crate::{
     process::{Conduct, Input},
     schedule::{Break, Data, Step},
     server::View,
-    subject::Key,
+    subject::{Key, PROCESSES},
     wire::limited,
 };
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl World<'_> {
                     self.cut_all(server);
                 }
             }
-            Step::Move(key, to, time) => self.begin_move(key, to, time),
+            Step::Move(slot, to, time) => self.begin_move(slot, to, time),
             Step::Poison(key, which, time) => {
                 let home = self.home(key);
                 self.servers[home].poison(key, which);
@@ -107,7 +107,8 @@ impl World<'_> {
             if is_policy { policy } else { own },
             &mut self.servers[number],
         );
-        if !server.is_ready(self.now) {
+        let place = self.schedule.slots.place(PROCESSES);
+        if !server.is_ready(self.now) || place.is_some_and(|place| place.moves_to.is_some()) {
             return;
         }
         match server.set_limit(self.runner, self.now, &of, limit) {
