@@ -328,8 +328,10 @@ impl<T: Transport> Link<T> {
 
     fn attach(&self, connection: &Arc<T::Connection>, change: Change) -> Vec<Carrier<T>> {
         let connected = self.shared.enter(|core, rest, now| {
-            let (connection, at) = (Arc::clone(connection), (self.runtime, self.server));
-            let again = rest.runtimes.connected(now, at, connection, &self.doubted);
+            let connection = Arc::clone(connection);
+            let again =
+                rest.runtimes
+                    .connected(now, self.runtime, self.server, connection, &self.doubted);
             core.handle_servers(now, change);
             (again, rest.next(core, now, self.runtime))
         });

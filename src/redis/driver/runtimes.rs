@@ -165,7 +165,8 @@ impl<C> Runtimes<C> {
     pub(super) fn connected(
         &mut self,
         now: Time,
-        (runtime, server): (RuntimeId, usize),
+        runtime: RuntimeId,
+        server: usize,
         connection: Arc<C>,
         doubted: &Arc<Notify>,
     ) -> bool {
@@ -185,7 +186,8 @@ impl<C> Runtimes<C> {
         &mut self,
         now: Time,
         runtime: RuntimeId,
-        (server, ending): (usize, Ending),
+        server: usize,
+        ending: Ending,
     ) -> Option<Arc<C>> {
         if ending == Ending::Failed {
             self.pace(runtime, server).fail(now);

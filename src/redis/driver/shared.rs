@@ -326,7 +326,7 @@ impl<C: Connection> Rest<C> {
                 core.handle_reply(now, call, Err(Failure::Abandoned));
             }
             (Dropped::Connection(runtime, server, ending), core) => {
-                let connection = self.runtimes.gone(now, runtime, (server, ending));
+                let connection = self.runtimes.gone(now, runtime, server, ending);
                 outbox.dropped.extend(connection.map(|gone| gone as _));
                 if let Some(core) = core {
                     core.handle_servers(now, Change::Gone(runtime, server));

@@ -156,7 +156,7 @@ impl Servers {
         self.errors.lock().get(&server).cloned()
     }
 
-    /// Decides if the next attempt to connect may make an inquiry, and notes the time if so.
+    /// Decides whether the next attempt to connect may make an inquiry, and notes the time if so.
     fn inquiry(&self, server: usize) -> Inquiry {
         let (now, mut inquiries) = (Instant::now(), self.inquiries.lock());
         let last = inquiries.get(&server);
