@@ -157,7 +157,7 @@
 //! # Take a permit back
 //!
 //! [`revoke`](crate::Operate::revoke) ends a permit by policy, key and id. Its units go to the next waiter at once; its
-//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) decides if its request ends. A claim that
+//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) decides whether its request ends. A claim that
 //! waits under that id is refused.
 //!
 //! ```

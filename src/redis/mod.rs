@@ -63,7 +63,7 @@
 //! answered.
 //!
 //! The pauses between attempts to connect are random, and grow to at most 2 s. If a call is not answered in time, the
-//! keeper sends a short probe over the same connection. If that is not answered either, the process makes a second
+//! process sends a short probe over the same connection. If that is not answered either, the process makes a second
 //! connection. A second connection that works replaces the silent one, and calls without an answer are sent again. A
 //! stalled server answers on both or on neither, so each process makes only one more connection to it at a time.
 //!

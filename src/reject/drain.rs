@@ -36,7 +36,7 @@ pub(crate) struct Drain {
 /// What happens to the connection of a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connection {
-    /// The server decides if it closes the connection.
+    /// The server decides whether it closes the connection.
     KeepAlive,
     /// The request is too long to be read to its end.
     Close,

@@ -114,8 +114,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
 ///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
-/// - After a failure of the store or the loss of a permit, one schedule for all keys has ten slots in a second, for 30
-///   s. Under a limit of 0 each key has such a schedule.
+/// - After a failure of the store or the loss of a permit, one schedule for all keys has ten slots in a second, for
+///   30 s. Under a limit of 0 each key has such a schedule.
 ///
 /// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
 /// Where the holds of a key are shorter than 5 ms, one permit in 16 is timed.

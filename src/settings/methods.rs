@@ -80,7 +80,7 @@ macro_rules! settings_methods {
         /// Sets how long a request may hold its permit: without bound unless set. After that time
         /// the permit is released and reported lost, whatever its request does then. To end only the permits
         /// of clients that stall, use [`with_max_stall`](Self::with_max_stall).
-        /// [`with_on_lost`](Self::with_on_lost) sets if the request continues.
+        /// [`with_on_lost`](Self::with_on_lost) sets whether the request continues.
         ///
         /// # Panics
         ///
@@ -100,7 +100,7 @@ macro_rules! settings_methods {
         /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
         /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
         /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
-        /// if the request continues once the client does.
+        /// whether the request continues once the client does.
         ///
         /// # The request's body
         ///
