@@ -112,8 +112,8 @@
 //! 3. Begin the graceful shutdown of the [chapter on outages](super::outages#deploys).
 //!
 //! `shutdown.rs` of the example `market` has the code. On a busy machine, 40 restarts under load
-//! failed 40 of 1,731 POSTs without this sequence, and none of 5,116 with it. With `keepalive` in `upstream` they failed
-//! 51 of 1,699 without it, and none of 4,439 with it.
+//! failed 40 of 1,731 POSTs without this sequence, and none of 5,116 with it. With `keepalive` in `upstream` they
+//! failed 51 of 1,699 without it, and none of 4,439 with it.
 //!
 //! # Processes that are frozen
 //!
