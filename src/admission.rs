@@ -33,20 +33,20 @@ pub(crate) struct Admitted<B> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// The permit of a request, until the response's head.
+/// The permit of a request, from the grant to the response's head.
 pub(crate) struct Granted {
     permit: Permit,
     method: Method,
-    /// `None` if the request goes on without its permit. Boxed so that such a request stays small.
+    /// `None` if the request continues after a loss. Boxed so that such a request stays small.
     abort: Option<Box<Abort>>,
-    /// `None` if its client may stall.
+    /// `None` if the client may stall without bound.
     _upload: Option<Arc<Upload>>,
 }
 
-/// Ends a request whose permit is lost.
+/// Notices the loss of a request's permit, and has what the answer then needs.
 struct Abort {
     lost: SyncFuture<()>,
-    /// A copy of the request's head, without its extensions: these may hold the permit.
+    /// A copy of the request's head. It has no extensions, because these may hold the permit.
     head: Parts,
     limits: Limits,
 }
@@ -136,8 +136,8 @@ impl Granted {
     ///
     /// # Errors
     ///
-    /// The permit is lost, and the loss ends the request. Also after a poll that was ready: what it returned would
-    /// be cut.
+    /// Returns [`PermitLost`] if the permit is lost and the loss ends the request. A ready result is discarded then,
+    /// because its body would be cut at once.
     pub(crate) fn poll_inner<T>(
         granted: &mut Option<Self>,
         cx: &mut Context<'_>,
@@ -152,7 +152,8 @@ impl Granted {
         }
     }
 
-    /// The rejection of a request whose loss ends it; `None` if [`poll_inner`](Self::poll_inner) reported none.
+    /// Returns the rejection of a request that ends with its permit, once after [`poll_inner`](Self::poll_inner) has
+    /// reported the loss. `None` otherwise.
     pub(crate) fn abort(&mut self, settings: &Settings) -> Option<Rejection> {
         let Abort { head, limits, .. } = *self.abort.take()?;
         let limits = limits.in_force(&*settings.semaphore);
@@ -179,14 +180,14 @@ impl Granted {
                 abort,
                 ..
             } = granted;
-            let tunnel = Tunnel::of(&method, response.status(), settings);
+            let tunnel = Tunnel::opened_by(&method, response.status(), settings);
             let headers = response.headers_mut();
             if !permit.is_shadow() {
                 let levels = permit.levels();
                 levels.for_each(|level| settings.fields.append(headers, level));
             }
             let lost = abort.map(|abort| abort.lost);
-            PermitGuard::new(permit, (lost, tunnel), headers, settings)
+            PermitGuard::new(permit, lost, tunnel, headers, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
     }

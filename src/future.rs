@@ -28,7 +28,7 @@ pin_project! {
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
     /// The future resolves to the inner service's response, or to that of a rejection. Under
-    /// [`OnLost::Abort`](crate::OnLost::Abort) the rejection follows the drop of the inner service's future.
+    /// [`OnLost::Abort`](crate::OnLost::Abort) it drops the inner service's future before it returns a rejection.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ where
         }
     }
 
-    /// The next state drops the inner service, and the permit after it.
+    /// The state after a loss, which drops the inner service and then the permit.
     fn aborted(granted: &mut Option<Granted>, settings: &Settings) -> Self {
         let granted = granted.as_mut().expect(AGAIN);
         Self::rejected(granted.abort(settings).expect(AGAIN))

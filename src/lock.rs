@@ -3,8 +3,8 @@
 //! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
 //! set again and again. A [`Lock`] is a semaphore whose limit is 1. Claims for the lock wait in a
 //! queue, first come, first served across all processes. Dropping the guard queues its release; if its
-//! process dies before that is sent, the lock is free when its lease ends. So a process that ends right after its work
-//! awaits [`LockGuard::release`]. No other client can free it, only an operator:
+//! process dies before that is sent, the lock is free when its lease ends. So if a process ends right after its work,
+//! await [`LockGuard::release`]. No other client can free the lock, only an operator:
 //! locks count under the policy `lock`, and [`Operate`](crate::Operate) lists and revokes them as it does
 //! any permit.
 //!
@@ -153,8 +153,8 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// Holds a [`Lock`]. Dropping the guard queues its release, which a process that ends at once may not send: then await
-/// [`release`](Self::release).
+/// Holds a [`Lock`]. Dropping the guard queues its release. If the process ends at once, the release may not be sent:
+/// then await [`release`](Self::release).
 ///
 /// # Examples
 ///

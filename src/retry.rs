@@ -1,8 +1,9 @@
 //! When a refused client should try again: a schedule of free slots for each key. The rule is in the docs of
 //! [`Rejection`](crate::Rejection#when-to-try-again). Times are seconds since the creation of the layer.
 //!
-//! The table of keys is bounded: each key has a few places where it can be, its set, as in a processor's cache. A new key
-//! takes the place that was idle longest. A key without a place has no schedule, and takes no other's.
+//! The table of keys is bounded. Like a set-associative cache, it maps each key to one set of a few places. A new key
+//! takes the place that has been idle longest. If no place is idle, the key has no schedule, and affects no other key's
+//! schedule.
 
 use crate::semaphore::{Claim, Few, Permit, Policy};
 use foldhash::fast::RandomState;
@@ -17,7 +18,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Sets, and places of each: the times of 4,096 keys and policies are kept.
+/// The number of sets, and of places in each: room for the times of 4,096 keys and policies.
 const SETS: usize = 512;
 const PLACES: usize = 8;
 
@@ -41,18 +42,18 @@ const FLOWS: usize = 64;
 pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
-    /// Of keys and of policies.
-    seen: LazyLock<Box<[Set]>>,
+    /// The times of keys and of policies.
+    sets: LazyLock<Box<[Set]>>,
     failures: Mutex<f64>,
 }
 
-/// Identifies a key under a policy, or a policy: a hash, never 0.
+/// The hash of a policy, or of a key under a policy. Never 0.
 type Id = u64;
 
-/// Some keys whose hashes lead here. Places are written under the lock, and are found without it.
+/// The places for the keys that hash to this set. Places are written under the lock, but can be found without it.
 #[derive(Default)]
 struct Set {
-    /// 0: a place that was never used.
+    /// The id in each place, or 0 if the place was never used.
     ids: [AtomicU64; PLACES],
     are_sparse: [AtomicBool; PLACES],
     times: Mutex<Vec<Times>>,
@@ -66,23 +67,26 @@ struct Times {
     /// Timed permits that are held, and the last grant or end of one.
     held: u32,
     changed: f64,
-    /// The next free slots, for each part of a second.
+    /// The next free slot in each part of a second.
     free: Vec<f64>,
     /// Of a key: which of its flows have clients that were told to come back, their shares, and until when.
     flows: Vec<(u64, u32, f64)>,
-    /// When the last client was told to come back.
+    /// The latest time at which a client was asked to return.
     until: f64,
 }
 
-/// A schedule: how far away the first slot is, the distance between two, and how far away the last one may be.
+/// The slots of a schedule, in seconds.
 #[derive(Clone, Copy)]
 struct Plan {
+    /// From now to the first slot.
     first: f64,
+    /// Between two slots.
     apart: f64,
+    /// From now to the last slot, at most.
     last: f64,
 }
 
-/// After a failure of the store, and under a limit of 0.
+/// The schedule after a failure of the store, and under a limit of 0.
 const FAILED: Plan = Plan {
     first: 1.0,
     apart: 0.1,
@@ -94,7 +98,7 @@ impl Default for Retry {
         Self {
             hasher: RandomState::default(),
             start: Instant::now(),
-            seen: LazyLock::new(|| (0..SETS).map(|_| Set::default()).collect()),
+            sets: LazyLock::new(|| (0..SETS).map(|_| Set::default()).collect()),
             failures: Mutex::default(),
         }
     }
@@ -141,7 +145,7 @@ impl Retry {
         key: u64,
         (limit, weight, share): (u32, u32, u32),
     ) -> u64 {
-        let (now, flow, [of_flows, _]) = (self.now(), key, self.ids(policy, key >> 32));
+        let (now, flow, [flows_id, _]) = (self.now(), key, self.ids(policy, key >> 32));
         let [key, policy] = self.ids(policy, key);
         if limit == 0 {
             return self.next(key, now, 0, FAILED);
@@ -152,11 +156,11 @@ impl Retry {
         let places = f64::from(limit) / f64::from(weight.max(1));
         // The square-root staffing rule: holds are random, so a return finds room only if some is left over.
         let margin = 1.0 + 1.25 / places.sqrt();
-        let flows = self.set(of_flows);
+        let flows = self.set(flows_id);
         let turns = match share {
             0 => 1.0,
             share => flows
-                .take(of_flows, now, |times| times.turns(flow, share, now))
+                .take(flows_id, now, |times| times.turns(flow, share, now))
                 .unwrap_or(1.0),
         };
         let parts = (1.0 / hold).floor().clamp(1.0, 32.0);
@@ -168,7 +172,7 @@ impl Retry {
         let after = self.next(key, now, (now.fract() * parts) as usize, plan);
         if share > 0 {
             let until = now + after as f64;
-            flows.with(of_flows, |times| times.told(flow, share, until));
+            flows.with(flows_id, |times| times.note_return(flow, share, until));
         }
         after
     }
@@ -206,19 +210,19 @@ impl Retry {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// The ids of a key and of its policy.
+    /// Returns the ids of a key and of its policy.
     fn ids(&self, policy: &Policy, key: u64) -> [Id; 2] {
         let policy = self.hasher.hash_one(policy.as_str());
         [policy ^ key, policy].map(|hash| hash.max(1))
     }
 
     fn set(&self, id: Id) -> &Set {
-        &self.seen[id as usize % SETS]
+        &self.sets[id as usize % SETS]
     }
 }
 
 impl Set {
-    /// The place of an id, if it has one.
+    /// Returns the place of an id, if it has one.
     #[inline]
     fn find(&self, id: Id) -> Option<usize> {
         self.ids.iter().position(|other| other.load(Relaxed) == id)
@@ -230,21 +234,21 @@ impl Set {
         place.is_some_and(|place| self.are_sparse[place].load(Relaxed))
     }
 
-    /// Looks at the times of an id. `None`: it has no place.
+    /// Accesses the times of an id. Returns `None` if it has no place.
     fn with<R>(&self, id: Id, look: impl FnOnce(&mut Times) -> R) -> Option<R> {
         let mut times = self.times.lock();
         let place = self.find(id)?;
         Some(look(&mut times[place]))
     }
 
-    /// Changes the times of an id, which gets a place if it has none. `None`: none is free.
+    /// Accesses the times of an id, and gives it a place if it has none. Returns `None` if no place is idle.
     fn take<R>(&self, id: Id, now: f64, change: impl FnOnce(&mut Times) -> R) -> Option<R> {
         let mut times = self.times.lock();
         let place = self.find(id).or_else(|| self.admit(&mut times, id, now))?;
         Some(change(&mut times[place]))
     }
 
-    /// Gives a place to an id: a new one, or that which has been idle for longest.
+    /// Gives an id a place: an unused one, or else the one that has been idle longest.
     fn admit(&self, times: &mut Vec<Times>, id: Id, now: f64) -> Option<usize> {
         let place = if times.len() < PLACES {
             times.push(Times::default());
@@ -274,7 +278,7 @@ impl Set {
         hold.unwrap_or(unseen)
     }
 
-    /// Counts a permit. Returns whether it has a place, which it keeps until its end.
+    /// Counts a permit. Returns true if its id has a place, which it then keeps until the permit ends.
     fn begin(&self, id: Id, now: f64) -> bool {
         let begun = self.take(id, now, |times| {
             (times.held, times.changed) = (times.held + 1, now);
@@ -293,12 +297,12 @@ impl Set {
 }
 
 impl Times {
-    /// Whether nothing is held, and no client was told to come back later.
+    /// True if nothing is held, and all clients that were asked to return are due.
     fn is_idle(&self, now: f64) -> bool {
         self.held == 0 && self.until <= now
     }
 
-    /// When a permit was last granted or ended, or a client told to come back.
+    /// The last time at which a permit was granted or ended, or at which a client was due.
     fn last(&self) -> f64 {
         self.changed.max(self.until)
     }
@@ -311,15 +315,15 @@ impl Times {
         1.0 + f64::from(others) / f64::from(share)
     }
 
-    /// A client of this flow was told to come back then.
-    fn told(&mut self, flow: u64, share: u32, until: f64) {
+    /// Notes when a client of this flow was asked to return.
+    fn note_return(&mut self, flow: u64, share: u32, until: f64) {
         self.until = self.until.max(until);
         if self.flows.len() < FLOWS {
             self.flows.push((flow, share, until));
         }
     }
 
-    /// A permit has ended. Returns whether they are so frequent that few need to be timed.
+    /// Ends a permit. Returns true if permits are so frequent that only a sample needs timing.
     fn end(&mut self, since: f64, now: f64) -> bool {
         let hold = now - since;
         (self.held, self.changed) = (self.held - 1, now);
@@ -334,7 +338,7 @@ impl Times {
 /// A timed permit has one of these, and drops it when it ends.
 struct Hold {
     retry: Arc<Retry>,
-    /// Of each limit the key and the policy, if it has a place.
+    /// The ids of the key and of the policy of each limit, where they have a place.
     timed: Few<[Option<Id>; 2]>,
     since: f64,
 }
@@ -364,7 +368,7 @@ mod tests {
 
     const POLICY: Policy = Policy::DEFAULT;
 
-    /// Refuses keys from a number on, each once. Returns what they are told.
+    /// Refuses `count` keys once each. Returns their `Retry-After` times.
     fn refuse(retry: &Retry, first: u64, count: u64) -> Vec<u64> {
         let keys = (first..first + count).map(|key| retry.key(&Claim::new(key)));
         keys.map(|key| retry.refused(&POLICY, key, (1, 1, 0)))
@@ -372,7 +376,7 @@ mod tests {
     }
 
     fn places(retry: &Retry) -> usize {
-        let sets = retry.seen.iter();
+        let sets = retry.sets.iter();
         sets.map(|set| set.times.lock().len()).sum()
     }
 
@@ -381,7 +385,7 @@ mod tests {
         let retry = Retry::default();
         assert!(refuse(&retry, 0, 100_000).iter().all(|told| *told == 1));
         assert_eq!(places(&retry), SETS * PLACES);
-        // Those without a place have no schedule.
+        // Keys without a place have no schedule.
         let again = refuse(&retry, 0, 100_000);
         let later = again.iter().filter(|told| **told > 1).count();
         assert_eq!(later, SETS * PLACES);

@@ -1,4 +1,4 @@
-//! Timers that go on in another runtime, and pauses between attempts that fail.
+//! Timers that go on in another runtime, and pauses after failed attempts.
 
 #![allow(dead_code, reason = "only a store in Redis goes by the real clock")]
 
@@ -154,14 +154,15 @@ pub(crate) fn nanos() -> i64 {
     let before = start.saturating_duration_since(now);
     after.as_nanos() as i64 - before.as_nanos() as i64
 }
-/// The pauses between attempts that fail in a row. They grow with the time for which the attempts have failed, so that a
-/// short outage is over soon and a long one costs little. They are random, so that processes do not try in step.
+
+/// The pauses after attempts that fail in a row. They grow with the duration of the row, so that a short outage is
+/// noticed to be over soon, and a long one costs little. They are random, so that processes do not try in step.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     row: Option<Row>,
 }
 
-/// When the first and the last attempt of a row have failed, by any clock.
+/// When the first and the last attempt in a row failed, by any clock.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     first: Duration,
@@ -169,33 +170,33 @@ struct Row {
 }
 
 impl Backoff {
-    /// The longest of the first pauses.
+    /// The upper bound of the first pauses.
     pub(crate) const FIRST: Duration = Duration::from_millis(100);
 
     /// The longest pause.
     pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 
-    /// Failures that lie further apart are no row.
+    /// Failures that are further apart do not belong to one row.
     const CALM: Duration = Duration::from_secs(5);
 
-    /// How long the attempts of this row have failed.
-    pub(crate) fn lasted(&self) -> Duration {
+    /// The time between the first and the last failure of this row.
+    pub(crate) fn duration(&self) -> Duration {
         self.row.map_or(Duration::ZERO, |row| row.last - row.first)
     }
 
-    /// An attempt has failed now. Returns the pause before the next one: a quarter of the time for which attempts fail,
-    /// or down to a half of that.
+    /// Notes a failure. Returns the pause before the next attempt: between an eighth and a quarter of the row's
+    /// duration, within the bounds.
     pub(crate) fn fail(&mut self, now: Duration) -> Duration {
         let in_row = |row: &Row| now.saturating_sub(row.last) <= Self::CALM;
         let first = self.row.filter(in_row).map_or(now, |row| row.first);
         self.row = Some(Row { first, last: now });
         let grown = now.saturating_sub(first) / 4;
-        some_of(grown.clamp(Self::FIRST, Self::LONGEST))
+        shorten_randomly(grown.clamp(Self::FIRST, Self::LONGEST))
     }
 }
 
-/// A half of a pause at least, and all of it at most.
-fn some_of(pause: Duration) -> Duration {
+/// Shortens a pause at random, by a half at most.
+fn shorten_randomly(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
     pause.mul_f64(0.5 + random / 2.0)
 }
@@ -205,7 +206,7 @@ mod tests {
     use super::Backoff;
     use std::{collections::BTreeSet, time::Duration};
 
-    /// The pauses of attempts that fail at once, until then.
+    /// The pauses of attempts that fail at once, up to a time.
     fn pauses(backoff: &mut Backoff, start: Duration, until: Duration) -> Vec<Duration> {
         let (mut now, mut pauses) = (start, Vec::new());
         while now < until {

@@ -23,7 +23,7 @@ source tests/run/bound.sh
 source tests/run/examples.sh
 source tests/run/pool.sh
 
-# The defects come last, also if something else fails.
+# Prints the defects last, even if something else fails.
 trap 'clean_up; print_defects' EXIT
 trap 'exit 130' INT TERM
 
@@ -55,7 +55,7 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis connections::
 }
 
-# One program to libtest, and to the bound.
+# Runs all doctests as one program under the bound.
 doctests() {
     local log=${CARGO_TARGET_DIR:-target}/tests/doctests.log
     run_bounded "$log" cargo test --all-features "${members[@]}" --doc || {

@@ -34,15 +34,16 @@ pub(crate) struct PermitGuard {
     permit: Permit,
 }
 
-/// The connection of a response goes on as a tunnel after the body has ended, so the handler has to hold the permit.
+/// Warns if no handler holds the permit of a tunnel. The connection outlives the response's body, so the body alone
+/// would release the permit too early.
 pub(crate) struct Tunnel {
     policy: Policy,
     mistakes: Arc<Mistakes>,
 }
 
 impl Tunnel {
-    /// `None`: the response to a request with this method opens no tunnel.
-    pub(crate) fn of(
+    /// Returns `None` if the response opens no tunnel.
+    pub(crate) fn opened_by(
         method: &Method,
         status: StatusCode,
         settings: &Settings,
@@ -66,15 +67,16 @@ struct LossWatch {
 }
 
 impl PermitGuard {
-    /// The guard of the body that belongs to this head. `None` if the body holds no permit. `lost` waits for the
-    /// permit's loss, if the loss ends the body.
+    /// The guard of the body that belongs to this head. `None` if the body holds no permit. `lost` resolves when the
+    /// permit is lost; it is `None` if a loss does not end the body.
     ///
     /// # Panics
     ///
     /// With [`Settings::max_stall`] outside of a Tokio runtime.
     pub(crate) fn new(
         permit: Permit,
-        (lost, tunnel): (Option<SyncFuture<()>>, Option<Box<Tunnel>>),
+        lost: Option<SyncFuture<()>>,
+        tunnel: Option<Box<Tunnel>>,
         head: &HeaderMap,
         settings: &Settings,
     ) -> Option<Self> {
@@ -99,7 +101,7 @@ impl PermitGuard {
         }
     }
 
-    /// Releases the permit. Returns true if claims may be refused until the store has the release.
+    /// Releases the permit. Returns true if the store may refuse claims until the release arrives.
     pub(super) fn release(self) -> bool {
         self.permit.took_the_last()
     }
@@ -110,7 +112,7 @@ impl PermitGuard {
             stall.polled(answer.is_ready());
         }
         if let Poll::Ready((Some(_), _)) = answer {
-            // The tunnel is the body itself, as over HTTP/3.
+            // The body itself carries the tunnel's data, as over HTTP/3.
             self.tunnel = None;
         }
     }
@@ -119,7 +121,7 @@ impl PermitGuard {
 impl Drop for PermitGuard {
     fn drop(&mut self) {
         if let Some(tunnel) = self.tunnel.take() {
-            // Each has a clone of the permit.
+            // Each holds a clone of the permit.
             (self.loss, self.stall) = (None, None);
             if self.permit.is_last_holder() {
                 tunnel.mistakes.unheld_tunnel(&tunnel.policy);

@@ -28,9 +28,9 @@ pin_project! {
     /// comes first. A body that a server has taken in one frame has ended, however slowly the
     /// client reads it.
     ///
-    /// If the permit took the last free units of a key, its release leaves first: the body returns the last frame when it is
-    /// polled again, for which it wakes its task at once. So a client that has read the end can send its next request to
-    /// another process.
+    /// If the permit took the last free units of a key, its release is sent before the last frame. The body wakes its
+    /// task, and returns the last frame at the next poll. So a client that has read the end can send its next request
+    /// to another process.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ pin_project! {
     }
 }
 
-/// The last frame, or the end, which is handed over once the release of the permit is on its way.
+/// The last frame, or the end of the body, held back until the release of the permit is on its way.
 type LastFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
 pin_project! {
@@ -103,7 +103,7 @@ where
         }
         let (frame, ended) = ready!(step);
         if ended && this.guard.take().is_some_and(PermitGuard::release) {
-            // The tasks that send the release run before this one is polled again.
+            // The tasks that send the release run before this task is polled again.
             *this.last = Some(frame);
             cx.waker().wake_by_ref();
             return Poll::Pending;

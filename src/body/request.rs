@@ -1,4 +1,4 @@
-//! The body of a request, whose permit ends if its client stalls.
+//! The body of a request. The request's permit ends if the client stalls while it sends.
 
 use crate::{
     background::{Bounded, Countdown},
@@ -19,16 +19,16 @@ use std::{
     time::Duration,
 };
 
-/// So many bytes are progress.
+/// The bytes that a client has to send before its longest stall starts again.
 const PROGRESS: usize = 1_024;
 
 pin_project! {
-    /// The body of a request whose client may not stall, by
-    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
+    /// A request's body whose permit ends if the client stalls, as
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) sets.
     ///
-    /// Frames, errors and size are the inner body's. Bodies of axum need no `RequestBody` with the feature `axum`.
-    /// Other bodies have types that the layer cannot replace, so put [`watch`](Self::watch) between the limit and the
-    /// service: in tonic, or around a handler of hyper's `Incoming`.
+    /// Frames, errors and size are the inner body's. With the feature `axum` the layer wraps axum's bodies by itself.
+    /// The layer cannot replace bodies of other types, such as tonic's or hyper's `Incoming`. For these, put
+    /// [`watch`](Self::watch) between the limit and the service.
     ///
     /// # Examples
     ///
@@ -62,8 +62,8 @@ pin_project! {
 }
 
 impl<B> RequestBody<B> {
-    /// The request, with a body that all limits outside watch which have a longest stall and do not watch it already.
-    /// See [`RequestBody`] for an example.
+    /// Wraps the body of a request, so that the limits outside can watch it. Limits without a longest stall do not
+    /// watch it. Neither do limits that watch it already. See [`RequestBody`] for an example.
     pub fn watch(mut request: Request<B>) -> Request<Self> {
         let uploads = request.extensions_mut().remove::<Uploads>();
         let uploads = uploads.unwrap_or_default();
@@ -77,14 +77,14 @@ impl<B: Body> Body for RequestBody<B> {
 
     /// # Panics
     ///
-    /// If a client has to be waited for outside of a Tokio runtime.
+    /// If it has to wait for the client outside of a Tokio runtime.
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         let polled = this.body.poll_frame(cx);
-        this.uploads.polled(match &polled {
+        this.uploads.note_poll(match &polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(frame) => Poll::Ready(length(frame.as_ref())),
         });
@@ -100,7 +100,7 @@ impl<B: Body> Body for RequestBody<B> {
     }
 }
 
-/// The bytes of a frame; none at the end of the body.
+/// The number of bytes in a frame: 0 for trailers, an error and the end of the body.
 fn length<D: Buf, E>(frame: Option<&Result<Frame<D>, E>>) -> usize {
     let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
     data.map_or(0, Buf::remaining)
@@ -112,13 +112,13 @@ impl<B> fmt::Debug for RequestBody<B> {
     }
 }
 
-/// The uploads that a body is, one for each limit. In a request's extensions: those whose body is not watched yet.
+/// The watchers of a body, one for each limit. The request's extensions have those that do not watch the body yet.
 #[derive(Clone, Default)]
 struct Uploads(Vec<Weak<Upload>>);
 
 impl Uploads {
     /// Notes a poll of the body, and how many bytes it returned.
-    fn polled(&self, received: Poll<usize>) {
+    fn note_poll(&self, received: Poll<usize>) {
         for upload in self.0.iter().filter_map(Weak::upgrade) {
             match received {
                 Poll::Pending => upload.wait(),
@@ -128,30 +128,30 @@ impl Uploads {
     }
 }
 
-/// Ends the permit of a request whose client does not send its body, until it is dropped with the response's head.
+/// Ends the permit of a request whose client stalls. It is dropped with the response's head.
 ///
-/// A handler polls the body when it needs more. The client stalls if the handler waits for it for the longest stall,
-/// all its waits since the last progress together. A body that is not polled waits for its handler.
+/// A handler polls the body when it needs more. The client stalls if the handler's waits since the last progress add up
+/// to the longest stall. While the body is not polled it waits for the handler, so that time does not count.
 pub(crate) struct Upload {
     permit: Permit,
     max_stall: Duration,
     progress: Mutex<Progress>,
 }
 
-/// Since the last [`PROGRESS`].
+/// What has happened since the last [`PROGRESS`].
 #[derive(Default)]
 struct Progress {
     bytes: usize,
-    /// How long the handler has waited, but for the wait that goes on.
+    /// How long the handler has waited, without the current wait.
     waited: Duration,
-    /// The begin of the wait that goes on, in [nanoseconds](timer::nanos).
+    /// When the current wait began, in [nanoseconds](timer::nanos).
     since: Option<i64>,
-    /// Started by the first wait: most requests are read without one.
+    /// Started by the first wait, because most requests are read without a wait.
     countdown: Option<Countdown>,
 }
 
 impl Upload {
-    /// Watches the body of a request.
+    /// Watches the body of a request, or notes in its extensions that [`RequestBody::watch`] should.
     pub(crate) fn watch<B: 'static>(
         request: &mut Request<B>,
         permit: &Permit,
@@ -170,7 +170,7 @@ impl Upload {
         upload
     }
 
-    /// The handler waits for the client.
+    /// Notes that the handler waits for the client.
     fn wait(self: &Arc<Self>) {
         let mut progress = self.progress.lock();
         progress.since.get_or_insert_with(timer::nanos);
@@ -178,7 +178,7 @@ impl Upload {
         progress.countdown.get_or_insert_with(start);
     }
 
-    /// The handler has so many bytes more, or the end of the body.
+    /// Notes that the handler has received this many bytes, or the end of the body.
     fn receive(&self, bytes: usize) {
         let mut progress = self.progress.lock();
         progress.waited = progress.waited();
@@ -191,7 +191,7 @@ impl Upload {
 }
 
 impl Progress {
-    /// How long the handler has waited by now.
+    /// How long the handler has waited, including the current wait.
     fn waited(&self) -> Duration {
         let now = self.since.map(|since| timer::nanos().saturating_sub(since));
         let nanos = now.unwrap_or_default().max(0).unsigned_abs();
@@ -213,7 +213,7 @@ impl Bounded for Upload {
     }
 }
 
-/// Replaces a body whose type can hold any body. Returns the upload if the type is another one.
+/// Wraps an axum body, which can hold a body of any type. Returns the upload if the body has another type.
 #[cfg(feature = "axum")]
 fn replace<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
     let body: &mut dyn std::any::Any = body;
@@ -222,9 +222,9 @@ fn replace<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload
     };
     if !body.is_end_stream() {
         let uploads = Uploads(vec![upload]);
-        let body_of = std::mem::take(body);
+        let inner = std::mem::take(body);
         *body = axum::body::Body::new(RequestBody {
-            body: body_of,
+            body: inner,
             uploads,
         });
     }

@@ -137,7 +137,7 @@
 //! [`key::peer_ip`](crate::key::peer_ip) reads the connection's peer and never a forwarded header, so
 //! behind a proxy all requests have the proxy's address. In axum it needs
 //! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without that each
-//! request is answered with 500, which names the missing extension. A test without a server adds the layer
+//! request is answered with 500, which names the missing extension. In a test without a server, add the layer
 //! `MockConnectInfo` to the router. [Recipes](super::recipes::keys) show plans that are
 //! looked up, clients with and without an account, routes, and the addresses of clients behind proxies.
 //!

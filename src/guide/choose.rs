@@ -56,7 +56,7 @@
 //! So [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) should be about
 //! *wait × limit ÷ hold*: 100 unless set. A longer queue only holds requests that will time out: they cost a
 //! connection, memory and polls, and are refused in the end. hyper runs 200 requests at a time on an HTTP/2
-//! connection, so more waiters than that on one connection keep out all other requests on it.
+//! connection, so 200 waiters on one connection block all its other requests.
 //!
 //! | | refuse at once (default) | wait |
 //! |---|---|---|
@@ -66,9 +66,9 @@
 //!
 //! - Where holds are long, waiting does not help: an account whose five streams last a minute frees a
 //!   place every 12 s.
-//! - Keep the wait shorter than the timeouts of the client and of [the proxies in between](super::proxies#waits). Not
-//!   every hang-up [is noticed](super::proxies#clients-that-hang-up), so a wait also bounds how long the request of a
-//!   client that is gone stands in the queue.
+//! - Keep the wait shorter than the timeouts of the client and of [the proxies in between](super::proxies#waits). Some
+//!   hang-ups [are not noticed](super::proxies#clients-that-hang-up). Then the wait bounds how long such a request
+//!   stays in the queue.
 //! - A claim that does not wait never passes one that does. So if some requests of a key wait, those that do
 //!   not are refused for as long as there is a queue.
 //! - With 50 claims at a limit of 5, all were granted in the order of their arrival, 1.6 % later than is
@@ -137,11 +137,11 @@
 //!
 //! | setting | ends the permit of |
 //! |---|---|
-//! | [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) | a client that has not read its response, or sent a kibibyte of its request, for so long |
-//! | [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) | any request, after so long |
+//! | [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) | a client that reads none of its response, or sends less than a kibibyte of its request, in this time |
+//! | [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) | any request, after this time |
 //!
-//! Both take the permit alone. The request goes on beside the limit, unless
-//! [`OnLost::Abort`](crate::OnLost) ends it too: with 503 before the response's head, with a cut body after it.
+//! Both end only the permit. The request continues without a permit, unless
+//! [`OnLost::Abort`](crate::OnLost) ends it too: with 503 before the response's head, and by cutting the body after it.
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

@@ -13,19 +13,19 @@
 //! each has an item of its own. There is no `w`, because the limit has no window. A client that wants to stay
 //! within its limit sends at most *r* more requests beside the ones in flight.
 //!
-//! A request is over for the client when it has read the end of the response. By then the release is on its way to the
-//! store: that of a full key leaves before the last frame. Over Redis a client that sends its next request at once, to
-//! another process, still races it: the release and the next claim travel over two connections. Of 500 such requests
-//! 0 to 6 were refused, on a machine with ten times the work that it could do, and with a millisecond between two
-//! requests 0 or 1 (`benches/turns`). Let such a client retry once, or give its claims a
-//! [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the race.
+//! For the client a request is over when it has read the end of the response. The release of a full key is sent before
+//! the last frame. A race remains over Redis if the client sends its next request at once to another process, because
+//! the release and the next claim travel over two connections. On a machine with ten times the work that it could do, 0
+//! to 6 of 500 such requests were refused. With a millisecond between two requests it was 0 or 1 (`benches/turns`). Let
+//! such a client retry once, or give its claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts
+//! the race.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!
 //! ## Two services in a chain
 //!
-//! A gateway that passes on the response of a service passes on its RateLimit fields too. If both have a limit named
-//! `concurrency`, a client reads two limits of one name. So give each a
+//! A gateway that forwards the response of a service also forwards its RateLimit fields. If both have a limit named
+//! `concurrency`, a client reads two limits with one name. So give each a
 //! [policy](crate::ConcurrencyLimitLayer::with_policy), named after what it protects:
 //!
 //! ```
@@ -156,9 +156,9 @@
 //!   comparison 50 requests needed 50 requests when they waited, and 1,645 to 1,682 when they retried each
 //!   10 ms (BENCHMARKS.md, "Peers").
 //! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
-//!   Under [`OnLost::Abort`](crate::OnLost) that is how a permit looks that is lost after the response's head, unless
-//!   [a proxy makes it look whole](super::proxies#responses-that-are-cut). Before the head its request gets 503 with
-//!   `Retry-After` and the type `about:blank`, which is not a type of a refusal.
+//!   Under [`OnLost::Abort`](crate::OnLost) a response also breaks off if its permit is lost after the head, unless
+//!   [a proxy makes it look whole](super::proxies#responses-that-are-cut). If the permit is lost before the head, the
+//!   client gets 503 with `Retry-After` and the type `about:blank`, unlike 503 for a store that failed.
 //! - **400 is a mistake** of the client, **500** one of the service, and each stays one.
 //!
 //! [the rule]: crate::Rejection#when-to-try-again
@@ -200,6 +200,6 @@
 //! # While a client waits
 //!
 //! A request in the queue has no response yet, and leaves the queue when the server notices that its client has
-//! hung up, which [proxies can hide](super::proxies#clients-that-hang-up). To a proxy that time is silence, so a wait has
-//! to be shorter than [its timeout](super::proxies#waits). Where it cannot be, admit the request and wait inside the
+//! hung up, which [proxies can hide](super::proxies#clients-that-hang-up). A proxy sees only silence, so the wait has
+//! to be shorter than [its timeout](super::proxies#waits). For longer waits, admit the request and wait inside the
 //! handler, which may send bytes while it waits: [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).

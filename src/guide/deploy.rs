@@ -45,9 +45,9 @@
 //!
 //! # One Redis for two services
 //!
-//! Two services with one prefix share the limits of each policy and key: an account that has five streams at the shop
-//! has none left at the search. If they should not, give each a [prefix](crate::redis::Builder::prefix), and a user whose
-//! `~` and `&` name it:
+//! Two services with one prefix share the limits of each policy and key: an account with five streams at the shop
+//! has none left at the search. To separate them, give each a [prefix](crate::redis::Builder::prefix), and a user whose
+//! `~` and `&` name that prefix:
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {

@@ -118,9 +118,9 @@
 //! ```
 //!
 //! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use, and
-//! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. Of a key that
-//! has more than 64 bytes, over Redis when percent-encoded, a store has only the SHA-256; its usage is still found by the
-//! key itself.
+//! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. If a
+//! key has more than 64 bytes (over Redis: when percent-encoded), the store keeps only its SHA-256. You can still look
+//! its usage up by the key itself.
 //! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
 //! keys, and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
 //! terminal](super::terminal).
@@ -157,7 +157,7 @@
 //! # Take a permit back
 //!
 //! [`revoke`](crate::Operate::revoke) ends a permit by policy, key and id. Its units go to the next waiter at once; its
-//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) says whether its request ends. A claim that
+//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) decides whether its request ends. A claim that
 //! waits under that id is refused.
 //!
 //! ```
@@ -176,8 +176,8 @@
 //!
 //! Over Redis the holder may be any process. A message tells it at once. If the message is lost, it is told when it has
 //! subscribed anew, or by its next refresh, a third of a lease later at most. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
-//! `OnLost::Abort` the handler is dropped and its client gets 503; after the response's head the body is dropped, and the
-//! response is cut.
+//! `OnLost::Abort` the handler is dropped and its client gets 503. After the response's head, the body is dropped and
+//! the response is cut.
 //!
 //! # Change a limit
 //!

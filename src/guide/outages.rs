@@ -7,7 +7,7 @@
 //!
 //! | [`WhenUnavailable`](crate::redis::WhenUnavailable) | a new request | a permit that is held | choose it where |
 //! |---|---|---|---|
-//! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the request goes on or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
+//! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the request continues or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
 //! | `Admit` | admitted | kept, [degraded](crate::Permit::is_degraded) | the limit is for fairness, and an outage should not be noticed |
 //! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter. All together stay near the limit |
 //! | `ShareOf(f)` | admitted up to *f × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
@@ -34,15 +34,15 @@
 //! | a new request while Redis does not answer | decided within 500 ms |
 //! | a request in the queue | decided within a second and a half |
 //! | after three failures in a row, over at least a timeout | the breaker is open: decided at once, without Redis |
-//! | all connections are mute, and a new one works | after 250 ms another connection replaces each; no request fails |
-//! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again. It is found within a quarter of the outage, and within 2 s |
+//! | all connections are mute, but new ones work | after 250 ms a new connection replaces each mute one; no request fails |
+//! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again. The delay is at most a quarter of the outage, and at most 2 s |
 //!
 //! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a
 //! cluster each node has a breaker of its own, and keys of living nodes are limited as ever.
 //!
-//! The pauses between attempts to connect grow to a quarter of the time for which they have failed, 2 s at most. Each is
-//! shortened at random, by a half at most, so that processes do not connect in step. All runtimes of a process, its
-//! subscription and what watches a cluster or Sentinels connect to a server twice in a second at most
+//! The pause between two attempts to connect grows to a quarter of the outage so far, but not beyond 2 s. Each pause is
+//! shortened at random, by a half at most, so that processes do not connect in step. A process connects to a server at
+//! most twice a second. This includes all its runtimes, its subscription, and the watch of a cluster or of Sentinels
 //! (`tests/topology/closing.rs`).
 //!
 //! A stop that is shorter than a lease loses no permit. A longer one loses those that cannot be refreshed, if the
@@ -71,10 +71,10 @@
 //! # }
 //! ```
 //!
-//! [`OnLost::Abort`](crate::OnLost) does so for every handler. A handler that has not answered yet is dropped, and its
-//! client gets 503; a response that has begun is cut. A response in one piece, such as a completion that is not streamed,
-//! spends its whole time before the head, so it ends with 503. Without `Abort` the request goes on beside the limit, which
-//! is right for most: the work is half done already.
+//! [`OnLost::Abort`](crate::OnLost) does this for every handler. A handler that has not answered yet is dropped, and
+//! its client gets 503. A response that has begun is cut. A response in one piece, such as a completion that is not
+//! streamed, spends all its time before the head, so it ends with 503. Without `Abort` the request continues without a
+//! permit. That is right for most services: the work is half done already.
 //!
 //! # The health route
 //!
@@ -171,8 +171,8 @@
 //! }
 //! ```
 //!
-//! - Behind a proxy a dropped listener and a closed idle connection can fail a POST. The
-//!   [chapter on proxies](super::proxies#restarts) says how to avoid that.
+//! - Behind a proxy, a dropped listener or a closed idle connection can fail a POST. The
+//!   [chapter on proxies](super::proxies#restarts) shows how to avoid that.
 //! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded
 //!   connections; hence the bound here, and a signal of your own to your WebSockets.
 //! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum

@@ -48,4 +48,4 @@
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because
 //! the body is no longer polled; [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that,
-//! and the time in which a handler waits for its request's body.
+//! and also how long a handler waits for its request's body.

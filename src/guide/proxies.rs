@@ -1,6 +1,6 @@
 //! Behind proxies: nginx, HAProxy, load balancers, and platforms that freeze a process.
 //!
-//! `tests/proxies` shows what is said about nginx and HAProxy here, with versions 1.22 and 2.6. For limits by address see
+//! `tests/proxies` checks these statements with nginx 1.22 and HAProxy 2.6. For limits by address see
 //! [addresses behind proxies](super::recipes::keys#an-address-behind-proxies). In short, for nginx:
 //!
 //! ```text
@@ -20,31 +20,32 @@
 //!
 //! # Uploads that are refused
 //!
-//! A server of HTTP/1.1 that answers before it has read a request resets the connection. Many clients then never see the
+//! If an HTTP/1.1 server answers before it has read a request, the connection is reset. Many clients then never see the
 //! 429, and nginx answers with 502. So the layer reads the rest of a refused upload and drops it, up to
 //! [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain). nginx should refuse larger uploads itself.
 //!
 //! # Servers that count as failed
 //!
-//! By default nginx sends a server nothing for 10 s after one failure (`max_fails=1`). A timeout or a reset of *one*
-//! account's request counts, and once both servers have failed, *all* requests get 502. With `max_fails=0` only the
+//! By default nginx sends nothing to a server for 10 s after one failure (`max_fails=1`). A timeout or a reset of *one*
+//! account's request counts. Once both servers count as failed, *all* requests get 502. With `max_fails=0` only the
 //! request that meets a failure fails.
 //!
 //! # Waits
 //!
 //! A request that waits is silent. If [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) is longer than
 //! `proxy_read_timeout` (60 s by default), or HAProxy's `timeout server`, the client gets 504. nginx also repeats a GET
-//! at the next server, where it waits again, and counts a failure of each. For longer waits
-//! [answer first and wait then](super::recipes::streams#bytes-to-a-client-that-waits).
+//! at the next server, where it waits again, and counts a failure of both. For longer waits,
+//! [answer first and then wait](super::recipes::streams#bytes-to-a-client-that-waits).
 //!
 //! # Clients that hang up
 //!
 //! A waiting request leaves the queue when the server notices that its client has gone. It does not notice
+//! in these cases:
 //!
-//! - **an unread upload**: hyper stops reading at some 16 kB, and so does not see the end of the connection. Read the
-//!   body outside of the limit, bounded:
-//! - **a pipelined request** behind the one that waits.
-//! - **a client of HAProxy**, unless its `defaults` or `listen` have `option abortonclose`.
+//! - **An unread upload.** hyper stops reading at some 16 kB, so it does not see the end of the connection. Read the
+//!   body outside of the limit, as below, and bound its size.
+//! - **A pipelined request** behind the request that waits.
+//! - **A client of HAProxy**, unless its `defaults` or `listen` have `option abortonclose`.
 //!
 //! ```
 //! use axum::{Router, body::to_bytes, extract::Request, http::StatusCode, middleware::{self, Next}, response::Response, routing::post};
@@ -69,8 +70,8 @@
 //! # Responses that the proxy buffers
 //!
 //! nginx reads a response as fast as the service sends it, and keeps up to 1 GB of it in files. So the permit of a
-//! download ends long before the client has read it, and events arrive in lumps of some kilobytes. The header
-//! `X-Accel-Buffering: no` on the response turns that off, and so does `proxy_buffering off`:
+//! download ends long before the client has read the response, and events arrive in batches of some kilobytes. The
+//! header `X-Accel-Buffering: no` on the response turns that off, and so does `proxy_buffering off`:
 //!
 //! ```
 //! use axum::{body::Body, response::IntoResponse};
@@ -85,36 +86,40 @@
 //! # Responses that are cut
 //!
 //! [`OnLost::Abort`](crate::OnLost), a crash and the end of a drain cut a response. Over HTTP/1.0, nginx's default before
-//! 1.30, a response ends with its connection. nginx then passes the part on as a *whole* response. Set
-//! `proxy_http_version 1.1`, and the client sees that it was cut.
+//! 1.30, a response ends with its connection. nginx then passes the part on as a *whole* response. With
+//! `proxy_http_version 1.1` the client sees that the response was cut.
 //!
 //! # HTTP/2 to the service
 //!
-//! Each waiting request takes one of its connection's streams, 200 with hyper's defaults. A proxy or a gRPC client that
-//! shares one connection between accounts cannot send the others' requests once one account fills it. So set
-//! [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) to a small part of that, 50 for instance. With
-//! nginx each waiting request takes two of its `worker_connections` (512 by default).
+//! Each waiting request takes one of its connection's streams: 200 with hyper's defaults. If a proxy or a gRPC client
+//! shares one connection between accounts, one account that fills it blocks the requests of all others. So set
+//! [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) to a small part of these 200, such as 50. In
+//! nginx each waiting request takes two of the `worker_connections` (512 by default).
 //!
 //! # Restarts
 //!
 //! Three things fail requests while processes restart one by one:
 //!
-//! - `max_fails`: the first process is back, but nginx ignores it for 10 s, in which the second one stops.
+//! - `max_fails`: the first process is back, but nginx ignores it for 10 s, and in this time the second process stops.
 //! - The backlog: a listener that is dropped resets connections that were not accepted yet.
 //! - Idle connections: a server that stops gracefully closes connections on which no request has begun. nginx may just
-//!   have sent one.
+//!   have sent a request on one of them.
 //!
-//! nginx repeats a GET elsewhere, and no POST: that gets 502. So at SIGTERM close the listener, but accept the
-//! connections that wait in it; answer for a quarter of a second with `Connection: close`; then begin the graceful
-//! shutdown of the [chapter on outages](super::outages#deploys). `shutdown.rs` of the example `market` has the code. On a
-//! busy machine, 40 restarts under load failed 40 of 1,731 POSTs before, and 51 of 1,699 with `keepalive` in `upstream`.
-//! Afterwards they failed none of 5,116 and of 4,439, without and with `keepalive`.
+//! nginx repeats a failed GET at another server, but answers a failed POST with 502. So at SIGTERM:
+//!
+//! 1. Close the listener, but accept the connections that wait in it.
+//! 2. Answer for a quarter of a second with `Connection: close`.
+//! 3. Begin the graceful shutdown of the [chapter on outages](super::outages#deploys).
+//!
+//! `shutdown.rs` of the example `market` has the code. On a busy machine, 40 restarts under load
+//! failed 40 of 1,731 POSTs without this sequence, and none of 5,116 with it. With `keepalive` in `upstream` they
+//! failed 51 of 1,699 without it, and none of 4,439 with it.
 //!
 //! # Processes that are frozen
 //!
-//! A platform such as AWS Lambda stops a process as soon as its response is out. A permit that is dropped then is
-//! released only when the process goes on, or when its lease ends. Wait for the release *inside* of the limit, if
-//! responses do not stream:
+//! A platform such as AWS Lambda freezes a process as soon as it has sent its response. The release of a dropped permit
+//! then waits until the process continues, or until the lease ends. If responses do not stream, wait for the release
+//! *inside* of the limit:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -136,5 +141,5 @@
 //! # }
 //! ```
 //!
-//! With SIGSTOP right after the response the permit was free each time (`tests/http/over_redis/frozen.rs`). A process that
-//! is frozen while it *holds* a permit loses it when the lease ends.
+//! In tests with SIGSTOP right after the response, the permit was always free (`tests/http/over_redis/frozen.rs`). A
+//! process that is frozen while it *holds* a permit loses it when the lease ends.

@@ -37,8 +37,8 @@
 //!
 //! # A suite whose requests name no account
 //!
-//! When a service gets its first limit, each older test that names no account is answered with 400. Let the suite's app
-//! name one for each request, so that no test meets the limit by chance:
+//! When a service gets its first limit, requests of older tests that name no account get 400. Let the suite's app add a
+//! new account to each request, so that no test meets the limit by chance:
 //!
 //! ```
 //! use axum::{Router, body::Body, extract::Request, middleware::map_request, routing::get};

@@ -5,7 +5,7 @@ use std::{any::type_name, error::Error, fmt};
 /// Why a request has no key.
 ///
 /// The response has status 400 and shows this error's text, so the text should contain neither a key nor a secret. For
-/// [`MissingExtension`](Self::MissingExtension) it has status 500, and another text that names no type.
+/// [`MissingExtension`](Self::MissingExtension) the response has status 500, and a text that names no type.
 ///
 /// # Examples
 ///

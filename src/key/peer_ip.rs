@@ -111,7 +111,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
         .or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-/// In the order in which axum's own extractor looks.
+/// Looks in the same order as axum's own extractor.
 #[cfg(feature = "axum")]
 fn axum_peer(extensions: &http::Extensions) -> Option<SocketAddr> {
     use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};

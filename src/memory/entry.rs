@@ -43,14 +43,14 @@ impl Entry {
             limit,
             queue: Queue::default(),
             policy: claim.policy().clone(),
-            key: CompactKey::of(claim.key()),
+            key: CompactKey::new(claim.key()),
         }
     }
 
     /// Whether it is that of a key, or of any.
     #[inline]
     pub(super) fn is_of(&self, policy: &Policy, key: Option<&Key>) -> bool {
-        key.is_none_or(|key| self.key.is_of(key)) && self.policy == *policy
+        key.is_none_or(|key| self.key.matches(key)) && self.policy == *policy
     }
 
     #[inline]
@@ -129,7 +129,7 @@ impl Entry {
         }
     }
 
-    /// Whether no waiter fits, whichever is the first.
+    /// True if no waiter fits, whichever is first. Saves looking at the queue.
     fn is_full(&self) -> bool {
         self.held >= self.limit.unwrap_or(self.queue.max_limit())
     }

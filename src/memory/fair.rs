@@ -17,20 +17,20 @@ const UNIT: i64 = 100_000;
 /// Of fewer flows none is forgotten.
 const FEW: usize = 64;
 
-/// What a claim is in a fair queue.
+/// The flow and the cost of a claim, which decide its turn in a fair queue.
 pub(super) struct Turn {
-    /// Claims without one are a flow too.
+    /// All claims without a flow form one flow together.
     flow: Option<CompactKey>,
-    /// What it adds to the tags of its flow.
+    /// How far the claim moves the tags of its flow.
     cost: i64,
 }
 
 impl Turn {
-    pub(super) fn of(claim: &Claim) -> Self {
-        // A share is that of a flow.
+    pub(super) fn new(claim: &Claim) -> Self {
+        // A claim without a flow has no share.
         let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
         Self {
-            flow: claim.flow().map(CompactKey::of),
+            flow: claim.flow().map(CompactKey::new),
             cost: (i64::from(claim.weight()) * UNIT + share - 1) / share,
         }
     }
@@ -40,9 +40,9 @@ impl Turn {
     }
 }
 
-/// A place in a fair queue.
+/// A waiter's position in a fair queue.
 #[derive(Clone, Copy)]
-pub(super) struct Tagged<'a> {
+pub(super) struct Position<'a> {
     pub(super) turn: &'a Turn,
     pub(super) start: i64,
     pub(super) has_left: bool,
@@ -60,11 +60,11 @@ pub(super) struct Tags {
 #[derive(Clone, Copy)]
 struct Finish {
     at: i64,
-    /// A waiter of the flow has left, and those behind it have not moved up yet.
+    /// True if a waiter of the flow has left and the waiters behind it have not moved up yet.
     has_gap: bool,
 }
 
-/// The waiters of a flow behind its first gap, and where the next of them starts.
+/// The waiters of a flow behind its first gap. The next of them starts at `slot` or later.
 struct Gap {
     slot: i64,
     later: VecDeque<usize>,
@@ -102,23 +102,28 @@ impl Tags {
         self.finishes.insert(turn.flow.clone(), finish);
     }
 
-    /// A waiter has left without a grant.
-    pub(super) fn left(&mut self, turn: &Turn) {
+    /// Notes that a waiter has left without a grant.
+    pub(super) fn note_gap(&mut self, turn: &Turn) {
         if let Some(finish) = self.finishes.get_mut(&turn.flow) {
             finish.has_gap = true;
         }
     }
 
-    /// Whether waiters of this flow have yet to [move up](Self::close).
+    /// True if waiters of this flow still have to [move up](Self::close_gaps).
     pub(super) fn has_gap(&self, turn: &Turn) -> bool {
         let finish = self.finishes.get(&turn.flow);
         finish.is_some_and(|finish| finish.has_gap)
     }
 
-    /// Waiters move up, each to where the one before it in its flow finishes now, and so does the finish of the flow.
-    /// None moves before the virtual time, as behind claims that came before the first flow, or to the tag of one that
-    /// stays. Takes all places in their order. Returns their starts.
-    pub(super) fn close<'a>(&mut self, places: impl Iterator<Item = Tagged<'a>>) -> Vec<i64> {
+    /// Moves the waiters behind a gap up. Takes all positions in order, and returns their new starts.
+    ///
+    /// Each waiter starts where the waiter before it in its flow now finishes, and the flow's finish moves too. No
+    /// waiter moves before the virtual time, so claims that came before the first flow stay ahead. No waiter takes the
+    /// tag of another one that stays.
+    pub(super) fn close_gaps<'a>(
+        &mut self,
+        places: impl Iterator<Item = Position<'a>>,
+    ) -> Vec<i64> {
         let places: Vec<_> = places.collect();
         let mut starts: Vec<_> = places.iter().map(|place| place.start).collect();
         let (mut gaps, mut fixed) = (HashMap::<_, Gap, RandomState>::default(), Vec::new());
@@ -170,22 +175,22 @@ mod tests {
 
     fn turn(flow: &str, weight: u32, share: u32) -> Turn {
         let claim = Claim::new("a").with_weight(weight).with_share(share);
-        Turn::of(&claim.with_flow(flow))
+        Turn::new(&claim.with_flow(flow))
     }
 
-    fn at(turn: &Turn, start: i64) -> Tagged<'_> {
+    fn at(turn: &Turn, start: i64) -> Position<'_> {
         let has_left = false;
-        Tagged {
+        Position {
             turn,
             start,
             has_left,
         }
     }
 
-    /// One that has left.
-    fn gone(turn: &Turn, start: i64) -> Tagged<'_> {
+    /// The position of a waiter that has left.
+    fn gone(turn: &Turn, start: i64) -> Position<'_> {
         let has_left = true;
-        Tagged {
+        Position {
             turn,
             start,
             has_left,
@@ -211,13 +216,13 @@ mod tests {
             100_002,
             "it has saved nothing up"
         );
-        tags.left(&ann);
+        tags.note_gap(&ann);
         assert!(tags.has_gap(&ann) && !tags.has_gap(&bob));
-        let moved = tags.close([gone(&ann, 1), at(&ann, 100_001)].into_iter());
+        let moved = tags.close_gaps([gone(&ann, 1), at(&ann, 100_001)].into_iter());
         assert_eq!(moved, [1, 1], "a later one moves up");
         assert!(!tags.has_gap(&ann));
         assert_eq!(tags.start(&ann, 1), 100_001);
-        tags.close([gone(&ann, 1)].into_iter());
+        tags.close_gaps([gone(&ann, 1)].into_iter());
         assert_eq!(tags.start(&ann, 1), 2, "nothing waits");
     }
 
@@ -235,7 +240,7 @@ mod tests {
             at(&light, 300_001),
             at(&light, 400_001),
         ];
-        let moved = tags.close(places.into_iter());
+        let moved = tags.close_gaps(places.into_iter());
         assert_eq!(moved, [1, 1, 2, 3, 100_003]);
         assert_eq!(tags.start(&light, 1), 200_003);
     }
@@ -255,7 +260,7 @@ mod tests {
             at(&ann, 200_001),
             at(&bob, 200_002),
         ];
-        let moved = tags.close(places.into_iter());
+        let moved = tags.close_gaps(places.into_iter());
         assert_eq!(moved[3..], [2, 1, 100_002]);
         assert_eq!(
             (tags.start(&ann, 0), tags.start(&bob, 0)),

@@ -61,7 +61,8 @@ impl Clock {
     }
 }
 
-/// What operators see of a claim, and of its permit. It may outlast the claim, so it has neither its key nor its flow.
+/// What operators see of a claim and of its permit. It may outlive the claim, so it keeps no key, and the flow only in
+/// compact form.
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
@@ -69,7 +70,7 @@ pub(super) struct Details {
     pub(super) units: Units,
     label: Option<Box<str>>,
     pub(super) turn: Turn,
-    /// Where it is in the queue. Read and written under the shard's lock only, so no order of threads depends on it.
+    /// The waiter's rank in the queue. Accessed only under the shard's lock, so relaxed ordering is enough.
     pub(super) rank: AtomicI64,
     since: Instant,
     /// Whether its permit is listed.
@@ -89,7 +90,7 @@ impl Details {
             policy: claim.policy().clone(),
             units: claim.checked_units(),
             label: claim.label().map(Into::into),
-            turn: Turn::of(claim),
+            turn: Turn::new(claim),
             rank: AtomicI64::new(0),
             since: Instant::now(),
             is_listed,

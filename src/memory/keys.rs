@@ -63,7 +63,7 @@ impl Keys {
         (hash, &self.shards[number(hash)])
     }
 
-    /// Changes the entry of a key that the store has listed, if it is there.
+    /// Changes the entry of a compact key, if the store has one.
     pub(super) fn change_listed<R>(
         &self,
         policy: &Policy,

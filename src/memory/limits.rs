@@ -21,10 +21,10 @@ impl Limits {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
-        self.find_listed(policy, &CompactKey::of(key))
+        self.find_listed(policy, &CompactKey::new(key))
     }
 
-    /// The same of a key as it is kept.
+    /// Like `find`, for a compact key.
     pub(super) fn find_listed(&self, policy: &Policy, key: &CompactKey) -> Option<u32> {
         let all = self.all.lock();
         let of = |key| all.get(&(policy.clone(), key));
@@ -40,7 +40,7 @@ impl Limits {
         note: Option<String>,
     ) {
         let mut all = self.all.lock();
-        let key = key.map(CompactKey::of);
+        let key = key.map(CompactKey::new);
         let stored = key.as_ref().map(Into::into);
         let of = (policy.clone(), key);
         match limit {

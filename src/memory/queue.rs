@@ -1,7 +1,7 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
-    fair::{Tagged, Tags, Turn},
+    fair::{Position, Tags, Turn},
     holders::{Details, Listed},
 };
 use crate::{
@@ -16,14 +16,14 @@ use std::{
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
 ///
-/// One that leaves is marked, and removed with others: at the latest when half of all have left. So each that leaves
-/// costs the same, however many wait.
+/// A waiter that leaves is only marked. Marked waiters are removed together, at the latest once they are more than half
+/// of the queue. So the cost of leaving does not grow with the queue.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// How many of these have left.
-    left: usize,
-    /// The greatest limit of a claim that has come since it was empty.
+    /// The number of waiters in `waiting` that have left.
+    departed: usize,
+    /// The greatest limit of any claim that has joined since the queue was empty.
     max_limit: u32,
     /// If claims with flows have come since it was empty.
     tags: Option<Box<Tags>>,
@@ -31,12 +31,12 @@ pub(super) struct Queue {
     holders: Vec<(Arc<Details>, u32)>,
 }
 
-/// A waiter.
+/// A claim in the queue, until it is removed.
 pub(super) struct Waiting {
     /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
     rank: i64,
     pub(super) details: Arc<Details>,
-    /// `None`: it has left.
+    /// `None` once the waiter has left.
     deliver: Option<Deliver>,
 }
 
@@ -70,10 +70,10 @@ impl Full {
 /// Where a claim joins a fair queue.
 struct Start {
     tag: i64,
-    /// The tag of the head, and the last one.
+    /// The tags of the first and of the last waiter.
     head: i64,
     last: i64,
-    /// Whether a waiter that has left has one of the tags before that it may not take.
+    /// True if the claim skipped a tag that only a waiter that has left still occupies.
     meets_gap: bool,
 }
 
@@ -126,15 +126,15 @@ impl Waiting {
         self.deliver.is_none()
     }
 
-    fn tagged(&self) -> Tagged<'_> {
-        Tagged {
+    fn position(&self) -> Position<'_> {
+        Position {
             turn: &self.details.turn,
             start: self.rank,
             has_left: self.has_left(),
         }
     }
 
-    /// Moves it. Its details have its rank too, by which it is found.
+    /// Moves the waiter. `leave` finds it by the rank in its details.
     fn set_rank(&mut self, rank: i64) {
         self.rank = rank;
         self.details.rank.store(rank, Relaxed);
@@ -144,11 +144,11 @@ impl Waiting {
 impl Queue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.len() == self.left
+        self.waiting.len() == self.departed
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() - self.left
+        self.waiting.len() - self.departed
     }
 
     /// A limit under which every waiter's claim fits at least once.
@@ -165,7 +165,7 @@ impl Queue {
             true => self.push_fairly(waiting, max_waiting),
             false => {
                 if self.index_of(waiting.rank) >= max_waiting as usize {
-                    self.settle();
+                    self.remove_departed();
                 }
                 self.insert(waiting, max_waiting)
             }
@@ -180,12 +180,14 @@ impl Queue {
         let details = Arc::clone(&waiting.details);
         let turn = &details.turn;
         if self.tags.as_ref().is_none_or(|tags| tags.has_gap(turn)) {
-            self.settle();
+            self.remove_departed();
         }
         let arrival = waiting.rank;
         let mut start = self.start_of(turn, arrival);
-        if self.left > 0 && (start.meets_gap || self.index_of(start.tag) >= max_waiting as usize) {
-            self.settle();
+        if self.departed > 0
+            && (start.meets_gap || self.index_of(start.tag) >= max_waiting as usize)
+        {
+            self.remove_departed();
             start = self.start_of(turn, arrival);
         }
         waiting.rank = start.tag;
@@ -199,7 +201,7 @@ impl Queue {
         has_joined
     }
 
-    /// Where a claim that arrives now joins the queue in its turn.
+    /// Returns where a claim that arrives at this time joins the fair queue.
     fn start_of(&mut self, turn: &Turn, arrival: i64) -> Start {
         let now = arrival - 1;
         let head = self.first().map_or(i64::MIN, |head| head.rank);
@@ -234,12 +236,12 @@ impl Queue {
         first + run as i64
     }
 
-    /// How many come before a waiter of this rank. Those that have left count too.
+    /// Counts the waiters before this rank, including those that have left.
     fn index_of(&self, rank: i64) -> usize {
         self.waiting.partition_point(|other| other.rank <= rank)
     }
 
-    /// Joins at its rank.
+    /// Inserts a waiter at its rank, unless `max_waiting` others are before it.
     fn insert(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
         let index = self.index_of(waiting.rank);
         let has_room = index < max_waiting as usize;
@@ -250,23 +252,23 @@ impl Queue {
         has_room
     }
 
-    /// The first waiter.
+    /// Returns the first waiter that has not left.
     fn first(&mut self) -> Option<&Waiting> {
         if self.waiting.front().is_some_and(Waiting::has_left) {
             match self.tags {
-                // Another of its flow may be the first now.
-                Some(_) => self.settle(),
+                // A later waiter of that flow moves up, and may be first now.
+                Some(_) => self.remove_departed(),
                 None => self.drop_first(),
             }
         }
         self.waiting.front()
     }
 
-    /// Removes the first ones as far as they have left.
+    /// Removes waiters that have left from the front.
     fn drop_first(&mut self) {
         while self.waiting.front().is_some_and(Waiting::has_left) {
             self.waiting.pop_front();
-            self.left -= 1;
+            self.departed -= 1;
         }
     }
 
@@ -275,11 +277,11 @@ impl Queue {
         self.first().map(Waiting::units)
     }
 
-    /// The head leaves the queue. Returns its details, and what it is told through.
+    /// Removes the head. Returns its details and the callback that delivers its outcome.
     pub(super) fn pop(&mut self) -> Option<(Arc<Details>, Deliver)> {
         self.first()?;
         let head = self.waiting.pop_front()?;
-        self.begin_anew();
+        self.reset_if_empty();
         Some((head.details, head.deliver?))
     }
 
@@ -291,11 +293,11 @@ impl Queue {
         let refused = heavy.into_iter().filter_map(|at| self.mark(at));
         let refused = refused.map(|deliver| Decided(Err(full), deliver));
         let refused = refused.collect();
-        self.settle();
+        self.remove_departed();
         refused
     }
 
-    /// A waiter leaves, if it is still in the queue. Drop what is returned outside of the lock.
+    /// Removes a waiter, if it is still in the queue. Drop the result outside of the lock: it may wake a task.
     pub(super) fn leave(&mut self, details: &Arc<Details>) -> Option<Deliver> {
         let rank = details.rank.load(Relaxed);
         let first = self.waiting.partition_point(|other| other.rank < rank);
@@ -305,7 +307,7 @@ impl Queue {
         self.remove_at(first + at)
     }
 
-    /// The same of the waiter with this serial, which takes time in proportion to the waiters.
+    /// Removes the waiter with this serial, if there is one, in time linear in the queue.
     pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
         let at = self.waiting.iter().position(is_it)?;
@@ -314,48 +316,48 @@ impl Queue {
 
     fn remove_at(&mut self, at: usize) -> Option<Deliver> {
         let deliver = self.mark(at)?;
-        if self.left * 2 > self.waiting.len() {
-            self.settle();
+        if self.departed * 2 > self.waiting.len() {
+            self.remove_departed();
         }
         Some(deliver)
     }
 
-    /// Marks a waiter as one that has left.
+    /// Marks a waiter as gone.
     fn mark(&mut self, at: usize) -> Option<Deliver> {
         let waiting = &mut self.waiting[at];
         let deliver = waiting.deliver.take()?;
-        self.left += 1;
+        self.departed += 1;
         if let Some(tags) = &mut self.tags {
-            tags.left(&waiting.details.turn);
+            tags.note_gap(&waiting.details.turn);
         }
         Some(deliver)
     }
 
-    /// Removes those that have left. The later waiters of their flows have their turns, each that of the one before it.
+    /// Removes all waiters that have left. The later waiters of their flows move up.
     #[cold]
-    fn settle(&mut self) {
-        if self.left == 0 {
+    fn remove_departed(&mut self) {
+        if self.departed == 0 {
             return;
         }
         if let Some(tags) = &mut self.tags {
-            let starts = tags.close(self.waiting.iter().map(Waiting::tagged));
+            let starts = tags.close_gaps(self.waiting.iter().map(Waiting::position));
             let moved = self.waiting.iter_mut().zip(starts);
             let moved = moved.filter(|(waiting, start)| waiting.rank != *start);
             moved.for_each(|(waiting, start)| waiting.set_rank(start));
         }
         self.waiting.retain(|waiting| !waiting.has_left());
-        self.left = 0;
+        self.departed = 0;
         if self.tags.is_some() {
             let waiting = self.waiting.make_contiguous();
             waiting.sort_by_key(|waiting| waiting.rank);
         }
-        self.begin_anew();
+        self.reset_if_empty();
     }
 
-    /// An empty queue has no tags and no memory.
-    fn begin_anew(&mut self) {
+    /// Frees the memory and the tags of an empty queue.
+    fn reset_if_empty(&mut self) {
         if self.is_empty() {
-            (self.waiting, self.left) = (VecDeque::new(), 0);
+            (self.waiting, self.departed) = (VecDeque::new(), 0);
             (self.tags, self.max_limit) = (None, 0);
         }
     }
@@ -377,7 +379,7 @@ impl Queue {
     /// The permits in the order of their claims, and the waiters in theirs, under the limit that an operator has set if
     /// there is one.
     pub(super) fn listed(&mut self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
-        self.settle();
+        self.remove_departed();
         let of = |details: &Arc<Details>, limit| {
             let weight = details.weight.load(Relaxed);
             (Arc::clone(details), Units { limit, weight })

@@ -52,7 +52,7 @@ events! {
          limit: give one of them a policy of its own with with_policy"
     }
 
-    /// The body of a response that opens a tunnel has ended, and nothing else holds the permit.
+    /// A response that opens a tunnel has ended its body, and no handler holds the permit.
     WARN unheld_tunnel(policy: &str) {
         policy,
         "a WebSocket, another upgrade or a CONNECT tunnel is not limited, because its permit has ended with the \

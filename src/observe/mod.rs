@@ -45,9 +45,9 @@
 //! | `invalid` | a wrong key, or a claim that no store can grant |
 //! | `cancelled` | dropped before it was known: the client is gone. Of a time in a queue also: the store was shut down or became unavailable |
 //!
-//! A request counts when it is admitted or refused, not when its response is done. One that
-//! [`OnLost::Abort`](crate::OnLost::Abort) ends has counted as `admitted`; its loss counts in `lost_permits`. Permits count from
-//! the grant to the end of the body, so `active_permits` returns to zero after cancels, losses and
+//! A request counts when it is admitted or refused, not when its response is done. A request that
+//! [`OnLost::Abort`](crate::OnLost::Abort) ends has already counted as `admitted`; its loss counts in `lost_permits`.
+//! Permits count from the grant to the end of the body, so `active_permits` returns to zero after cancels, losses and
 //! panics.
 //!
 //! ## Buckets
@@ -137,7 +137,7 @@
 /// a tenth of an acquire and its release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
-/// Whether a recorder is installed.
+/// Without the feature `metrics` no recorder can be installed.
 #[cfg(all(feature = "redis", not(feature = "metrics")))]
 pub(crate) fn has_recorder() -> bool {
     false

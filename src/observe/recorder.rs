@@ -183,14 +183,14 @@ impl Instruments {
     }
 }
 
-/// Whether a recorder is installed. It runs no code of the recorder.
+/// True if a recorder is installed. Calls none of the recorder's code.
 #[cfg(feature = "redis")]
 pub(crate) fn has_recorder() -> bool {
     contain(|| with_recorder(is_installed)).unwrap_or_default()
 }
 
-/// Whether this is not the recorder that the crate `metrics` has until one is installed. That one is a static without a
-/// size. One without a size that is installed is boxed, so it has the address of nothing.
+/// False for the default recorder of the crate `metrics`, which is a zero-sized static. An installed recorder can be
+/// zero-sized too, but it is boxed, and the address of a zero-sized box equals its alignment.
 #[cfg(feature = "redis")]
 fn is_installed(recorder: &dyn Recorder) -> bool {
     let is_boxed = ptr::from_ref(recorder).addr() == align_of_val(recorder);

@@ -343,7 +343,7 @@ impl Builder {
         let clients = clients.map_err(ConnectError::url)?;
         self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
-        let found = sentinels.find_primary(Inquiry::Made).await;
+        let found = sentinels.find_primary(Inquiry::Run).await;
         found.map_err(|error| self.judge(Place::Sentinel).connecting(error))?;
         self.started(Arc::new(sentinels)).await
     }
@@ -392,7 +392,7 @@ impl Builder {
     async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
         // One that works is enough.
         let servers = topology.servers().into_iter();
-        let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Made));
+        let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
         let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let is_operator = self.is_operator;

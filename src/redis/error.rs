@@ -90,7 +90,7 @@ impl Error {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
-    /// Whether a connection was not made, and nothing is known of why.
+    /// True if connecting failed for an unknown reason.
     pub(super) fn is_unexplained(&self) -> bool {
         let is_silent = |error: &RedisError| {
             let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();

@@ -38,9 +38,9 @@
 //! when it leaves, one state machine decides for the whole process. A claim that finds nothing in its way is
 //! sent at once, by the task that makes it. Under load claims gather until as many wait as are in
 //! flight, up to 64, so that calls are few and large. A release travels with whatever is sent next,
-//! or alone after one to three milliseconds. If its key was full within the last ten seconds it leaves at once, over the
-//! connection of the runtime that drops the permit. On a cluster one call names semaphores of one slot, and the calls for one node
-//! travel together.
+//! or alone after one to three milliseconds. If the key was full within the last ten seconds, the release is sent at
+//! once, over the connection of the runtime that drops the permit. On a cluster one call names semaphores of one slot,
+//! and the calls for one node travel together.
 //!
 //! An acquire carries a deadline by the server's clock, which this process knows because every
 //! answer carries the server's time. After the deadline the script refuses to run, so a command
@@ -62,10 +62,10 @@
 //! Permits that were held or admitted during the outage are acquired as soon as the server has
 //! answered.
 //!
-//! Pauses between attempts to connect grow to 2 s at most, and are random. If a call is not answered in time, and neither
-//! is a short question, another connection is made beside the silent one. If that works it takes the place of the
-//! silent one, and what had no answer is sent again. A server that stands still answers on neither, or on both, so each
-//! process makes one connection more to it at a time.
+//! The pauses between attempts to connect are random, and grow to at most 2 s. If a call is not answered in time, the
+//! process sends a short probe over the same connection. If that is not answered either, the process makes a second
+//! connection. A second connection that works replaces the silent one, and calls without an answer are sent again. A
+//! stalled server answers on both or on neither, so each process makes only one more connection to it at a time.
 //!
 //! # Threads and runtimes
 //!

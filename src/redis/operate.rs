@@ -128,11 +128,11 @@ impl Store {
         is_done(counted("revoke", revoked).await?)
     }
 
-    /// Sets a limit, which is in force in this process then. `false`: there are too many.
+    /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
         let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
         let reply = counted("limits", set).await;
-        // After an error the limit may be set too, but that need not be waited for.
+        // After an error the limit may be set too, but the caller need not wait for it.
         let follows = self.settings.claims && !self.driver.is_shut();
         let until = match reply {
             Ok(_) if follows => self.deadline(),

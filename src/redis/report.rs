@@ -1,8 +1,8 @@
 //! What operators are told by no caller's task, and whether claims fail.
 //!
 //! Recorders and subscribers are a stranger's code, which may block or be slow, and the keeper's thread must not wait
-//! for it: a late refresh is a lost permit. So what that thread has to tell goes through a queue to another thread, which
-//! starts with the first news and ends with the store. Calls are reported only if there is a recorder.
+//! for it: a late refresh is a lost permit. So that thread sends its news through a queue to another thread, which
+//! starts with the first news and ends with the store. Calls are reported only if a recorder is installed.
 //! News that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
 //!
 //! That claims fail is told once when that begins, and once when it is over:
@@ -57,7 +57,7 @@ pub(super) struct Reports {
     timeout: Duration,
 }
 
-/// What the thread that reports shares with those that have news.
+/// Shared by the thread that reports and the threads that have news.
 #[derive(Default)]
 struct Mailbox {
     queue: Mutex<Queue>,
@@ -67,9 +67,9 @@ struct Mailbox {
 #[derive(Default)]
 struct Queue {
     batch: Batch,
-    /// Whether a thread takes what comes. A caller that finds none starts it.
-    is_read: bool,
-    /// The store has ended.
+    /// True if a thread takes the news. If not, the next caller starts it.
+    has_reader: bool,
+    /// True once the store has ended.
     is_over: bool,
 }
 
@@ -143,7 +143,7 @@ impl Reports {
     }
 }
 
-/// The thread reports what is left, and ends.
+/// Lets the thread report the remaining news and end.
 impl Drop for Reports {
     fn drop(&mut self) {
         self.mailbox.queue.lock().is_over = true;
@@ -155,8 +155,8 @@ impl Mailbox {
     fn put(self: &Arc<Self>, news: News) {
         let mut queue = self.queue.lock();
         queue.batch.push(news);
-        // If no thread starts, the next news try again.
-        queue.is_read = queue.is_read || self.start().is_ok();
+        // If no thread can be started, the next news try again.
+        queue.has_reader = queue.has_reader || self.start().is_ok();
         drop(queue);
         self.has_changed.notify_one();
     }
@@ -172,7 +172,7 @@ impl Mailbox {
         })
     }
 
-    /// Waits for news. `None`: the store has ended, and nothing is left.
+    /// Waits for news. Returns `None` once the store has ended and no news are left.
     fn take(&self) -> Option<Batch> {
         let mut queue = self.queue.lock();
         while queue.batch.news.is_empty() {

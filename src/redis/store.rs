@@ -27,10 +27,10 @@ use tokio::runtime::Id;
 /// The store is a cheap handle to clone: layers, locks and background jobs share one. When the last
 /// handle and the last permit are dropped, the keeper sends the releases that are pending, and ends.
 ///
-/// The keeper's thread ends with the process. So if releases are unsent when the last handle or permit is dropped, the
-/// drop waits for them, up to 10 ms. It does not wait within a task of a runtime that goes on. A process that leaves
-/// its handles in a `static` or calls `std::process::exit` has no such drop: await [`Permit::release`](crate::Permit::release) or
-/// [`shutdown`](Self::shutdown) before its end.
+/// The keeper's thread ends with the process. So the drop of the last handle or permit waits up to 10 ms until all
+/// releases are sent. In a task of a running runtime it does not wait. If a process keeps its handles in a `static` or
+/// calls `std::process::exit`, they are never dropped. Then await [`Permit::release`](crate::Permit::release) or
+/// [`shutdown`](Self::shutdown) before the process ends.
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
-//! What is read of a refused request's body.
+//! Reads the rest of a refused request's body.
 //!
-//! A server of HTTP/1 closes a connection whose request it has not read to its end, and the system then resets the
-//! connection. Clients that send first and read later never see the response; nginx answers 502, and takes the server
-//! for failed. So a task reads the rest. The response does not wait for it: curl stops sending when it has read the
-//! head of a refusal, and waits for the end.
+//! If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets it. Clients
+//! that send first and read later never see the response. nginx answers 502 and counts the server as failed. So a task
+//! reads the rest. The response does not wait for the task: once curl has read the head of a refusal it stops sending,
+//! and waits for the end of the response.
 
 use bytes::Buf;
 use http::{
@@ -22,21 +22,21 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a connection stays open whose request is longer than what is read of it. A client that reads while it sends
-/// finds the response in that time.
+/// How long a connection stays open if its request is too long to be read. In that time a client that reads while it
+/// sends finds the response.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How much of a refused request's body is read, and for how long.
+/// The bounds on reading a refused request's body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     max_bytes: u64,
     max_time: Duration,
 }
 
-/// What becomes of a refused request's connection.
+/// What happens to the connection of a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connection {
-    /// The server decides.
+    /// The server decides whether it closes the connection.
     KeepAlive,
     /// The request is too long to be read to its end.
     Close,
@@ -77,8 +77,8 @@ impl Drain {
     }
 }
 
-/// False for a request that has no body yet, because its client waits for `100 Continue`, and for a request that this
-/// process sends: its URI names the host, and no header does.
+/// True if a client sends the body to this server over HTTP/1. False if the client first waits for `100 Continue`.
+/// False for a request that this process sends: its URI names the host, and no header does.
 fn is_sent_over_http1(parts: &Parts) -> bool {
     let headers = &parts.headers;
     parts.version <= Version::HTTP_11

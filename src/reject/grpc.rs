@@ -24,8 +24,8 @@ const GRPC_WEB: [&str; 2] = ["application/grpc-web", "application/grpc-web-text"
 
 /// The content type of a gRPC or gRPC-Web request; `None` for other requests.
 ///
-/// The answer to such a request has status 200, so a content type alone must not be enough: a shared cache would keep
-/// the answer to a GET for all clients.
+/// The content type alone is not enough, because the refusal of a gRPC request has status 200. If that answered a GET,
+/// a shared cache could store it for all clients.
 pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
     let headers = &parts.headers;
     let kind = media_type(headers).filter(|_| parts.method == Method::POST)?;
@@ -34,7 +34,8 @@ pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
     (is_grpc || is_web).then(|| headers.get(CONTENT_TYPE))?
 }
 
-/// Every gRPC client announces it over HTTP/2. Proxies that translate to HTTP/1 may remove it.
+/// True unless an HTTP/2 request lacks `te: trailers`, which every gRPC client sends. Proxies that translate to HTTP/1
+/// may remove the header.
 fn takes_trailers(parts: &Parts) -> bool {
     let mut announced = parts.headers.get_all(TE).iter();
     parts.version < Version::HTTP_2 || announced.any(|value| is(value.as_bytes(), "trailers"))

@@ -55,7 +55,7 @@ impl Problem {
         }
     }
 
-    /// Unlike a refusal, because the handler may have done something.
+    /// The type differs from a refusal's, because the handler may have had effects.
     fn aborted(detail: String) -> Self {
         Self {
             kind: "about:blank",
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// A mistake of the service. The type of the extension is for its log, not for clients.
+    /// A mistake of the service. The log names the type of the extension, and the response does not.
     fn internal() -> Self {
         let detail = "the service has not provided what the key is read from";
         Self {

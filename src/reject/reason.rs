@@ -7,7 +7,8 @@ use crate::{
     semaphore::{AcquireError, ClaimError, Claims, Few, Key, PermitLost, Policy, Semaphore},
 };
 
-/// Why a request is not admitted or ends before its response, as [`Rejection::reason`](crate::Rejection::reason) returns it.
+/// Why a request is not admitted, or why it ends before its response.
+/// [`Rejection::reason`](crate::Rejection::reason) returns it.
 ///
 /// # Examples
 ///
@@ -42,8 +43,8 @@ pub enum Reason {
         error: PermitLost,
     },
     /// The permit was lost before the inner service returned the response's head, under
-    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service's future is dropped. It may have done something, so
-    /// a repetition is safe only for idempotent requests.
+    /// [`OnLost::Abort`](crate::OnLost::Abort). The inner service's future is dropped. The handler may have had
+    /// effects, so only idempotent requests can safely be retried.
     #[non_exhaustive]
     Aborted {
         /// The loss.
@@ -63,7 +64,7 @@ impl Reason {
         Self::Lost { error: PermitLost }
     }
 
-    /// A request that ended with its permit.
+    /// The reason of a request that ends with its permit.
     pub(crate) fn aborted() -> Self {
         Self::Aborted { error: PermitLost }
     }

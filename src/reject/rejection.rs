@@ -34,7 +34,7 @@ where
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
 }
 
-/// The response to a refused request, whatever function makes it: one that no cache stores.
+/// Makes the response to a refused request, and forbids caches to store it.
 pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<RejectionBody> {
     let connection = rejection.connection;
     let mut response = reject(rejection);
@@ -68,26 +68,27 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
 /// the draft `Retry-After` takes precedence. If the store failed or a permit was lost there is no `RateLimit` field.
 ///
-/// The body is a problem of RFC 9457 with the types of the RateLimit draft. That of a 500 does not name the type of the
-/// extension, which the error in the response's extensions has, and the log. The response's extensions
+/// The body is a problem of RFC 9457 with the types of the RateLimit draft. The body of a 500 does not name the type of
+/// the missing extension; the log and the error in the response's extensions do. The response's extensions
 /// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
 /// [`KeyError`](crate::KeyError).
 ///
-/// The layer adds `Cache-Control: no-store` to every refusal that has no `Cache-Control`, whatever function makes it.
+/// The layer adds `Cache-Control: no-store` to every refusal without a `Cache-Control`, also if your own function makes
+/// it.
 ///
 /// # Uploads
 ///
-/// Over HTTP/1 the layer reads the rest of a refused request's body, so that the client finds the response:
-/// [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how much. The response does not wait for that. It
-/// has `Connection: close` if the request announces a longer body.
+/// Over HTTP/1 the layer reads the rest of a refused request's body, so that the client finds the response. The
+/// response does not wait for this. [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how much is
+/// read. If the request announces a longer body, the response has `Connection: close`.
 ///
 /// # gRPC
 ///
-/// A gRPC or gRPC-Web request is a POST with that content type, and gRPC over HTTP/2 has `te: trailers`. The
-/// default response has status 200 without a body, and with the same fields its
+/// A request counts as gRPC or gRPC-Web if it is a POST with such a content type. Over HTTP/2, gRPC also needs
+/// `te: trailers`. The default response has status 200, no body, the same fields, and a
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
-/// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of a refused call was processed, so
-/// it may be retried; a call with the message `the permit was lost` had begun.
+/// for 503, 7 (`PERMISSION_DENIED`) for 403, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. A refused call
+/// was not processed, so it may be retried. A call with the message `the permit was lost` had begun.
 /// Generated clients see the fields as metadata of the status.
 ///
 /// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client
@@ -113,16 +114,16 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
 ///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
-/// - After a failure of the store or the loss of a permit there are ten slots in a second, for 30 s and for all keys
-///   together. Under a limit of 0 each key has as many.
+/// - After a failure of the store or the loss of a permit, one schedule for all keys has ten slots in a second, for
+///   30 s. Under a limit of 0 each key has such a schedule.
 ///
 /// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
 /// Where the holds of a key are shorter than 5 ms, one permit in 16 is timed.
 ///
-/// A layer remembers 4,096 keys, with their flows and policies, so clients with many accounts cannot make it grow. A new key
-/// can take one of eight places, by a hash: one that is free, or else the one that has been idle for longest. A key is idle
-/// when it has no permits and all its slots have passed. If none of the eight is idle, the new key has no schedule: its
-/// clients get the first slot, by the mean hold of the policy. No key gets later slots because of another key.
+/// A layer has room for 4,096 keys, flows and policies, so clients with many accounts cannot make it grow. By its hash,
+/// a new key can take one of eight places: a free place, or else the one that has been idle longest. A key is idle
+/// when it has no permits and all its slots have passed. If none of the eight is idle, the new key has no schedule, and
+/// its clients get the first slot, by the policy's mean hold. No key gets later slots because of another key.
 ///
 /// # Examples
 ///

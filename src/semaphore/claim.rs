@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
 ///
-/// Half of the 200 requests that hyper runs at a time on an HTTP/2 connection: so the waiters of one key leave room for
-/// the requests of others where a proxy puts all on one connection.
+/// That is half of the 200 requests that hyper runs at a time on an HTTP/2 connection. So if a proxy puts all clients
+/// on one connection, the waiters of one key leave room for the requests of others.
 pub const DEFAULT_MAX_WAITING: u32 = 100;
 
 /// With more than a year no queue is in another order.
@@ -130,14 +130,14 @@ impl Claim {
     /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of
     /// its [head start](Self::with_head_start) do not count. See [`Claim`] for an example.
     ///
-    /// A queue longer than *wait × limit ÷ hold* holds claims that time out in the end. Each waiter has a price until then:
+    /// In a queue longer than *wait × limit ÷ hold* the last claims time out. Until then each waiter has a cost:
     ///
     /// - Its request keeps a connection, or one of the 200 streams that hyper allows on an HTTP/2 connection. Where a
     ///   proxy puts several clients on one connection, 200 waiters of one key keep out the requests of all others.
-    /// - Over Redis it sends a heartbeat in each twelfth of a lease, or each 5 s if that is sooner. At a lease of 10 s
-    ///   10,000 waiters take a fifth of the server's core, 100 a five-hundredth.
-    /// - In memory it takes half a kilobyte and no time. With [flows](Self::with_flow) the store looks at all waiters of
-    ///   the key once half of them have left, or one has left and another of its flow comes.
+    /// - Over Redis it sends a heartbeat every twelfth of a lease, and at least every 5 s. With a lease of 10 s, 10,000
+    ///   waiters take a fifth of the server's core, and 100 waiters take a five-hundredth.
+    /// - In memory it takes half a kilobyte and no time. With [flows](Self::with_flow) the store visits all waiters of
+    ///   the key in two cases: more than half of them have left, or a claim joins a flow that a waiter has left.
     pub fn with_max_waiting(mut self, max_waiting: u32) -> Self {
         self.max_waiting = Some(max_waiting);
         self

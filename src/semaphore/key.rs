@@ -46,7 +46,7 @@ const LONGEST_TEXT: usize = 48;
 /// The longest key that a store keeps whole.
 const MAX_WHOLE: usize = 64;
 
-/// The SHA-256 of a key. No client can find two keys with one.
+/// The SHA-256 of a key. No client can find two keys with the same digest.
 type Digest = [u8; 32];
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Key {
         Self(Repr::Huge(Arc::new(HugeKey { bytes, digest })))
     }
 
-    /// The digest of a key that a store does not keep whole.
+    /// The digest, if the key is too long for a store to keep whole.
     #[inline]
     fn digest(&self) -> Option<&Digest> {
         match &self.0 {
@@ -91,7 +91,7 @@ impl Key {
         }
     }
 
-    /// What a store finds the key by: its bytes, or its digest.
+    /// The bytes under which a store files the key: its own, or its digest.
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -238,8 +238,8 @@ impl From<[u8; 16]> for Key {
     }
 }
 
-/// A key as the maps of this process keep it: a copy of up to 64 bytes, or the digest of a longer one. So no client makes
-/// an entry large, whatever it sends.
+/// A key as the maps of this process keep it: a copy of up to 64 bytes, or the digest of a longer key. So no client can
+/// make an entry large.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CompactKey(Compact);
 
@@ -250,25 +250,25 @@ enum Compact {
 }
 
 impl CompactKey {
-    pub(crate) fn of(key: &Key) -> Self {
+    pub(crate) fn new(key: &Key) -> Self {
         Self(match key.digest() {
-            // Without what else the key's owner has allocated for it.
+            // A copy, because the key may be a slice of a much larger buffer.
             None => Compact::Whole(key.as_bytes().into()),
             Some(digest) => Compact::Hashed(*digest),
         })
     }
 
-    /// Whether it is that of a key.
+    /// True if this is the compact form of a key.
     #[inline]
-    pub(crate) fn is_of(&self, key: &Key) -> bool {
+    pub(crate) fn matches(&self, key: &Key) -> bool {
         match &self.0 {
-            // One that is kept whole is short, so no long key has its bytes.
-            Compact::Whole(own) => own == key,
-            Compact::Hashed(own) => key.digest() == Some(own),
+            // Keys that are kept whole are short, so no long key has the same bytes.
+            Compact::Whole(whole) => whole == key,
+            Compact::Hashed(digest) => key.digest() == Some(digest),
         }
     }
 
-    /// What a store finds it by, as it does the [key](Key::compact_bytes).
+    /// The same bytes as [`Key::compact_bytes`].
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Compact::Whole(key) => key.as_bytes(),
@@ -294,10 +294,10 @@ impl From<&CompactKey> for StoredKey {
 }
 
 impl StoredKey {
-    /// `None`: it is a hash that no store of this crate makes.
+    /// Returns `None` for a hash that no store of this crate makes.
     pub(crate) fn compact(&self) -> Option<CompactKey> {
         match self {
-            Self::Whole { key } => Some(CompactKey::of(key)),
+            Self::Whole { key } => Some(CompactKey::new(key)),
             Self::Hashed { hash } => {
                 let mut digest = Digest::default();
                 let mut digits = hash.as_bytes().chunks_exact(2);
@@ -312,8 +312,10 @@ impl StoredKey {
     }
 }
 
-/// A key as a store remembers it: a key of up to 64 bytes whole, and of a longer one the SHA-256, which both stores of this
-/// crate write alike. Over Redis the 64 bytes are those of its name, in which all but letters, digits and `-_.@+` take
+/// A key as a store remembers it.
+///
+/// Both stores of this crate keep keys of up to 64 bytes whole, and only the SHA-256 of longer keys. Over Redis the
+/// 64 bytes are counted after percent-encoding: each byte that is not a letter, a digit or one of `-_.@+` counts as
 /// three.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -328,7 +330,7 @@ pub enum StoredKey {
     /// [usage](super::Operate::usage).
     #[non_exhaustive]
     Hashed {
-        /// The hash as text: in the stores of this crate the 64 hexadecimal digits of the SHA-256.
+        /// The hash as text. The stores of this crate write the 64 hexadecimal digits of the SHA-256.
         hash: String,
     },
 }
@@ -361,13 +363,13 @@ mod tests {
     fn a_key_of_up_to_64_bytes_is_kept_whole_and_no_longer_one() {
         for length in [0, 1, SHORT, SHORT + 1, MAX_WHOLE] {
             let key = Key::from("a".repeat(length));
-            let compact = CompactKey::of(&key);
-            assert!(compact.is_of(&key));
+            let compact = CompactKey::new(&key);
+            assert!(compact.matches(&key));
             assert_eq!(StoredKey::from(&compact), StoredKey::whole(key));
         }
         let [one, other] = [65, 66].map(|length| Key::from("a".repeat(length)));
-        let compact = CompactKey::of(&one);
-        assert!(compact.is_of(&one.clone()) && !compact.is_of(&other));
+        let compact = CompactKey::new(&one);
+        assert!(compact.matches(&one.clone()) && !compact.matches(&other));
         // By `sha256sum`.
         let hash = "635361c48bb9eab14198e76ea8ab7f1a41685d6ad62aa9146d301d4f17eb0ae0";
         assert_eq!(StoredKey::from(&compact), StoredKey::hashed(hash));
@@ -377,15 +379,15 @@ mod tests {
     fn a_key_of_the_bytes_of_a_digest_is_another_one() {
         let long = Key::from("a".repeat(65));
         let bytes = Key::from(long.compact_bytes());
-        let (hashed, whole) = (CompactKey::of(&long), CompactKey::of(&bytes));
+        let (hashed, whole) = (CompactKey::new(&long), CompactKey::new(&bytes));
         assert_eq!(hashed.as_bytes(), whole.as_bytes());
-        assert!(hashed != whole && !hashed.is_of(&bytes) && !whole.is_of(&long));
+        assert!(hashed != whole && !hashed.matches(&bytes) && !whole.matches(&long));
     }
 
     #[test]
     fn a_stored_key_leads_back_to_its_compact_key() {
         for key in ["a".repeat(64), "a".repeat(65)] {
-            let compact = CompactKey::of(&key.into());
+            let compact = CompactKey::new(&key.into());
             assert_eq!(StoredKey::from(&compact).compact(), Some(compact));
         }
         for hash in [

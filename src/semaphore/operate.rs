@@ -134,7 +134,7 @@ pub trait Operate: Send + Sync + 'static {
 
     /// Ends a permit for ever, whoever holds it: its units go to the next waiters at once, and its holder
     /// is told that it is [lost](super::Permit::lost), as if its lease had ended.
-    /// [`OnLost`](crate::OnLost) says what becomes of a request then. A claim that waits
+    /// [`OnLost`](crate::OnLost) decides what happens to its request. A claim that waits
     /// under this id leaves the queue, and fails with [`AcquireError::Revoked`](super::AcquireError::Revoked).
     ///
     /// Of a permit of several limits it frees the units of this limit; the others are free when the holder
@@ -161,8 +161,8 @@ pub trait Operate: Send + Sync + 'static {
     ///   makes all its keys equal, whatever an extractor gives to each.
     /// - A lower limit ends no permit: nothing is granted until there is room. A permit that the store has lost comes
     ///   back only if that leaves room for it. A higher one grants to claims that wait at once.
-    /// - When the future is ready, the limit is in force in the process of this store, which is all in memory. Over Redis
-    ///   other processes follow within a third of their lease, 5 s at most, as long as the server answers them.
+    /// - When the future is ready, the limit is in force in this process. Over Redis other processes follow within a
+    ///   third of their lease, and within 5 s, as long as the server answers them.
     /// - A process that was suspended learns of a limit when it goes on, and may have granted a claim before.
     /// - 0 closes a key: claims, those that wait too, are refused with
     ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused
@@ -172,8 +172,8 @@ pub trait Operate: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed: the limit may have been set, and may not be in force in this process yet. By default
-    /// that the store has no such limits.
+    /// Returns the store's error if it failed. Then the limit may have been set, and may not be in force in this
+    /// process yet. The default implementation returns an error, because the store has no such limits.
     ///
     /// # Cancel safety
     ///

@@ -32,10 +32,12 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 /// What a store has granted: units of one limit, or of [several](super::Claims). They are held until the last clone is
 /// dropped.
 ///
-/// Dropping a permit does not block, needs no runtime and never panics: it queues the release. A process that ends before a
-/// queued release was sent leaves the permit held until its lease ends. The sure way is to await
-/// [`release`](Self::release), or `RedisSemaphore::shutdown` for all permits of a store. The
-/// end of a `main` that drops its last handle of the store waits for up to 10 ms.
+/// Dropping a permit queues its release. The drop of a permit needs no runtime and never panics, and it blocks only in
+/// one case: if it drops the last user of a store in Redis outside of a running task, it waits up to 10 ms for
+/// releases.
+///
+/// If a process ends before a queued release is sent, the permit stays held until its lease ends. To be sure, await
+/// [`release`](Self::release), or `RedisSemaphore::shutdown` for all permits of a store.
 ///
 /// A permit is one grant: all its limits are lost and released together. [`levels`](Self::levels) tells what it has of
 /// each; its own token, limit, weight and remaining units are those of the narrowest.
@@ -132,8 +134,8 @@ pub trait Grant: Send + Sync + 'static {
         None
     }
 
-    /// True if the grant left no room for another such claim, and the release has to travel to the store. The end of a
-    /// response's body then lets the release leave first. `false` unless implemented.
+    /// True if the grant left no room for another such claim, and the release has to travel to the store. Then the body
+    /// of a response holds its last frame back until the release is on its way. `false` unless implemented.
     fn took_the_last(&self) -> bool {
         false
     }
@@ -420,8 +422,9 @@ impl Permit {
     /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
     /// one refuses, those before it are changed back.
     ///
-    /// A permit in Redis costs the same whatever its history: from 16 growths on, the next one also acquires the units of
-    /// the two smallest, and releases them a moment later. If there is no room for both, the growths stay separate, up to 32.
+    /// The cost of a permit in Redis is bounded, however often it grows. From 16 growths on, the next growth replaces
+    /// the two smallest: it also acquires their units, and releases the old ones a moment later. If there is no room
+    /// for both, the growths stay separate, up to 32.
     ///
     /// Changes of one permit are made one after the other; a release waits for none of them. While the
     /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
@@ -588,7 +591,7 @@ impl Permit {
         .await;
     }
 
-    /// A future of the permit's [loss](Self::lost), which holds the permit.
+    /// Returns a future that resolves when the permit is [lost](Self::lost), and that holds the permit.
     pub(crate) fn watch_loss(&self) -> SyncFuture<()> {
         let permit = self.clone();
         SyncFuture::new(async move { permit.lost().await })
@@ -625,7 +628,7 @@ impl Permit {
         }
     }
 
-    /// Whether one of its grants [took the last](Grant::took_the_last) units of a key.
+    /// True if one of its grants [took the last](Grant::took_the_last) units of a key.
     pub(crate) fn took_the_last(&self) -> bool {
         self.grants().any(|one| one.grant.took_the_last())
     }
@@ -638,8 +641,8 @@ impl Permit {
     /// Releases the permit for all its clones, and reports whether it was still held. See
     /// [`Permit`] for an example.
     ///
-    /// `false`: its lease had ended, or it was released before. Dropping the last clone releases the permit as well;
-    /// await this where the answer matters, or where the process may end right after.
+    /// Returns `false` if its lease had ended, or if it was released before. Dropping the last clone also releases the
+    /// permit. Await this method if you need the answer, or if the process may end right after.
     ///
     /// The answer comes from the store. While the store cannot be reached, the answer may take as
     /// long as the permit's lease; by then the permit has ended by itself.
@@ -660,7 +663,7 @@ impl Permit {
         }
     }
 
-    /// True if no other clone of its own grant lives, and the grant was neither released nor lost.
+    /// True if this is the last clone of the permit, and the grant is neither released nor lost.
     pub(crate) fn is_last_holder(&self) -> bool {
         Arc::strong_count(&self.own) == 1 && self.weight() > 0 && !self.own.grant.is_lost()
     }

@@ -44,7 +44,7 @@ macro_rules! settings_methods {
         /// requests are refused at once with status 429, except those whose
         /// [head start](crate::Claim::with_head_start) brings them before enough of the others.
         ///
-        /// [`Claim::with_max_waiting`](crate::Claim::with_max_waiting) states what a waiter costs.
+        /// [`Claim::with_max_waiting`](crate::Claim::with_max_waiting) lists the costs of a waiter.
         ///
         /// # Examples
         ///
@@ -78,9 +78,9 @@ macro_rules! settings_methods {
         }
 
         /// Sets how long a request may hold its permit: without bound unless set. After that time
-        /// the permit is released and reported lost, whatever its request does then. To end only those
+        /// the permit is released and reported lost, whatever its request does then. To end only the permits
         /// of clients that stall, use [`with_max_stall`](Self::with_max_stall).
-        /// [`with_on_lost`](Self::with_on_lost) sets whether the request goes on.
+        /// [`with_on_lost`](Self::with_on_lost) sets whether the request continues.
         ///
         /// # Panics
         ///
@@ -97,20 +97,21 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how long a client may stall, with its request's body or with its response: without bound unless
+        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
         /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
         /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
-        /// whether the request goes on if the client does.
+        /// whether the request continues once the client does.
         ///
         /// # The request's body
         ///
-        /// Until the response's head the time counts while the handler waits for the body. Each kibibyte (1,024 bytes)
-        /// begins it anew, so a client that sends single bytes stalls too. The time in which the handler does not read does
-        /// not count, nor does that after the head: the two sides of a bidirectional stream may be quiet.
+        /// Until the response's head, the time counts while the handler waits for the body. It starts again with each
+        /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
+        /// does not read. It does not count after the head either, because each side of a bidirectional stream may be
+        /// quiet.
         ///
-        /// - With the feature `axum` a body of axum (`axum::body::Body`) is watched by the layer.
-        /// - Other bodies are not, because the layer cannot replace them: put
-        ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service, in tonic and hyper.
+        /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
+        /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
+        ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
         ///
         /// # The response's body
         ///
@@ -121,8 +122,8 @@ macro_rules! settings_methods {
         ///
         /// # Panics
         ///
-        /// A response that is returned outside of a Tokio runtime panics, and so does a poll of a request's body that
-        /// waits for its client there.
+        /// Outside of a Tokio runtime, the future panics when it returns a response, and a request's body panics when
+        /// it has to wait for its client.
         ///
         /// # Examples
         ///
@@ -151,7 +152,7 @@ macro_rules! settings_methods {
         }
 
         /// Sets what happens to a request whose permit is lost, before its response's head and after it:
-        /// [`OnLost::Finish`](crate::OnLost) unless set, so that the request goes on.
+        /// [`OnLost::Finish`](crate::OnLost) unless set, so that the request continues.
         ///
         /// # Examples
         ///
@@ -246,26 +247,27 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how much of a refused request's body is read, and for how long: 8 MiB and 30 seconds unless set.
+        /// Sets how many bytes of a refused request's body are read, and for how long: 8 MiB and 30 seconds unless set.
         /// With 0 bytes nothing is read.
         ///
-        /// A server of HTTP/1 closes a connection whose request it has not read to its end, and the system resets
-        /// the connection. Many clients send first and read later, so they see a broken connection instead of the
-        /// refusal. nginx answers such a request with 502, and takes the server for failed: other clients' requests
-        /// fail too. So a task reads the rest of the body and drops it, while the response is sent at once. The
-        /// connection then serves further requests.
+        /// If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets
+        /// it. Many clients send first and read later, so they see a broken connection instead of the refusal. nginx
+        /// answers such a request with 502 and counts the server as failed, so other clients' requests fail too.
+        /// Therefore the response is sent at once, and a task reads and drops the rest of the body. The connection then
+        /// serves further requests.
         ///
-        /// If the `Content-Length` is above the bound, nothing is read. The response has `Connection: close`, and
-        /// the connection stays open for two seconds, in which a client that reads while it sends finds the
-        /// response. So does a connection on which a body without a length exceeds the bound.
+        /// If the `Content-Length` is above the bound, nothing is read, and the response has `Connection: close`. The
+        /// connection stays open for two seconds, so that a client that reads while it sends finds the response. The
+        /// same time applies when a body without a length exceeds the bound.
         ///
         /// - An account at its limit can make the service receive these bytes again and again. Behind a proxy that
-        ///   buffers requests, as nginx does, the bound should be the proxy's: `client_max_body_size`.
-        /// - A server that stops gracefully waits for the task too.
-        /// - Nothing is read over HTTP/2 and later, where a refusal ends only its own stream; of a request with
-        ///   `Expect: 100-continue`, whose client has not sent the body; and outside of a Tokio runtime.
-        /// - Around a client nothing is read of a body that was not sent: a request whose URI names a host, and
-        ///   which has no `Host` header, counts as the client's own. If your client sends other requests, set 0.
+        ///   buffers requests, set the proxy's bound here too: in nginx, `client_max_body_size`.
+        /// - A graceful shutdown of the server waits for the task too.
+        /// - Over HTTP/2 and later nothing is read, because a refusal ends only its own stream. Nothing is read of a
+        ///   request with `Expect: 100-continue` either, because its client has not sent the body.
+        /// - Outside of a Tokio runtime nothing is read.
+        /// - Around a client, a refused request was never sent, so nothing should be read. A request counts as a
+        ///   client's if its URI names a host and it has no `Host` header. If your client sends other requests, set 0.
         ///
         /// # Panics
         ///

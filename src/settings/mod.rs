@@ -101,7 +101,7 @@ impl Settings {
         })
     }
 
-    /// Refuses a request, whose body is read to its end if that helps the client.
+    /// Refuses a request. Reads the rest of its body if that helps the client.
     pub(crate) fn refuse<B>(&self, reason: Reason, limits: Limits, request: Request<B>) -> Rejection
     where
         B: Body + Send + 'static,
@@ -127,7 +127,7 @@ impl Settings {
 /// How long an error is not logged again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Mistakes of the service that its requests reveal: logged, and not at each request.
+/// Mistakes of the service that its requests reveal. Each is logged, but not at every request.
 #[derive(Default)]
 pub(crate) struct Mistakes {
     /// When a request had no key because of the service.
@@ -156,7 +156,7 @@ impl Mistakes {
         }
     }
 
-    /// A response has opened a tunnel, and its permit ends at once.
+    /// Logs once that a response has opened a tunnel and its permit ends at once.
     pub(crate) fn unheld_tunnel(&self, policy: &Policy) {
         if !self.has_unheld_tunnel.swap(true, Relaxed) {
             events::unheld_tunnel(policy.as_str());
@@ -193,17 +193,17 @@ pub enum OnLost {
     /// The request goes on, so for a while more requests than the limit may be in flight.
     #[default]
     Finish,
-    /// The request ends, wherever it is.
+    /// The request ends, whatever its phase.
     ///
-    /// - Before the response's head the inner service's future is dropped. Then the request is answered with status
-    ///   503, or `grpc-status` 14, and [`Reason::Aborted`](crate::Reason::Aborted). A response that is not streamed
-    ///   is in this phase all the time. The handler stops at an `.await`, as it does when its client hangs up: what it has
-    ///   done stays done, and tasks that it has spawned go on.
+    /// - Before the response's head the inner service's future is dropped. Then the client gets status 503, or
+    ///   `grpc-status` 14. The reason is [`Reason::Aborted`](crate::Reason::Aborted). The handler stops at an `.await`,
+    ///   as it does when its client hangs up. Its effects remain, and tasks that it has spawned continue. A response
+    ///   that is not streamed spends all its time in this phase.
     /// - After the head the body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server then
     ///   closes the connection or resets the stream. A gRPC response ends in trailers with `grpc-status` 14. With
     ///   [`ReleaseAt::Head`] the body holds no permit, so nothing happens.
     ///
-    /// Until the head, each request keeps a copy of its head for the answer.
+    /// Each request keeps a copy of its head until the response's head, because the rejection needs it.
     Abort,
 }
 

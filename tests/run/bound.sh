@@ -1,15 +1,15 @@
 # Ends a test that takes too long, and names it.
 
-# How many seconds a test may take. Libtest reports those that have run for 60.
+# The longest time of a test, in seconds. Libtest reports tests that have run for 60.
 export longest=120
 
-# Runs a command with its output in a log, and fails if it fails. Ends it if one of its tests takes too long, which the
-# log then reports as failed. In a subshell, so that its traps end with it.
+# Runs a command with its output in a log, and fails if the command fails. If a test takes too long, ends the command
+# and adds the test to the log as failed. Runs in a subshell, so that the traps end with it.
 run_bounded() (
     local log=$1 command watcher status=0
     shift
     : >"$log"
-    # A group of processes, so that what a test has started can be ended too.
+    # A process group, so that the processes that a test has started can be killed too.
     set -m
     "$@" >>"$log" 2>&1 &
     command=$!
@@ -21,7 +21,7 @@ run_bounded() (
     kill "$watcher" 2>/dev/null || true
     wait "$watcher" 2>/dev/null || true
     if [ "$status" -gt 128 ]; then
-        # Its servers have watchers, which clean up when it ends.
+        # The test's servers have watchers, which get a second to clean up.
         sleep 1
         kill -KILL -- "-$command" 2>/dev/null || true
     fi

@@ -119,7 +119,7 @@ wait_for_log() {
     return 1
 }
 
-# Waits up to a minute for the end of a process of this shell; fails if it fails, or still runs.
+# Waits up to a minute for a child process to end. Fails if the process fails, or still runs.
 wait_for_end() {
     local try
     for try in {1..1200}; do

@@ -14,7 +14,7 @@ parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 # Those that take long, or load the machine, are left to the night.
 of_the_night='/soak-'
 
-# They compute all the time, so with more tests at a time each takes longer.
+# Programs whose tests compute all the time, so with many tests at a time each takes longer.
 export computing='^(simulation|walks)$'
 
 # It compares rates, which what runs beside it changes.
@@ -39,8 +39,8 @@ tests() {
     run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$of_its_own"
 }
 
-# One race is to stop nobody: the tests of a program that have not passed have to pass alone, one program at a time. Each
-# that does is a defect.
+# Runs the tests again that have not passed, one program at a time, so that one race does not fail the whole run. Each
+# test that now passes is a defect.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'
@@ -58,13 +58,13 @@ again() {
     return "$failed"
 }
 
-# Prints the tests of a program that have not passed, by its log: they have failed, or the program has ended before.
+# Prints the tests that have not passed, by the program's log: they have failed, or the program ended before them.
 not_passed() {
     comm -23 <("${1#* }" --list --format terse --skip "$of_its_own" | sed -n 's/: test$//p' | sort) \
         <(sed -nE '/^test .* \.\.\. (ok|ignored.*)$/{ s/^test (.*) \.\.\. .*/\1/; s/ - should panic$//; p; }' "$2" | sort)
 }
 
-# Prints the tests that have failed, by a log, or that their program has.
+# Prints the tests that have failed, by a log, or a line for a program that has crashed.
 note_defects() {
     local tests
     tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1")
@@ -103,7 +103,7 @@ run_logged() {
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
     [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
-    # Each loads the machine for a while, and the last waits for the others.
+    # Each soak test loads the machine for a while, and the last one waits for the others.
     [ "$name" != soak ] || local longest=900
     if run_bounded "$log" run_in "$folder" "$program" "$@"; then
         printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))

@@ -35,7 +35,7 @@ tools() {
     # For the page of the market.
     has chromedriver || install_chromium || fail "$no_chromium"
     chromedriver --version || fail "$no_chromium"
-    # For services behind proxies. Debian keeps them where only administrators look.
+    # For services behind proxies. Debian installs them in /usr/sbin, which may not be in the PATH.
     has_server nginx || install nginx-light nginx || fail "$no_nginx"
     [ -z "$is_night" ] || has_server haproxy || install haproxy haproxy || fail "$no_haproxy"
     # For the command line, in a terminal.

@@ -63,4 +63,5 @@
 //!
 //! Most of nginx's cost there is that of a proxy, not of the limit: without `limit_conn` it is 0.40. Where a proxy is in
 //! front anyway, its limit is nearly free, and a coarse `limit_conn` for each address there and this limit for each
-//! account in the application go well together. [Behind proxies](super::super::proxies) says how to set nginx up for that.
+//! account in the application go well together. [Behind proxies](super::super::proxies) shows how to set nginx up for
+//! this.

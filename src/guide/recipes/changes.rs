@@ -28,8 +28,9 @@
 //! # }
 //! ```
 //!
-//! - It is in force in the process that sets it when the future is ready. Over Redis other processes learn of it with the
-//!   call that says that the process lives: three times in a lease, every 5 s at least. No command more is sent for that.
+//! - When the future is ready, the limit is in force in the process that set it. Over Redis the other processes read it
+//!   with their heartbeat, which they send three times in a lease and at least every 5 s. This needs no additional
+//!   command.
 //! - Claims that wait follow it, and keep their places, but for a fair queue, where they get new turns. While processes
 //!   learn of a change one after the other, those that know may pass those that do not yet.
 //! - A claim of a limit of 0, or heavier than its own limit, is a mistake of the service, whatever operators set.

@@ -26,10 +26,11 @@
 //! # }
 //! ```
 //!
-//! - A drop only queues the release. A process that ends right after its last job awaits
-//!   [`permit.release()`](crate::Permit::release), or [`shutdown`](crate::RedisSemaphore::shutdown) for all permits. A `main`
-//!   whose last handle of the store is dropped at its end waits up to 10 ms for what is queued; one whose store is in a
-//!   `static`, or that calls `std::process::exit`, does not. What is not sent is held until its lease ends.
+//! - A drop only queues the release. If a process ends right after its last job, await
+//!   [`permit.release()`](crate::Permit::release), or [`shutdown`](crate::RedisSemaphore::shutdown) for all permits.
+//!   The drop of the last handle and permit at the end of `main` waits up to 10 ms for queued releases. With a store in
+//!   a `static`, or after `std::process::exit`, no such drop happens. If a release is not sent, the permit is held
+//!   until its lease ends.
 //! - Without a layer a claim needs a limit, and waits only if it says so.
 //! - Claim *before* you take a job from its queue. So jobs that have to wait stay there, for any process.
 //! - The keeper has a thread of its own, so work that blocks the runtime for minutes loses no permit. Only what

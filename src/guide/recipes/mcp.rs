@@ -1,8 +1,8 @@
 //! Servers of the Model Context Protocol (MCP).
 //!
 //! One limit for all requests of an MCP server has two faults. A client at its limit cannot cancel a call or close its
-//! session, because that takes a request too. And the stream that a client opens with GET holds a permit for as long as
-//! the session lasts. So count by what a request does:
+//! session, because these are requests too. And the stream that a client opens with GET holds a permit for as long as
+//! the session lasts. So count requests by what they do:
 //!
 //! ```
 //! use axum::{Router, body::Body, http::{Method, Request, request::Parts}, routing::any};
@@ -45,8 +45,8 @@
 //!
 //! # Tools that go on
 //!
-//! A tool may run on after its client has hung up, and its response has been dropped. Then it should keep its permit, or
-//! a client starts as many tools as it likes. The permit is in the request's extensions:
+//! A tool may run on after its client has hung up and its response has been dropped. Then it should keep its permit.
+//! Otherwise a client can start any number of tools. The permit is in the request's extensions:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {

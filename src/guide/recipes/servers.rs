@@ -23,8 +23,9 @@
 //!
 //! # A limit that can be switched off
 //!
-//! With an axum `Router` that is `if let Some(limit) = limit { app = app.layer(limit) }`. In a stack of layers use tower's
-//! `option_layer`. It needs the same type of response with the limit and without, which `MapResponseLayer` makes:
+//! With an axum `Router`, write `if let Some(limit) = limit { app = app.layer(limit) }`. In a stack of layers, use
+//! tower's `option_layer`. It needs the same type of response with and without the limit. `MapResponseLayer` provides
+//! that:
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, response::IntoResponse, routing::get};
@@ -46,7 +47,7 @@
 //! # }
 //! ```
 //!
-//! To switch it off while the service runs, let the [extractor](crate::KeyExtractor) return `None`.
+//! To switch the limit off while the service runs, let the [extractor](crate::KeyExtractor) return `None`.
 //!
 //! # CORS
 //!

@@ -29,9 +29,9 @@
 //!
 //! # `EventSource`
 //!
-//! A browser's `EventSource` gives up for ever when it is answered with 429, and connects again when a stream ends. So
-//! refuse with an empty stream that says when. A page that reloads opens its new stream before the server has seen the
-//! end of the old one, so let requests wait for a second or two:
+//! A browser's `EventSource` gives up for ever after a 429, but connects again when a stream ends. So refuse with an
+//! empty stream that tells the browser when to reconnect. A page that reloads opens its new stream before the server
+//! has seen the end of the old stream, so let requests wait for a second or two:
 //!
 //! ```
 //! use axum::{Router, body::{Body, to_bytes}, http::{Request, header::CONTENT_TYPE}, response::{IntoResponse, Response}, routing::get};
@@ -111,8 +111,8 @@
 //!
 //! Over HTTP/2 a WebSocket is a CONNECT request with the status 200 (RFC 8441), and the handler above serves it too: route
 //! it with axum's `any` instead of `get`. The same is true of every tunnel: a 101, or a 2xx to CONNECT, has an empty body,
-//! and the layer alone limits nothing. `hyper::upgrade::on` takes the request, and drops the permit with it. Take the
-//! permit out before, and move it into the task of the tunnel:
+//! so the layer alone limits nothing. `hyper::upgrade::on` consumes the request, and drops the permit with it. Take the
+//! permit out first, and move it into the task of the tunnel:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -143,9 +143,9 @@
 //! # drop(service);
 //! ```
 //!
-//! hyper serves it with `serve_connection_with_upgrades`, and extended CONNECT with `enable_connect_protocol`. With the
-//! feature `tracing` the layer logs a warning, once, if such a response ends while no task holds the permit. A task that
-//! calls `upgrade::on` itself may drop the permit a moment later, and that is not noticed.
+//! hyper serves tunnels with `serve_connection_with_upgrades`, and extended CONNECT with `enable_connect_protocol`.
+//! With the feature `tracing` the layer logs one warning if such a response ends while no task holds the permit. If a
+//! task calls `upgrade::on` itself, it may drop the permit a moment later, and the layer does not notice that.
 //!
 //! # Downloads
 //!
@@ -179,15 +179,15 @@
 //! # drop(app);
 //! ```
 //!
-//! With `OnLost::Abort` a download that has stalled for half a minute is cut, and does not go on beside the limit. A
-//! permit that is lost before the response's head ends the handler, and the client gets 503. That is the only phase of a
-//! response that does not stream, such as a completion in one piece: its handler works, and then the whole body is there.
-//! A file server such as tower-http's `ServeDir` streams by itself, and needs only the layer.
+//! With `OnLost::Abort` a download that has stalled for half a minute is cut, instead of continuing without a permit.
+//! If the permit is lost before the response's head, the handler is dropped and the client gets 503. A response that
+//! does not stream, such as a completion in one piece, has only this phase: its whole body is ready when the handler
+//! returns. A file server such as tower-http's `ServeDir` streams by itself, and needs only the layer.
 //!
 //! # Uploads
 //!
 //! While a handler reads its request, the *client's* speed decides how long the permit is held. [`with_max_stall`] bounds
-//! that too: a client that sends less than a kibibyte in that time, while the handler waits for it, loses its permit. With
+//! that too: a client loses its permit if it sends less than a kibibyte while the handler waits for this time. With
 //! the feature `axum` the layer watches axum's bodies. For tonic and for hyper's `Incoming` put
 //! [`RequestBody::watch`](crate::RequestBody::watch) inside of the limit:
 //!
@@ -211,7 +211,8 @@
 //! # drop(service);
 //! ```
 //!
-//! In tonic that is `Server::builder().layer(ServiceBuilder::new().layer(limit).map_request(RequestBody::watch).into_inner())`.
+//! In tonic, write
+//! `Server::builder().layer(ServiceBuilder::new().layer(limit).map_request(RequestBody::watch).into_inner())`.
 //!
 //! # Bytes to a client that waits
 //!

@@ -114,7 +114,7 @@ impl Core {
         self.finish(draft)
     }
 
-    /// True if releases wait that the first runtime to come should carry.
+    /// True if releases wait that the next runtime that enters the core should send.
     pub(in crate::redis) fn has_urgent_releases(&self) -> bool {
         !self.is_closed && self.servers.iter().any(|server| server.releases_now)
     }
@@ -132,8 +132,8 @@ impl Core {
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
         let of_thread = is_thread && is_due;
-        // The first to come carries them. A process that claims no more may be about to end, its runtimes before the
-        // thread.
+        // The first runtime that enters sends them. After a shutdown only the thread does: the process may be about to
+        // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
         let serves = self.is_ready(number) && !self.is_open(number);
         let has_work = serves && (of_thread || releases || !lane.claims.is_empty());
@@ -150,7 +150,7 @@ impl Core {
         self.fill_releases(draft);
         if draft.flight.runtime == THREAD {
             while draft.refreshes.len() < MOST_DUE && self.put_next(draft, Queue::Refreshes) {}
-            // Each takes a server some 15 µs, so a call of them keeps others out for a millisecond.
+            // A poll takes the server some 15 µs, so this call blocks other clients for a millisecond at most.
             while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Polls) {}
         }
         while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}

@@ -78,7 +78,7 @@ pub(super) struct Flight {
     pub(super) items: Vec<Items>,
     /// How many units they have.
     pub(super) units: usize,
-    /// Whether it is a runtime's and has releases only, which the thread sends too if there is no answer soon.
+    /// True for a call of a runtime that has no claims. If it is not answered soon, the thread sends its releases too.
     pub(super) may_stall: bool,
     pub(super) left: Left,
 }

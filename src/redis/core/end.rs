@@ -222,7 +222,7 @@ impl Core {
         }
     }
 
-    /// A release is sent beside one that has no answer, and may have run.
+    /// Sends a release again while an earlier one has no answer. The earlier one may have run.
     pub(super) fn release_beside(&mut self, at: At) {
         if let Some(released) = self.release_of(at) {
             (released.is_stalled, released.may_have_run) = (true, true);
@@ -230,7 +230,7 @@ impl Core {
         }
     }
 
-    /// A release that pauses after a failure is sent now, because this process may be about to end.
+    /// Sends a release now that pauses after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             let lease = &core.permits[at];

@@ -22,17 +22,17 @@ pub(super) struct Key {
     pub(super) releases: BTreeSet<At>,
     /// The last call that begins with them, as far as they are not before it on its connection.
     pub(super) released_in: CallId,
-    /// Until when it counts as full.
+    /// The semaphore counts as full until this time.
     full_until: Time,
 }
 
 impl Key {
-    /// An answer has reported that it has no room for another claim like this one, or that claims wait.
+    /// Notes that there is no room for another claim like the last one, or that claims wait.
     pub(super) fn note_full(&mut self, now: Time) {
         self.full_until = now + FULL_FOR;
     }
 
-    /// True if others may be refused, or wait, until the next release arrives.
+    /// True if other claims may wait or be refused until the next release arrives.
     pub(super) fn is_full(&self, now: Time) -> bool {
         now < self.full_until
     }

@@ -33,7 +33,7 @@ pub(super) struct Lane {
     /// How many claims and units these have.
     pub(super) claimed: usize,
     pub(super) units: usize,
-    /// How many of these calls [may stall](Flight::may_stall).
+    /// The number of calls in flight that [may stall](Flight::may_stall).
     pub(super) may_stall: usize,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Released {
     pub(super) may_have_run: bool,
     /// Whether they have found all of the lease.
     pub(super) was_held: bool,
-    /// Whether the thread sends one beside that of a runtime which may stand still.
+    /// True if the thread should send a second release, because the runtime that sent the first may be stalled.
     pub(super) is_stalled: bool,
 }
 

@@ -30,9 +30,9 @@ impl Core {
         *next = next.map(|at| at.min(now));
     }
 
-    /// Whether the server has told the limits that were in force then, or later ones.
-    pub(in crate::redis) fn has_limits_of(&self, then: Time) -> bool {
-        self.limits.asked_at >= then
+    /// True if the limits that this process knows were read at this time or later.
+    pub(in crate::redis) fn has_limits_since(&self, time: Time) -> bool {
+        self.limits.read_at >= time
     }
 
     /// When this process announces itself again to a server that has answered what was sent then.

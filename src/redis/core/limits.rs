@@ -27,8 +27,8 @@ pub(super) struct Limits {
     all: HashMap<Box<str>, u32>,
     /// When one was last set here. What a server was asked before does not tell it.
     pub(super) set_here: Time,
-    /// When the server was asked that has told them last.
-    pub(super) asked_at: Time,
+    /// When the last call that has read the limits was sent.
+    pub(super) read_at: Time,
     is_untold: bool,
     /// Since when their server has refused to tell them, because the slot of their key is moving.
     pub(super) refused: Option<Time>,

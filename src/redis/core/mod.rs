@@ -57,7 +57,7 @@
 //!     another process's place.
 //! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one that only
 //!     has to be released. So a change of weight meets no fault that a claim and a release do not. A growth merges with
-//!     earlier ones, so that a permit has 32 additions to a level at most. An id is acquired with
+//!     earlier growths, so that a permit has at most 32 additions to a level. An id is acquired with
 //!     all units that it was made with, so what has fewer is acquired under a new one, also if the old one was never sent.
 //! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
 //!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
@@ -66,18 +66,19 @@
 //! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 //! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
 //!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
-//!     their runtime has left or come back, the thread sends them. So it does with releases in a call without claims that
-//!     has no answer by then.
+//!     their runtime has left or come back, the thread sends them. The thread also sends the releases of a call without
+//!     claims that has had no answer for a quarter of a timeout.
 //! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
 //!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
-//!     They are told by the server that counts processes, and nothing is claimed before it was asked, unless it is failing,
-//!     or has refused to tell them for a timeout.
-//! 19. *The release of a full key waits for nothing*, because a claim of another process may arrive right behind the end
-//!     that its client has read. A key counts as full for ten seconds after an answer that left no room for another such
-//!     claim. The runtime that enters the core first carries the release: mostly that of the drop, else the thread.
-//!     Only while a runtime has several calls in flight it rides on the next one, so that a busy process sends few calls.
-//! 20. *No claim waits for a key that is not its own*: each key of the store is named by a command of its own, so where its
-//!     slot is moving or stuck nothing else is refused.
+//!     The server that counts processes reports them. Nothing is claimed before it was asked, unless it is failing or has
+//!     refused to report them for a timeout.
+//! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
+//!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
+//!     another such claim. The first runtime that enters the core sends the release: mostly the one that drops the
+//!     permit, else the thread. While a runtime has several calls in flight, the release joins the next call instead,
+//!     so that a busy process sends few calls.
+//! 20. *A claim waits for its own keys only*: each key of the store is named by a separate command, so where its slot is
+//!     moving or stuck nothing else is refused.
 
 mod build;
 mod call;
@@ -166,8 +167,8 @@ pub(in crate::redis) struct Core {
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
-    /// The servers that have not answered a call in time.
-    late: BTreeSet<usize>,
+    /// The servers that have not answered a call in time, until the driver takes them.
+    late_servers: BTreeSet<usize>,
     live: Live,
     limits: Limits,
     /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, limits have
@@ -389,7 +390,7 @@ impl Core {
         }
     }
 
-    /// The answers to calls in flight are waited for no more.
+    /// Gives up the calls in flight on a connection that was replaced.
     fn abandon(&mut self, runtime: RuntimeId, server: usize) {
         let calls = self.calls.values();
         let calls = calls.filter(|call| (call.runtime, call.server) == (runtime, server));
@@ -482,9 +483,9 @@ impl Core {
         }
     }
 
-    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and the releases in these, and
-    /// in which lane: the tasks that carry them may be polled no more, though the server works. Once this process claims no
-    /// more it may be about to end, and its runtimes with it.
+    /// The lanes in which claims or releases wait for a runtime's calls, and when the thread takes these over. The
+    /// server may work although nothing polls the runtime's tasks. After a shutdown the thread takes over at once,
+    /// because the process may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = match self.is_closed {
             true => Time::ZERO,
@@ -538,7 +539,7 @@ impl Core {
         self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
     }
 
-    /// Whether nothing is left of any claim.
+    /// True if the core has no claims, permits or releases left.
     pub(in crate::redis) fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
         is_forgotten && self.due.is_empty() && self.keys.is_empty()
@@ -579,9 +580,9 @@ impl Core {
         self.outages.pop_front()
     }
 
-    /// A server that has not answered a call in time, so that connections to it may be mute.
-    pub(in crate::redis) fn poll_late(&mut self) -> Option<usize> {
-        self.late.pop_first()
+    /// Returns a server that has not answered a call in time, so connections to it may be mute.
+    pub(in crate::redis) fn poll_late_server(&mut self) -> Option<usize> {
+        self.late_servers.pop_first()
     }
 
     /// What has happened to the limits that operators set since that was last asked.
@@ -712,7 +713,7 @@ impl Core {
         }
     }
 
-    /// The thread sends the releases too that are in calls of a runtime, which may be answered yet.
+    /// Lets the thread send the releases again that a runtime's calls have. These calls may still be answered.
     fn take_over(&mut self, from: RuntimeId, server: usize) {
         self.lane(from, server).may_stall = 0;
         let mut leases = BTreeSet::new();
@@ -727,8 +728,9 @@ impl Core {
         }
     }
 
-    /// True if a release waits for no call to ride on: others may be refused until it arrives (rule 19), a caller waits for
-    /// the release of what the thread sends, or the process may be about to end.
+    /// True if a release is sent at once instead of with the next call. There are three reasons: other claims may be
+    /// refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process may be
+    /// about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
         let mut levels = self.levels_of(at).iter();
@@ -738,7 +740,7 @@ impl Core {
         self.is_closed || is_of_thread || is_awaited
     }
 
-    /// True if a runtime has so many calls in flight that another one leaves in a moment, and takes releases along.
+    /// True if a runtime has several calls in flight, so that its next call is soon sent and can include releases.
     fn is_busy(&self, server: usize) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|((from, to), lane)| {

@@ -70,7 +70,7 @@ impl Core {
                 }
                 if *key == Some(StoreKey::Limits) {
                     self.limits.are_told(true);
-                    self.limits.asked_at = flight.sent;
+                    self.limits.read_at = flight.sent;
                 }
                 if let Some(limits) = limits {
                     self.take_limits(limits);
@@ -201,7 +201,7 @@ impl Core {
     /// A call has no answer. What was sent may run yet.
     pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
         if failure == Failure::TimedOut {
-            self.late.insert(flight.server);
+            self.late_servers.insert(flight.server);
         }
         if failure != Failure::Abandoned {
             self.failed(flight.server, flight.sent, flight.runtime == THREAD);
@@ -238,7 +238,7 @@ impl Core {
     /// before one that was sent before.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         match &acquired {
-            Acquired::Granted(grants) => self.note_room(at, grants),
+            Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
             _ => self.note_full(at, |_| true),
         }
         let lease = &self.permits[at];
@@ -292,8 +292,8 @@ impl Core {
         }
     }
 
-    /// Notes the semaphores of a lease that a grant has left without room for another claim like this one.
-    fn note_room(&mut self, at: At, grants: &[(u64, u32)]) {
+    /// Notes which semaphores of a lease have no room for another claim like this one after a grant.
+    fn note_full_after_grant(&mut self, at: At, grants: &[(u64, u32)]) {
         let mut held = grants.iter().map(|(_, held)| *held);
         self.note_full(at, |units| {
             let held = held.next().unwrap_or_default();
@@ -429,7 +429,7 @@ impl Core {
         let is_grant = is_one && token > queued.last_token && end > self.now;
         self.carried_by(THREAD, id);
         if is_grant {
-            self.note_room(at, &[(token, held)]);
+            self.note_full_after_grant(at, &[(token, held)]);
             self.granted(at, &[(token, held)], (end, self.now));
         } else {
             self.next_at(at, self.now);

@@ -16,7 +16,7 @@ use std::{
 #[derive(Debug, Clone)]
 pub(in crate::redis) enum Change {
     Connected(RuntimeId, usize),
-    /// Another connection was made, and takes the place of one that is mute. What was sent over that one may run.
+    /// A new connection has replaced a mute one. Calls that were sent over the old one may still run.
     Replaced(RuntimeId, usize),
     /// Calls in flight fail one by one.
     Gone(RuntimeId, usize),
@@ -30,7 +30,7 @@ pub(in crate::redis) enum Change {
     },
 }
 
-/// How long the release of a key that is not full waits for a call that it can ride on. The thread looks at full
+/// How long the release of a key that is not full waits for a call that can include it. The thread's timers count full
 /// milliseconds, so without such a call 1.2 to 2.4 ms pass.
 const RIDE: Duration = Duration::from_micros(250);
 
@@ -55,9 +55,9 @@ pub(super) struct Server {
     /// Whether it has refused a connection since a call was done.
     pub(super) is_denied: bool,
     pub(super) releases: VecDeque<At>,
-    /// When releases are carried that no call has taken along.
+    /// When releases are sent that no call has included.
     pub(super) release_at: Option<Time>,
-    /// True if releases are to be carried now, by the first runtime to come.
+    /// True if the first runtime that enters the core should send the releases.
     pub(super) releases_now: bool,
     /// By the end of the lease.
     pub(super) refreshes: BTreeSet<(Time, At)>,

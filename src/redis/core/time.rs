@@ -19,8 +19,8 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How long a semaphore counts as full after an answer that reported it: longer than two polls of a waiter are apart. A
-/// client that keeps to its limit leaves its key full for most of the time, not for all of it.
+/// How long a semaphore counts as full after an answer that reported it. Longer than the interval between two polls of
+/// a waiter. A client that keeps to its limit leaves its key full most of the time, but not always.
 pub(super) const FULL_FOR: Duration = Duration::from_secs(10);
 
 /// How often the head of a queue polls, and how often the others do, where no message tells of a grant.

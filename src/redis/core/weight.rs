@@ -4,9 +4,8 @@
 //! away is one too, with nothing left to do but its release. So whatever may go wrong on the way to a server may go
 //! wrong with any acquire, and with any release.
 //!
-//! Each answer visits all additions of a permit, so their number is bounded, whatever the permit's history. From
-//! [`MERGED_FROM`] additions to a level on, the next one also claims the units of the two smallest. Its caller gives
-//! these up once it is granted.
+//! Each answer visits all additions of a permit, so their number is bounded. From [`MERGED_FROM`] additions to a level
+//! on, the next addition also claims the units of the two smallest. Its caller releases these once it is granted.
 
 use super::{
     Core,
@@ -19,32 +18,32 @@ use super::{
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
 use std::mem;
 
-/// The additions to a level that stay separate. Merging the two smallest needs little room beside what is held already.
+/// From this number of additions to a level on, the two smallest are merged. Merging these needs the least free units.
 const MERGED_FROM: usize = 16;
 
-/// The additions to a level that stay separate if there is no room to merge them.
+/// The number of additions to a level that stay separate if there is no room to merge them.
 const MOST_ADDITIONS: usize = 32;
 
-/// The claim of more units for a level of a permit.
+/// A claim of more units for a level of a permit.
 pub(in crate::redis) struct Growth {
     pub(in crate::redis) id: PermitId,
     pub(in crate::redis) call: Option<Call>,
-    /// Units of earlier additions that the claim includes. The caller gives them up once it is granted.
+    /// The units of earlier additions that the claim includes. The caller releases these once the claim is granted.
     pub(in crate::redis) merged: u32,
 }
 
 /// The earlier additions that a growth includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Merge {
-    /// The two smallest, once there are [`MERGED_FROM`].
+    /// The two smallest, if there are [`MERGED_FROM`] or more.
     Smallest,
-    /// None below [`MOST_ADDITIONS`].
+    /// Nothing, unless there are [`MOST_ADDITIONS`].
     Nothing,
 }
 
 impl Core {
-    /// Claims more units for a level of a permit, one growth after the other. They do not wait. The outcome is reported for
-    /// the growth, and all that follows for the permit. `None`: the permit is released.
+    /// Claims more units for a level of a permit, without waiting. A level has one growth at a time. The core reports
+    /// the outcome for the growth, and later events for the permit. Returns `None` if the permit is released.
     pub(in crate::redis) fn grow(
         &mut self,
         now: Time,
@@ -73,7 +72,7 @@ impl Core {
         Some(Growth { id, call, merged })
     }
 
-    /// The units of the two smallest additions to a level, if they are to be merged.
+    /// The units that a growth merges, or 0.
     fn units_to_merge(&self, root: PermitId, level: usize, merge: Merge) -> u32 {
         let additions = self.additions(root, level);
         let separate = match merge {
@@ -88,7 +87,7 @@ impl Core {
         }
     }
 
-    /// The granted additions to a level and their units: the smallest first, of equal ones the latest.
+    /// The granted additions to a level and their units: the smallest first, and the latest first among equals.
     fn additions(&self, root: PermitId, level: usize) -> Vec<(u32, PermitId)> {
         let growths = self.permits[root].growths.iter().rev();
         let growths = growths.map(|id| &self.permits[*id]);
@@ -102,7 +101,8 @@ impl Core {
     }
 
     /// Releases units of a level of a permit, fewer than it has: whole additions first, the smallest before the others.
-    /// Returns what is released; each is reported when it is. `None`: the permit is released.
+    /// Returns the parts that it releases. The core reports each when it is released. Returns `None` if the permit is
+    /// released.
     pub(in crate::redis) fn shrink(
         &mut self,
         now: Time,

@@ -28,8 +28,8 @@ use tokio::{
     task::{unconstrained, yield_now},
 };
 
-/// How long a connection that may be mute has to answer, and how long it has after another one was made beside it.
-/// Slowness of the server delays that one too, so both answer at about the same time.
+/// How long a connection that may be mute has to answer a probe, and how long it has once a replacement is connected. A
+/// slow server delays the replacement too, so both answer at about the same time.
 const GRACE: Duration = Duration::from_millis(25);
 
 /// Who carries a call. One that is dropped before the answer says so.
@@ -122,7 +122,8 @@ impl<T: Transport> Carrier<T> {
         });
         let next = self.shared.enter(|core, rest, now| {
             if reply.is_ok() {
-                rest.runtimes.answered(load.call.runtime, load.call.server);
+                rest.runtimes
+                    .note_answer(load.call.runtime, load.call.server);
             }
             core.handle_reply(now, load.call.id, reply);
             rest.next(core, now, load.call.runtime)
@@ -205,7 +206,7 @@ pub(super) struct Link<T: Transport> {
     server: usize,
     /// Notified if the connection may be mute.
     doubted: Arc<Notify>,
-    /// What its end is, unless it is dropped as such.
+    /// How the connection has ended. `Dropped` until it is known.
     ending: Ending,
 }
 
@@ -250,7 +251,7 @@ impl<T: Transport> Link<T> {
         loop {
             let other = select! {
                 () = connection.closed() => return true,
-                other = self.other_than(&connection) => Arc::new(other),
+                other = self.replacement_for(&connection) => Arc::new(other),
             };
             spawn(self.attach(&other, Change::Replaced(self.runtime, self.server)));
             connection = other;
@@ -262,16 +263,16 @@ impl<T: Transport> Link<T> {
         self.shared.transport.connect(self.server, messages).await
     }
 
-    /// A connection that takes the place of one that is mute. A connection on which calls were not answered in time is
-    /// asked once more. If it stays silent another one is made beside it. That is done in one runtime after the other, so
-    /// that a server that stands still gets one connection more.
-    async fn other_than(&self, connection: &T::Connection) -> T::Connection {
+    /// Returns a connection that replaces a mute one. If calls on a connection were not answered in time, it gets one
+    /// probe. If it stays silent, a second connection is made. The runtimes do this one after the other, so a stalled
+    /// server gets only one more connection at a time.
+    async fn replacement_for(&self, connection: &T::Connection) -> T::Connection {
         if !self.shared.settings.is_own {
             return pending().await;
         }
         loop {
             self.doubted.notified().await;
-            let turn = self.shared.beside.lock().await;
+            let turn = self.shared.replacing.lock().await;
             let time = vec![Command::Presence(Vec::new())];
             let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
             if timeout(GRACE, answers.as_mut()).await.is_ok() {
@@ -327,8 +328,10 @@ impl<T: Transport> Link<T> {
 
     fn attach(&self, connection: &Arc<T::Connection>, change: Change) -> Vec<Carrier<T>> {
         let connected = self.shared.enter(|core, rest, now| {
-            let (connection, at) = (Arc::clone(connection), (self.runtime, self.server));
-            let again = rest.runtimes.connected(now, at, connection, &self.doubted);
+            let connection = Arc::clone(connection);
+            let again =
+                rest.runtimes
+                    .connected(now, self.runtime, self.server, connection, &self.doubted);
             core.handle_servers(now, change);
             (again, rest.next(core, now, self.runtime))
         });

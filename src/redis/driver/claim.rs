@@ -3,7 +3,7 @@
 use super::{
     carry::{Carrier, Link, carriers, spawn},
     cell::{Cell, Refused},
-    end::holds_up_nobody,
+    end::may_block,
     keeper::{self, boot_time},
     runtimes::here,
     shared::{Dropped, Health, Rest, Shared, Urgent},
@@ -26,10 +26,10 @@ use std::{
 };
 use tokio::runtime::{Handle, Id};
 
-/// How long the end of a store waits for its releases. The thread sends them in a fraction of a millisecond.
-const MOMENT: Duration = Duration::from_millis(10);
+/// How long the drop of a store's last user waits for releases. The thread sends them in a fraction of a millisecond.
+const LAST_WAIT: Duration = Duration::from_millis(10);
 
-/// How often a caller looks that waits for a connection, or for limits.
+/// The interval at which callers poll while they wait for a connection or for limits.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How soon a claim looks again that time alone has not decided.
@@ -39,12 +39,13 @@ const AGAIN: Duration = Duration::from_millis(10);
 pub(super) struct Door<T: Transport>(pub(super) Arc<Shared<T>>);
 
 impl<T: Transport> Drop for Door<T> {
-    /// The process may be about to end, and the thread with it: what was released is sent before, if that holds up nobody.
+    /// Waits until the queued releases are sent, if this thread may block. The process may be about to end, and the
+    /// keeper's thread with it.
     fn drop(&mut self) {
         self.0.post(Dropped::Handles);
         let is_over = self.0.enter(|core, _, _| core.is_forgotten()) != Some(false);
-        if !is_over && holds_up_nobody() {
-            self.0.wait_until_drained(Instant::now() + MOMENT);
+        if !is_over && may_block() {
+            self.0.wait_until_drained(Instant::now() + LAST_WAIT);
         }
     }
 }
@@ -100,16 +101,16 @@ impl<T: Transport> Driver<T> {
         server.unwrap_or_default()
     }
 
-    /// Reads the limits, because an operator has set one here. Waits for that until then, and returns whether they were
-    /// read.
-    pub(in crate::redis) async fn read_limits(&self, until: Instant) -> bool {
+    /// Reads the limits, because an operator has set one here. Returns false if they were not read by the deadline.
+    pub(in crate::redis) async fn read_limits(&self, deadline: Instant) -> bool {
         let shared = &self.0.0;
         let set = shared.enter(|core, _, now| {
             core.look_at_limits(now);
             now
         });
-        let is_read = || shared.enter(|core, _, _| set.is_none_or(|set| core.has_limits_of(set)));
-        while is_read() == Some(false) && Instant::now() < until {
+        let is_read =
+            || shared.enter(|core, _, _| set.is_none_or(|set| core.has_limits_since(set)));
+        while is_read() == Some(false) && Instant::now() < deadline {
             timer::sleep(LOOK).await;
         }
         is_read() == Some(true)
@@ -368,7 +369,7 @@ impl<T: Transport> Held<T> {
         more: (u32, u32),
     ) -> Result<(), Refused> {
         match self.grow_with(level, more, Merge::Smallest).await {
-            // There may be room for the units, and none for those of earlier growths beside them.
+            // The units may fit alone, but not together with those of earlier growths.
             (Err(Refused::By(Refusal::Full(..))), merged) if merged > 0 => {
                 self.grow_with(level, more, Merge::Nothing).await.0
             }
@@ -376,7 +377,7 @@ impl<T: Transport> Held<T> {
         }
     }
 
-    /// Also returns how many units of earlier growths were claimed with it.
+    /// Claims more units. Also returns how many units of earlier growths the claim includes.
     async fn grow_with(
         &self,
         level: usize,
@@ -384,7 +385,7 @@ impl<T: Transport> Held<T> {
         merge: Merge,
     ) -> (Result<(), Refused>, u32) {
         let (driver, root, mut merged) = (self.driver.clone(), self.id, 0);
-        // Only the growth's outcome is reported for it.
+        // The core reports only the outcome for the growth, and all later events for the permit.
         let claimed = driver.begin(here(), self.cell.of_level(level), |core, now, from| {
             let growth = core.grow(now, from, (root, level), more, merge)?;
             merged = growth.merged;
@@ -398,7 +399,7 @@ impl<T: Transport> Held<T> {
         let outcome = outcome.map(|growth| {
             growth.keep();
             if merged > 0 {
-                // They are released without being waited for.
+                // The release needs no wait.
                 drop(self.shrink(level, merged));
             }
         });
@@ -480,7 +481,7 @@ impl<T: Transport> Held<T> {
     }
 }
 
-/// Lets the core release, and carries what does not wait for the thread.
+/// Lets the core release, and sends urgent releases at once.
 fn release<T: Transport, R>(
     shared: &Arc<Shared<T>>,
     work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
@@ -495,7 +496,7 @@ fn release<T: Transport, R>(
     Some(result)
 }
 
-/// In tasks of the current runtime, because who releases a permit may end before its release has an answer.
+/// Spawns tasks for urgent releases, because the caller may end before they are answered.
 fn carry_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::Connection>>) {
     if let Some((from, next)) = urgent {
         spawn(carriers(shared, from, Some(next)));

@@ -1,4 +1,4 @@
-//! The end of a store: a thread waits a moment for what is released.
+//! The end of a store: the thread that drops its last user waits a moment for releases.
 
 use super::{shared::Shared, transport::Transport};
 use std::{
@@ -14,12 +14,12 @@ use tokio::{
     task::{self, unconstrained},
 };
 
-/// True if this thread may wait: it runs no task, as the main thread does, or its runtime is ending.
-pub(super) fn holds_up_nobody() -> bool {
+/// True if this thread may block: it runs no task (like the main thread), or its runtime is shutting down.
+pub(super) fn may_block() -> bool {
     task::try_id().is_none() || Handle::try_current().is_ok_and(|runtime| is_ending(&runtime))
 }
 
-/// A runtime that is ending drops a task at once.
+/// True if a runtime is shutting down: then it drops a spawned task at once.
 fn is_ending(runtime: &Handle) -> bool {
     let task = runtime.spawn(pending::<()>());
     let is_ending = task.is_finished();
@@ -27,24 +27,23 @@ fn is_ending(runtime: &Handle) -> bool {
     is_ending
 }
 
-/// Wakes a thread.
-struct Sleeper(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Sleeper {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
 impl<T: Transport> Shared<T> {
-    /// Lets this thread wait until nothing is left, at most until then.
-    pub(super) fn wait_until_drained(&self, until: Instant) {
+    /// Blocks this thread until nothing is left to send, but not beyond the deadline.
+    pub(super) fn wait_until_drained(&self, deadline: Instant) {
         let mut is_drained = self.is_drained.subscribe();
         let mut drained = pin!(unconstrained(is_drained.wait_for(|is_drained| *is_drained)));
-        let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+        let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
         let mut context = Context::from_waker(&waker);
         while drained.as_mut().poll(&mut context).is_pending() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }

@@ -18,9 +18,10 @@
 //! 1. *The lock is held for a step of the core alone.* The clock is read under it, so that time never steps
 //!    back between two steps. What a step tells is written to cells under it, so that cells change in the
 //!    order of the steps. Wakers are called after it, because they run a stranger's code.
-//! 2. *A drop does not block.* It leaves a line in the inbox and tries the lock. If another has it, that one
-//!    looks into the inbox after it has unlocked, which is after the line was left. The release of a full key is carried by
-//!    a task of the runtime in which the permit was dropped; where another had the lock, the thread carries it.
+//! 2. *A drop does not block*, except as in rule 6. It leaves a line in the inbox and tries the lock. If another has
+//!    it, that one looks into the inbox after it has unlocked, which is after the line was left. The release of a full
+//!    key is sent by a task of the runtime in which the permit was dropped. If another has the lock, the thread sends
+//!    it.
 //! 3. *Each call has a carrier*, and a carrier that is dropped says so. So a call that a task was to send is
 //!    never forgotten: the thread sends again what it named.
 //! 4. *The state is not in the thread.* Who finds that none runs, and one is needed, starts it. It connects
@@ -30,7 +31,8 @@
 //!    nothing here.
 //! 6. *The thread ends when it has nothing left to do*: no handle and no permit is left, and the core is empty.
 //!    Nothing can come then, because only a handle claims. The drop of the last handle or permit waits up to ten
-//!    milliseconds for what is unsent, because the thread ends with the process; but not in a task of a runtime that goes on.
+//!    milliseconds until all releases are sent, because the thread ends with the process. In a task of a running
+//!    runtime it does not wait.
 
 mod carry;
 mod cell;

@@ -23,10 +23,10 @@ const SLACK: Duration = Duration::from_millis(1);
 /// The longest sleep, because a timer does not notice that the machine was suspended.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How long all runtimes try to connect. Then the thread alone looks whether the server is back.
+/// How long all runtimes try to connect. After that only the thread tries.
 const ALONE: Duration = Duration::from_secs(2);
 
-/// The current runtime, if there is one.
+/// Returns the current runtime, if there is one.
 pub(super) fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
@@ -40,11 +40,11 @@ struct Line<C> {
     was_connected: bool,
     /// When the last attempt to connect has begun.
     tried: Time,
-    /// True while there is a connection, or one is being made.
+    /// True while the runtime has a connection, or makes one.
     is_taken: bool,
 }
 
-/// How often connections to a server are tried.
+/// The pauses between attempts to connect to a server.
 #[derive(Debug, Default)]
 struct Pace {
     backoff: Backoff,
@@ -80,7 +80,7 @@ struct Runtime<C> {
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
-    /// For each server the thread's pace, and that of all other runtimes together: they do not delay the thread.
+    /// Two paces for each server: the thread's, and one that all other runtimes share. So they do not delay the thread.
     paces: Vec<[Pace; 2]>,
 }
 
@@ -140,16 +140,16 @@ impl<C> Runtimes<C> {
         let begins = line.map(|line| (line.tried, line.is_taken) = (now, true));
         let pace = self.pace(runtime, server);
         if begins.is_some() && pace.is_failing {
-            // One attempt after the other.
+            // So that the other runtimes pause before they try too.
             pace.fail(now);
         }
         begins.is_some()
     }
 
-    /// Whether the thread alone looks for a server.
+    /// True if a server has been away for so long that only the thread tries to connect.
     fn is_away(&mut self, server: usize) -> bool {
         let thread = self.pace(THREAD, server);
-        thread.is_failing && thread.backoff.lasted() >= ALONE
+        thread.is_failing && thread.backoff.duration() >= ALONE
     }
 
     /// When the thread is to connect to one of these servers.
@@ -165,12 +165,13 @@ impl<C> Runtimes<C> {
     pub(super) fn connected(
         &mut self,
         now: Time,
-        (runtime, server): (RuntimeId, usize),
+        runtime: RuntimeId,
+        server: usize,
         connection: Arc<C>,
         doubted: &Arc<Notify>,
     ) -> bool {
         self.pace(runtime, server).is_failing = false;
-        // What one has reached the others may try too.
+        // If one runtime has connected, the others may try at once.
         let others = self.pace(NOWHERE, server);
         others.next = others.next.min(now);
         let Some(line) = self.line(runtime, server) else {
@@ -185,7 +186,8 @@ impl<C> Runtimes<C> {
         &mut self,
         now: Time,
         runtime: RuntimeId,
-        (server, ending): (usize, Ending),
+        server: usize,
+        ending: Ending,
     ) -> Option<Arc<C>> {
         if ending == Ending::Failed {
             self.pace(runtime, server).fail(now);
@@ -195,8 +197,9 @@ impl<C> Runtimes<C> {
         line.connection.take()
     }
 
-    /// A call was answered, so what fails from now on is another row; of others too, unless they cannot connect.
-    pub(super) fn answered(&mut self, runtime: RuntimeId, server: usize) {
+    /// Notes that a call was answered, which ends the row of failures. Also for the other runtimes, unless they cannot
+    /// connect.
+    pub(super) fn note_answer(&mut self, runtime: RuntimeId, server: usize) {
         self.pace(runtime, server).backoff = Backoff::default();
         let connected = self.paces[server]
             .iter_mut()
@@ -204,9 +207,12 @@ impl<C> Runtimes<C> {
         connected.for_each(|pace| pace.backoff = Backoff::default());
     }
 
-    /// What to notify when connections to a server may be mute.
+    /// Whom to notify if the connections to a server may be mute.
     pub(super) fn doubted(&self, server: usize) -> impl Iterator<Item = Arc<Notify>> {
-        let lines = self.all.iter().filter_map(move |of| of.lines.get(server));
+        let lines = self
+            .all
+            .iter()
+            .filter_map(move |runtime| runtime.lines.get(server));
         let connected = lines.filter(|line| line.connection.is_some());
         connected.map(|line| Arc::clone(&line.doubted))
     }
@@ -216,7 +222,8 @@ impl<C> Runtimes<C> {
         self.line(runtime, server)?.connection.clone()
     }
 
-    /// Whether an attempt to connect has failed that began since then, or none is made. One that began before says nothing.
+    /// True if an attempt to connect has failed that began at this time or later, or if the runtime makes no attempts.
+    /// An earlier attempt proves nothing.
     pub(super) fn has_failed(&mut self, since: Time, runtime: RuntimeId, server: usize) -> bool {
         if self.is_away(server) {
             return true;

@@ -56,11 +56,11 @@ pub(super) struct Shared<T: Transport> {
     inbox: Mutex<VecDeque<Dropped>>,
     /// Wakes the thread.
     pub(super) bell: Notify,
-    /// Held while a connection is made beside one that may be mute.
-    pub(super) beside: tokio::sync::Mutex<()>,
+    /// Held while a replacement is made for a connection that may be mute: one at a time.
+    pub(super) replacing: tokio::sync::Mutex<()>,
     /// Whether the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
-    /// Whether nothing is left since it was shut down, or its last handle was dropped.
+    /// True once nothing is left to send after a shutdown, or after the drop of the last handle and permit.
     pub(super) is_drained: watch::Sender<bool>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Next<C> {
     pub(super) has_more: bool,
 }
 
-/// What a runtime sends of releases that wait for nothing.
+/// What the current runtime sends of urgent releases.
 pub(super) type Urgent<C> = (RuntimeId, Next<C>);
 
 /// What is to be done once the lock is released.
@@ -104,7 +104,7 @@ pub(super) struct Outbox {
     news: Vec<News>,
     /// The outages that have begun or ended, each with its server.
     outages: Vec<(usize, Outage)>,
-    /// Those who look after connections that may be mute.
+    /// Wakes the links whose connections may be mute.
     doubted: Vec<Arc<Notify>>,
     /// The cells that were written to, and whether a loss was.
     wakes: Vec<(Arc<Cell>, bool)>,
@@ -141,7 +141,7 @@ impl<T: Transport> Shared<T> {
             state: Mutex::new(State { core, rest }),
             inbox: Mutex::default(),
             bell: Notify::new(),
-            beside: tokio::sync::Mutex::default(),
+            replacing: tokio::sync::Mutex::default(),
             is_over: watch::Sender::new(false),
             is_drained: watch::Sender::new(false),
         }
@@ -198,7 +198,7 @@ impl<T: Transport> Shared<T> {
         self.post_and(dropped, |_, _, _| ());
     }
 
-    /// The same, and lets the core work then, unless another has the lock.
+    /// Like `post`, and then calls `work` with the core, unless another thread has the lock.
     pub(super) fn post_and<R>(
         self: &Arc<Self>,
         dropped: Dropped,
@@ -326,7 +326,7 @@ impl<C: Connection> Rest<C> {
                 core.handle_reply(now, call, Err(Failure::Abandoned));
             }
             (Dropped::Connection(runtime, server, ending), core) => {
-                let connection = self.runtimes.gone(now, runtime, (server, ending));
+                let connection = self.runtimes.gone(now, runtime, server, ending);
                 outbox.dropped.extend(connection.map(|gone| gone as _));
                 if let Some(core) = core {
                     core.handle_servers(now, Change::Gone(runtime, server));
@@ -367,7 +367,7 @@ impl<C: Connection> Rest<C> {
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
         }
-        while let Some(server) = core.poll_late() {
+        while let Some(server) = core.poll_late_server() {
             outbox.doubted.extend(self.runtimes.doubted(server));
         }
     }
@@ -396,7 +396,7 @@ impl<C: Connection> Rest<C> {
         Next { load, has_more }
     }
 
-    /// What this runtime sends now of the releases that wait for nothing.
+    /// Returns what the current runtime sends of urgent releases.
     pub(super) fn urgent_releases(&mut self, core: &mut Core, now: Time) -> Option<Urgent<C>> {
         core.has_urgent_releases().then(|| {
             let from = self.runtimes.enter(here());

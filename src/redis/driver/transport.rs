@@ -16,8 +16,8 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// A connection of the current runtime to a server. `None`: there is none now.
     ///
-    /// What the server sends to this process goes to `messages`, if there are any. The server has answered something, so
-    /// that it does not stand still.
+    /// What the server sends to this process goes to `messages`, if there are any. The connection has answered
+    /// once, so the server is not stalled.
     fn connect(
         &self,
         server: usize,

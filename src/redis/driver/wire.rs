@@ -34,8 +34,8 @@ use tokio::{select, sync::OwnedMutexGuard, time::sleep};
 /// How long calls wait for the subscription, which they do not need: a lease may end meanwhile.
 const AHEAD: Duration = Duration::from_millis(250);
 
-/// How long a failure to connect is not inquired into again, which needs further connections.
-const INQUIRED: Duration = Duration::from_secs(30);
+/// The shortest time between two inquiries into why connecting fails, because each needs further connections.
+const INQUIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
@@ -47,8 +47,8 @@ struct Servers {
     owner: Arc<Owner>,
     /// What went wrong last with each.
     errors: Mutex<HashMap<usize, Error>>,
-    /// When it was last inquired why each cannot be connected to.
-    inquired: Mutex<HashMap<usize, Instant>>,
+    /// When each server was last the subject of an inquiry.
+    inquiries: Mutex<HashMap<usize, Instant>>,
     /// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go
     /// through all nodes.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -60,7 +60,7 @@ impl Wire {
             topology,
             owner,
             errors: Mutex::default(),
-            inquired: Mutex::default(),
+            inquiries: Mutex::default(),
             turn: Arc::default(),
         }))
     }
@@ -71,8 +71,8 @@ impl Wire {
         let inquiry = servers.inquiry(server);
         let line = Arc::clone(&servers.topology).connect(server, inquiry);
         let line = match line.await {
-            // What was found out before stays.
-            Err(error) if inquiry == Inquiry::Omitted && error.is_unexplained() => {
+            // The reason that an earlier inquiry found still holds.
+            Err(error) if inquiry == Inquiry::Skip && error.is_unexplained() => {
                 let known = servers.error(server);
                 let known = known.filter(|known| matches!(known, Error::Unavailable(_)));
                 return Err(known.unwrap_or(error));
@@ -156,15 +156,15 @@ impl Servers {
         self.errors.lock().get(&server).cloned()
     }
 
-    /// Whether it is inquired why a connection that is to be made now fails.
+    /// Decides whether the next attempt to connect may make an inquiry, and notes the time if so.
     fn inquiry(&self, server: usize) -> Inquiry {
-        let (now, mut inquired) = (Instant::now(), self.inquired.lock());
-        let last = inquired.get(&server);
-        if last.is_some_and(|last| now.duration_since(*last) < INQUIRED) {
-            return Inquiry::Omitted;
+        let (now, mut inquiries) = (Instant::now(), self.inquiries.lock());
+        let last = inquiries.get(&server);
+        if last.is_some_and(|last| now.duration_since(*last) < INQUIRY_INTERVAL) {
+            return Inquiry::Skip;
         }
-        inquired.insert(server, now);
-        Inquiry::Made
+        inquiries.insert(server, now);
+        Inquiry::Run
     }
 
     fn failed(&self, server: usize, error: Error) {

@@ -123,7 +123,7 @@ fn a_cause_that_needs_another_remedy_is_told_too() {
 fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
     let reports = Arc::new(Reports::new(TIMES.0, TIMES.1));
     // As if a thread ran, which stands still.
-    reports.mailbox.queue.lock().is_read = true;
+    reports.mailbox.queue.lock().has_reader = true;
     for token in 0..MOST as u64 + 3 {
         reports.tell(News::Lost(Policy::DEFAULT, token, LostBy::Lease));
     }
@@ -154,5 +154,5 @@ fn a_call_is_not_queued_without_a_recorder() {
         by_thread: true,
     });
     let queue = reports.mailbox.queue.lock();
-    assert!(queue.batch.news.is_empty() && !queue.is_read);
+    assert!(queue.batch.news.is_empty() && !queue.has_reader);
 }

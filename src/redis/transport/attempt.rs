@@ -83,25 +83,25 @@ pub(super) fn timed_out() -> Error {
     Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// Whether further connections are made to find out why one cannot be made.
+/// If an attempt to connect fails, further connections can show why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Inquiry {
-    Made,
-    Omitted,
+    Run,
+    Skip,
 }
 
 /// Connects.
 pub(super) async fn connect(client: &Client, inquiry: Inquiry) -> Result<Connection, Error> {
     let attempt = async {
         match open(client).await {
-            Err(error) if inquiry == Inquiry::Made => Err(explained(error, client).await),
+            Err(error) if inquiry == Inquiry::Run => Err(explained(error, client).await),
             connection => connection,
         }
     };
     // A port that speaks no TLS is silent.
     let is_plain = async {
         sleep(CONNECT / 4).await;
-        inquiry == Inquiry::Made && is_secure(client) && is_plain(client).await
+        inquiry == Inquiry::Run && is_secure(client) && is_plain(client).await
     };
     let connected = async {
         select! {

@@ -60,17 +60,17 @@ pub(in crate::redis) struct Nodes {
     map: Mutex<Map>,
     /// Something has failed.
     doubted: Notify,
-    born: Instant,
+    created: Instant,
     surveys: Mutex<Surveys>,
 }
 
-/// What the pause before the next survey follows from.
+/// The history of surveys, which determines the pause before the next one.
 #[derive(Default)]
 struct Surveys {
     backoff: Backoff,
-    /// The version of the map before the last one.
+    /// The version of the map before the last survey.
     version: u64,
-    /// True if the last one needed connections of its own.
+    /// True if the last survey had to make connections.
     is_wide: bool,
 }
 
@@ -105,10 +105,10 @@ impl Nodes {
             seeds,
             map: Mutex::default(),
             doubted: Notify::new(),
-            born: Instant::now(),
+            created: Instant::now(),
             surveys: Mutex::default(),
         };
-        nodes.survey(deadline, Inquiry::Made).await?;
+        nodes.survey(deadline, Inquiry::Run).await?;
         Ok(nodes)
     }
 
@@ -122,8 +122,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// First some nodes with a connection are queried; if they are silent, all others and the seeds with them. A node that
-    /// is cut off knows no new epoch.
+    /// Queries some nodes with a connection first. If they are silent, queries all other nodes and the seeds too. A
+    /// node that is cut off knows no new epoch.
     async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, Error> {
         let (epoch, [mut first, others]) = self.views(inquiry);
         let others = first
@@ -155,7 +155,7 @@ impl Nodes {
         best.unwrap_or_else(|| Err(timed_out()))
     }
 
-    /// The latest epoch, and the views of all nodes: of those with a connection, and of the others and the seeds.
+    /// The latest epoch, and two lists of views: of the nodes with a connection, and of all other nodes and seeds.
     fn views(&self, inquiry: Inquiry) -> (u64, [Vec<Seen>; 2]) {
         let (map, here) = (self.map.lock(), Handle::current().id());
         let (mut connected, mut others) = (Vec::new(), Vec::new());
@@ -181,7 +181,7 @@ impl Nodes {
         (map.epoch, [connected, others])
     }
 
-    /// The pause before the next survey: longer if those before it needed connections, and have changed nothing.
+    /// The pause before the next survey. It grows while surveys have to make connections and change nothing.
     fn pause(&self) -> Duration {
         let (version, mut surveys) = (self.map.lock().version, self.surveys.lock());
         if version != surveys.version {
@@ -191,7 +191,7 @@ impl Nodes {
             };
         }
         match surveys.is_wide {
-            true => surveys.backoff.fail(self.born.elapsed()).max(PAUSE),
+            true => surveys.backoff.fail(self.created.elapsed()).max(PAUSE),
             false => PAUSE,
         }
     }
@@ -280,7 +280,7 @@ impl Topology for Nodes {
             let _ = timeout(FRESH, self.doubted.notified()).await;
             // A failure is ignored: what has failed fails again.
             let deadline = Instant::now() + LONGEST;
-            let _ = self.survey(deadline, Inquiry::Omitted).await;
+            let _ = self.survey(deadline, Inquiry::Skip).await;
         })
     }
 

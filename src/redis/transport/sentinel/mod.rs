@@ -87,12 +87,12 @@ impl Sentinels {
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
-        let connection = within(attempt::connect(sentinel, Inquiry::Omitted)).await?;
+        let connection = within(attempt::connect(sentinel, Inquiry::Skip)).await?;
         loop {
             sleep(WATCH).await;
             let named = within(named(&connection, &self.name)).await?;
             if self.known.lock().address() != Some(&named.address) {
-                return self.find_primary(Inquiry::Omitted).await.map(drop);
+                return self.find_primary(Inquiry::Skip).await.map(drop);
             }
         }
     }
@@ -139,7 +139,7 @@ impl Topology for Sentinels {
                 if self.watch_one(sentinel).await.is_err() {
                     sleep(WATCH + backoff.fail(start.elapsed())).await;
                     // It may have ended because of a failover.
-                    let _ = self.find_primary(Inquiry::Omitted).await;
+                    let _ = self.find_primary(Inquiry::Skip).await;
                 }
             }
         })

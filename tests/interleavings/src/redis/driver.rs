@@ -20,7 +20,7 @@ mod end {
     use super::{shared::Shared, transport::Transport};
     use std::time::Instant;
 
-    pub(super) fn holds_up_nobody() -> bool {
+    pub(super) fn may_block() -> bool {
         false
     }
 
