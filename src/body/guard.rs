@@ -1,6 +1,5 @@
 //! The permit of a body, and what ends it early.
 
-use super::Step;
 use crate::{
     background::{Bounded, Countdown},
     observe::LostBy,
@@ -24,7 +23,10 @@ use std::{
     time::Duration,
 };
 
-type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What polling a body returns: a frame, or its end, and true if no frame follows.
+pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
 /// Holds a permit, and watches for its loss if the loss ends the body.
 pub(crate) struct PermitGuard {
@@ -94,7 +96,10 @@ impl PermitGuard {
     }
 
     /// The last frame of a body whose permit is lost, if the loss ends the body.
-    pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LastFrame> {
+    pub(super) fn poll_lost(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Frame<Bytes>, BoxError>> {
         match &mut self.loss {
             Some(loss) => Pin::new(&mut loss.lost).poll(cx).map(|()| loss.frame()),
             None => Poll::Pending,
@@ -132,7 +137,7 @@ impl Drop for PermitGuard {
 
 impl LossWatch {
     /// gRPC clients get a status. Others can only tell by an error that the body is incomplete.
-    fn frame(&self) -> LastFrame {
+    fn frame(&self) -> Result<Frame<Bytes>, BoxError> {
         match self.is_grpc {
             true => Ok(Frame::trailers(grpc::lost())),
             false => Err(PermitLost.into()),

@@ -9,16 +9,14 @@ pub(crate) use request::Upload;
 
 use crate::reject::RejectionBody;
 use bytes::Bytes;
+use guard::{BoxError, Step};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::{
-    error::Error,
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
-
-type BoxError = Box<dyn Error + Send + Sync>;
 
 pin_project! {
     /// The body of a response, which releases the permit when it ends.
@@ -132,9 +130,6 @@ where
         }
     }
 }
-
-/// A frame, and whether the body ends with it.
-type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
 impl<B> Inner<B>
 where

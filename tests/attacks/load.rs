@@ -190,11 +190,10 @@ async fn a_silent_connection_is_replaced_although_every_caller_gives_up_early() 
 async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() {
     let Rig { proxy, store, .. } = &with_a_short_timeout().await;
     proxy.kill(End::Silence);
-    assert!(acquire(store, BOUND).await.is_none(), "nothing answers");
-    // A ping of a second tells that the connection is of no use, and it is made again.
-    sleep(Duration::from_secs(2)).await;
-    let next = acquire(store, BOUND).await;
-    assert!(next.is_some(), "the connection was replaced meanwhile");
+    // It may be granted over the connection that is made beside the silent one.
+    drop(acquire(store, BOUND).await);
+    let granted = async || acquire(store, BOUND).await.is_some();
+    eventually("the connection is replaced", BOUND, granted).await;
 }
 
 #[tokio::test]
@@ -230,9 +229,9 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // A pause of 100 ms lies before each.
+    // A pause of 100 ms, shortened at random by up to half, lies before each.
     let (made, took) = (subscribed() - before, start.elapsed());
-    let most = took.as_millis() as usize / 100;
+    let most = took.as_millis() as usize / 50;
     assert!(
         (1..=most).contains(&made),
         "{made} subscriptions in {took:?}"

@@ -48,7 +48,8 @@ async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters
 async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
     let before = raw.zcard(QUEUE).await;
     for _ in 0..count {
-        waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
+        let claim = claim(1).with_wait(BOUND * 3).with_max_waiting(10_000);
+        waiters.spawn(store.acquire(claim));
     }
     queued(raw, before + count).await;
 }

@@ -7,7 +7,7 @@ use super::{
 
 /// The way of a claim through the store in memory, from the top down.
 const MEMORY: [&str; 11] = [
-    "operate", "store", "waiter", "grant", "keys", "shard", "entry", "queue", "fair", "holders",
+    "operate", "store", "waiter", "grant", "keys", "shard", "entry", "queue", "holders", "fair",
     "limits",
 ];
 

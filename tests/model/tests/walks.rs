@@ -15,7 +15,7 @@ const PARTS: usize = 6;
 /// Walks every scenario of a part.
 fn walk_part(part: usize) {
     let is_deep = env::var_os("DEEP").is_some();
-    for mut scenario in scenarios::all().into_iter().skip(part).step_by(PARTS) {
+    for mut scenario in scenarios::all().skip(part).step_by(PARTS) {
         if !is_deep {
             scenario.states = scenario.states.min(MOST);
         }

@@ -10,13 +10,13 @@ async fn of_a_long_queue_the_head_is_drawn_and_the_rest_is_counted() {
     let (market, browser) = opened(&[("LIMIT", "1"), ("WAIT_MS", "600000")]).await;
     let _holder = held_stream(&market).await;
     let mut waiting = Vec::new();
-    for _ in 0..150 {
+    for _ in 0..90 {
         waiting.push(market.send("GET", ENDLESS).await);
     }
-    browser.reads("#queue-note", "150 waiting").await;
+    browser.reads("#queue-note", "90 waiting").await;
     let drawn = "document.querySelectorAll('#queue > li').length === 20";
     browser.shows("its head is drawn", drawn).await;
-    browser.reads("#more-waiting", "and 130 behind them").await;
+    browser.reads("#more-waiting", "and 70 behind them").await;
     drop(waiting);
     browser.reads("#queue-note", "nobody waits").await;
     let gone = "!document.getElementById('more-waiting').checkVisibility()";
