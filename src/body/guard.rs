@@ -106,11 +106,6 @@ impl PermitGuard {
         }
     }
 
-    /// Releases the permit. Returns true if the store may refuse claims until the release arrives.
-    pub(super) fn release(self) -> bool {
-        self.permit.took_the_last()
-    }
-
     /// Notes the result of polling the inner body.
     pub(super) fn polled(&mut self, answer: &Poll<Step>) {
         if let Some(stall) = &self.stall {

@@ -26,10 +26,6 @@ pin_project! {
     /// comes first. A body that a server has taken in one frame has ended, however slowly the
     /// client reads it.
     ///
-    /// If the permit took the last free units of a key, its release is sent before the last frame. The body wakes its
-    /// task, and returns the last frame at the next poll. So a client that has read the end can send its next request
-    /// to another process.
-    ///
     /// # Errors
     ///
     /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose
@@ -39,12 +35,8 @@ pin_project! {
         #[pin]
         inner: Inner<B>,
         guard: Option<PermitGuard>,
-        last: Option<LastFrame>,
     }
 }
-
-/// The last frame, or the end of the body, held back until the release of the permit is on its way.
-type LastFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
 pin_project! {
     #[project = InnerProj]
@@ -60,7 +52,6 @@ impl<B: Body> ResponseBody<B> {
         Self {
             guard: guard.filter(|_| !body.is_end_stream()),
             inner: Inner::Body { body },
-            last: None,
         }
     }
 
@@ -68,7 +59,6 @@ impl<B: Body> ResponseBody<B> {
         Self {
             guard: None,
             inner: Inner::Rejection { body },
-            last: None,
         }
     }
 }
@@ -86,9 +76,6 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        if let Some(last) = this.last.take() {
-            return Poll::Ready(last);
-        }
         let lost = this.guard.as_mut().map(|guard| guard.poll_lost(cx));
         if let Some(Poll::Ready(last)) = lost {
             *this.guard = None;
@@ -100,18 +87,14 @@ where
             guard.polled(&step);
         }
         let (frame, ended) = ready!(step);
-        if ended && this.guard.take().is_some_and(PermitGuard::release) {
-            // The tasks that send the release run before this task is polled again.
-            *this.last = Some(frame);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        if ended {
+            *this.guard = None;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            _ if self.last.is_some() => false,
             Inner::Body { body } => body.is_end_stream(),
             Inner::Rejection { body } => body.is_end_stream(),
             Inner::Aborted => true,
@@ -119,10 +102,6 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        if let Some(last) = &self.last {
-            let data = last.iter().flatten().find_map(Frame::data_ref);
-            return SizeHint::with_exact(data.map_or(0, |data| data.len() as u64));
-        }
         match &self.inner {
             Inner::Body { body } => body.size_hint(),
             Inner::Rejection { body } => body.size_hint(),
@@ -167,7 +146,6 @@ impl<B: Default> Default for ResponseBody<B> {
         Self {
             inner: Inner::Body { body: B::default() },
             guard: None,
-            last: None,
         }
     }
 }

@@ -321,14 +321,6 @@ impl Grant for RedisGrant {
         Box::pin(self.change(levels))
     }
 
-    fn took_the_last(&self) -> bool {
-        let mut levels = self.levels.iter().enumerate();
-        levels.any(|(number, level)| {
-            let (held, limit) = self.held.held(number);
-            held.saturating_add(level.weight.load(Relaxed)) > limit
-        })
-    }
-
     fn release(&self) -> BoxFuture<bool> {
         match self.is_released.swap(true, Relaxed) {
             true => Box::pin(ready(false)),

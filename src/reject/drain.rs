@@ -19,6 +19,7 @@ use std::{
 };
 use tokio::{
     runtime::Handle,
+    task::coop::consume_budget,
     time::{sleep, timeout},
 };
 
@@ -72,7 +73,7 @@ impl Drain {
             true => Connection::Close,
             false => Connection::KeepAlive,
         };
-        runtime.spawn(timeout(self.max_time, drain(body, self.max_bytes)));
+        runtime.spawn(async move { timeout(self.max_time, drain(body, self.max_bytes)).await });
         connection
     }
 }
@@ -97,6 +98,8 @@ async fn drain<B: Body>(body: B, max_bytes: u64) {
 async fn read<B: Body>(mut body: Pin<&mut B>, max_bytes: u64) -> bool {
     let mut left = max_bytes;
     while body.size_hint().lower() <= left {
+        // So that the bound in time holds, however many frames are ready.
+        consume_budget().await;
         let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else {
             return true;
         };

@@ -16,7 +16,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::Poll,
     time::Duration,
@@ -134,12 +137,6 @@ pub trait Grant: Send + Sync + 'static {
         None
     }
 
-    /// True if the grant left no room for another such claim, and the release has to travel to the store. Then the body
-    /// of a response holds its last frame back until the release is on its way. `false` unless implemented.
-    fn took_the_last(&self) -> bool {
-        false
-    }
-
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
@@ -152,6 +149,8 @@ struct Shared<G: ?Sized> {
     terms: Few<Terms>,
     is_shadow: bool,
     attached: Mutex<Option<Box<Attached>>>,
+    /// True once the holder has released the permit.
+    is_released: AtomicBool,
     grant: G,
 }
 
@@ -242,6 +241,7 @@ impl Permit {
                 terms,
                 is_shadow,
                 attached: Mutex::new(None),
+                is_released: AtomicBool::new(false),
                 grant,
             }),
             outer: None,
@@ -628,11 +628,6 @@ impl Permit {
         }
     }
 
-    /// True if one of its grants [took the last](Grant::took_the_last) units of a key.
-    pub(crate) fn took_the_last(&self) -> bool {
-        self.grants().any(|one| one.grant.took_the_last())
-    }
-
     /// Releases the permit for all its clones and reports it lost.
     pub(crate) fn end(&self, by: LostBy) {
         self.grants().for_each(|one| one.end_by(by));
@@ -858,12 +853,17 @@ impl Shared<dyn Grant> {
             terms.counted.end();
         }
         self.drop_kept();
+        self.is_released.store(true, Release);
         self.grant.release()
     }
 
     /// Reports the loss again after the release: between the two reports the store may have granted
     /// the permit again.
     fn end_by(&self, by: LostBy) {
+        // A holder that has released the permit has lost nothing.
+        if self.is_released.load(Acquire) {
+            return;
+        }
         self.drop_kept();
         let is_lost = self.grant.is_lost();
         for number in 0..self.terms.len() {

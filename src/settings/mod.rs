@@ -198,7 +198,8 @@ pub enum OnLost {
     /// - Before the response's head the inner service's future is dropped. Then the client gets status 503, or
     ///   `grpc-status` 14. The reason is [`Reason::Aborted`](crate::Reason::Aborted). The handler stops at an `.await`,
     ///   as it does when its client hangs up. Its effects remain, and tasks that it has spawned continue. A response
-    ///   that is not streamed spends all its time in this phase.
+    ///   that is not streamed spends all its time in this phase. A client of HTTP/1 that is still sending its request
+    ///   may find the connection closed instead of the 503.
     /// - After the head the body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server then
     ///   closes the connection or resets the stream. A gRPC response ends in trailers with `grpc-status` 14. With
     ///   [`ReleaseAt::Head`] the body holds no permit, so nothing happens.

@@ -4,15 +4,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Full};
-use std::{
-    convert::Infallible,
-    future::ready,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-};
+use http_body_util::BodyExt;
+use std::{convert::Infallible, future::ready};
 use testing::{
     http_requests::{limit, request},
     ledger::{Ledger, Page},
@@ -22,10 +15,7 @@ use testing::{
     },
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tower_semaphore::{
-    Acquire, Claims, MemorySemaphore, Permit, ResponseBody, Semaphore,
-    semaphore::{BoxFuture, Grant, Loss},
-};
+use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};
 
 const HELD: Page = page(0);
 const FREED: Page = page(1);
@@ -58,60 +48,6 @@ fn next_data<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Bytes {
     let frame = next(body).and_then(Result::ok);
     let data = frame.and_then(|frame| frame.into_data().ok());
     data.expect("a frame of data")
-}
-
-/// A store whose releases travel, and who holds its one unit.
-#[derive(Clone, Default)]
-struct Far(Arc<AtomicBool>);
-
-struct Unit(Far, Loss);
-
-impl Drop for Unit {
-    fn drop(&mut self) {
-        self.0.0.store(false, SeqCst);
-    }
-}
-
-impl Grant for Unit {
-    fn token(&self, _: usize) -> Option<u64> {
-        None
-    }
-
-    fn loss(&self) -> &Loss {
-        &self.1
-    }
-
-    fn took_the_last(&self) -> bool {
-        true
-    }
-
-    fn release(&self) -> BoxFuture<bool> {
-        Box::pin(ready(self.0.0.swap(false, SeqCst)))
-    }
-}
-
-impl Semaphore for Far {
-    fn acquire_all(&self, claims: Claims) -> Acquire {
-        self.0.store(true, SeqCst);
-        let unit = Unit(self.clone(), Loss::default());
-        let permit = claims.only().map(|claim| Permit::new(unit, [(&claim, 1)]));
-        Acquire::ready(permit)
-    }
-}
-
-#[test]
-fn the_release_of_a_full_key_leaves_a_turn_before_the_last_frame() {
-    let far = Far::default();
-    let mut body = wrap(Full::new(Bytes::from_static(b"hello")), far.clone());
-    assert!(far.0.load(SeqCst));
-    assert!(body.frame().now_or_never().is_none());
-    assert!(!far.0.load(SeqCst));
-    assert!(!body.is_end_stream());
-    assert_eq!(body.size_hint().exact(), Some(5));
-    assert_eq!(next_data(&mut body), "hello");
-    assert!(body.is_end_stream());
-    assert_eq!(body.size_hint().exact(), Some(0));
-    assert!(next(&mut body).is_none());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::{
     transport::{Cause, Connection, News, Observer, Slots, Transport},
 };
 use crate::{
+    observe::contain,
     redis::core::{
         Call, Change, Core, FOREVER, Level, Merge, PermitId, Refusal, RuntimeId, Settings, Time,
     },
@@ -44,7 +45,7 @@ impl<T: Transport> Drop for Door<T> {
     fn drop(&mut self) {
         self.0.post(Dropped::Handles);
         let is_over = self.0.enter(|core, _, _| core.is_forgotten()) != Some(false);
-        if !is_over && may_block() {
+        if !is_over && contain(may_block) == Some(true) {
             self.0.wait_until_drained(Instant::now() + LAST_WAIT);
         }
     }

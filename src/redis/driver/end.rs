@@ -3,16 +3,14 @@
 use super::{shared::Shared, transport::Transport};
 use std::{
     future::pending,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Wake, Waker},
-    thread::{self, Thread},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
-use tokio::{
-    runtime::Handle,
-    task::{self, unconstrained},
-};
+use tokio::{runtime::Handle, task};
+
+/// How often the thread looks. It registers no waker, because a thread-local destructor may run it, when Tokio's own
+/// thread-locals are gone.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// True if this thread may block: it runs no task (like the main thread), or its runtime is shutting down.
 pub(super) fn may_block() -> bool {
@@ -27,27 +25,11 @@ fn is_ending(runtime: &Handle) -> bool {
     is_ending
 }
 
-struct ThreadWaker(Thread);
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 impl<T: Transport> Shared<T> {
     /// Blocks this thread until nothing is left to send, but not beyond the deadline.
     pub(super) fn wait_until_drained(&self, deadline: Instant) {
-        let mut is_drained = self.is_drained.subscribe();
-        let mut drained = pin!(unconstrained(is_drained.wait_for(|is_drained| *is_drained)));
-        let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        while drained.as_mut().poll(&mut context).is_pending() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            thread::park_timeout(left);
+        while !*self.is_drained.borrow() && Instant::now() < deadline {
+            thread::sleep(LOOK);
         }
     }
 }
