@@ -262,7 +262,7 @@ impl Cache {
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
-    use super::*;
+    use crate::observe::recorder::{Recorder, Unit, has_recorder, is_installed};
     use metrics::{KeyName, Metadata, NoopRecorder, SharedString};
 
     /// A recorder without a size.

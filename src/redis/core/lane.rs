@@ -26,8 +26,10 @@ pub(super) struct Lane {
     pub(super) is_connected: bool,
     /// The claims that wait to be sent.
     pub(super) claims: VecDeque<At>,
-    /// When a call last left, or was over.
-    pub(super) moved: Time,
+    /// When a call with claims last left, or was over.
+    moved: Time,
+    /// The same of a call without claims. It proves nothing about the tasks of claims.
+    released: Time,
     /// How many calls have no answer yet.
     pub(super) in_flight: usize,
     /// How many claims and units these have.
@@ -52,9 +54,23 @@ impl Lane {
         is_idle && self.is_connected && self.in_flight < most
     }
 
+    fn note_move(&mut self, now: Time, flight: &Flight) {
+        match flight.claims {
+            0 => self.released = now,
+            _ => self.moved = now,
+        }
+    }
+
+    /// Since when claims or releases wait for the tasks of the runtime.
+    pub(super) fn stalls_since(&self) -> Option<Time> {
+        let claims = (!self.claims.is_empty()).then_some(self.moved);
+        let releases = (self.may_stall > 0).then_some(self.released);
+        claims.into_iter().chain(releases).min()
+    }
+
     /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
     pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
-        self.moved = flight.sent;
+        self.note_move(flight.sent, flight);
         self.in_flight += 1;
         self.may_stall += usize::from(flight.may_stall);
         self.claimed += flight.claims;
@@ -64,7 +80,7 @@ impl Lane {
 
     /// A call is over.
     pub(super) fn land(&mut self, now: Time, flight: &Flight) {
-        self.moved = now;
+        self.note_move(now, flight);
         self.in_flight -= 1;
         self.may_stall -= usize::from(flight.may_stall);
         self.claimed -= flight.claims;

@@ -491,11 +491,11 @@ impl Core {
             true => Time::ZERO,
             false => self.settings.patience(),
         };
-        let lanes = self.lanes.iter();
-        let stalls = |lane: &Lane| !lane.claims.is_empty() || lane.may_stall > 0;
-        let waiting = lanes.filter(move |((from, _), lane)| *from != THREAD && stalls(lane));
-        let others = waiting.filter(|((_, server), _)| self.has_connection(THREAD, *server));
-        others.map(move |(at, lane)| (lane.moved + patience, *at))
+        let others = self
+            .lanes
+            .iter()
+            .filter(|((from, server), _)| *from != THREAD && self.has_connection(THREAD, *server));
+        others.filter_map(move |(at, lane)| Some((lane.stalls_since()? + patience, *at)))
     }
 
     /// Ends come first, then what is to be sent.

@@ -10,7 +10,7 @@ const LEAST: usize = 1_500;
 const MOST: usize = 15_000;
 
 /// How many tests share the scenarios, so that none takes long.
-const PARTS: usize = 6;
+const PARTS: usize = 12;
 
 /// Walks every scenario of a part.
 fn walk_part(part: usize) {
@@ -40,10 +40,16 @@ macro_rules! parts {
 
 // Each: no interleaving of a few clients breaks a promise.
 parts! {
-    no_interleaving_breaks_a_promise_in_scenarios_1_7_and_so_on: 0
-    no_interleaving_breaks_a_promise_in_scenarios_2_8_and_so_on: 1
-    no_interleaving_breaks_a_promise_in_scenarios_3_9_and_so_on: 2
-    no_interleaving_breaks_a_promise_in_scenarios_4_10_and_so_on: 3
-    no_interleaving_breaks_a_promise_in_scenarios_5_11_and_so_on: 4
-    no_interleaving_breaks_a_promise_in_scenarios_6_12_and_so_on: 5
+    no_interleaving_breaks_a_promise_in_scenario_1_and_every_twelfth_after_it: 0
+    no_interleaving_breaks_a_promise_in_scenario_2_and_every_twelfth_after_it: 1
+    no_interleaving_breaks_a_promise_in_scenario_3_and_every_twelfth_after_it: 2
+    no_interleaving_breaks_a_promise_in_scenario_4_and_every_twelfth_after_it: 3
+    no_interleaving_breaks_a_promise_in_scenario_5_and_every_twelfth_after_it: 4
+    no_interleaving_breaks_a_promise_in_scenario_6_and_every_twelfth_after_it: 5
+    no_interleaving_breaks_a_promise_in_scenario_7_and_every_twelfth_after_it: 6
+    no_interleaving_breaks_a_promise_in_scenario_8_and_every_twelfth_after_it: 7
+    no_interleaving_breaks_a_promise_in_scenario_9_and_every_twelfth_after_it: 8
+    no_interleaving_breaks_a_promise_in_scenario_10_and_every_twelfth_after_it: 9
+    no_interleaving_breaks_a_promise_in_scenario_11_and_every_twelfth_after_it: 10
+    no_interleaving_breaks_a_promise_in_scenario_12_and_every_twelfth_after_it: 11
 }
