@@ -423,8 +423,9 @@ impl Permit {
     /// one refuses, those before it are changed back.
     ///
     /// The cost of a permit in Redis is bounded, however often it grows. From 16 growths on, the next growth replaces
-    /// the two smallest: it also acquires their units, and releases the old ones a moment later. If there is no room
-    /// for both, the growths stay separate, up to 32.
+    /// the two smallest: it also acquires their units, and releases the old ones a moment later. For that moment these
+    /// units count twice, so other claims may be refused. If there is no room for both, the growths stay separate, up to
+    /// 32. Beyond that a greater weight is refused until there is room for both.
     ///
     /// Changes of one permit are made one after the other; a release waits for none of them. While the
     /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;

@@ -4,10 +4,10 @@ use std::env;
 use tower_semaphore_model::{scenarios, scripts::Scripts, walk::walk};
 
 /// Distinct states that each walk has to see.
-const LEAST: usize = 1_500;
+const LEAST: usize = 1_000;
 
 /// How many states end a walk, unless `DEEP` is set.
-const MOST: usize = 15_000;
+const MOST: usize = 6_000;
 
 /// How many tests share the scenarios, so that none takes long.
 const PARTS: usize = 12;

@@ -85,7 +85,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
     }
     for end in [End::Close, End::HalfClose, End::Reset].repeat(4) {
         let before = answered.load(SeqCst);
-        eventually("claims are answered", BOUND, async || {
+        eventually("claims are answered", BOUND * 3, async || {
             if let Some(wrong) = tasks.try_join_next() {
                 wrong.expect("each answer is its claim's");
             }
