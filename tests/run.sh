@@ -72,6 +72,7 @@ schedules() {
         SCHEDULES=17500 cargo test --release -p tower-semaphore-sim --test simulation \
             "the_shipped_core_passes$workload" -- --exact || return
     done
+    cargo test --release -p tower-semaphore-sim --test simulation each_rare -- --ignored
 }
 
 night() {
