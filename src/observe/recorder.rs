@@ -261,8 +261,8 @@ impl Cache {
 }
 
 #[cfg(all(test, feature = "redis"))]
-mod tests {
-    use crate::observe::recorder::{Recorder, Unit, has_recorder, is_installed};
+#[test]
+fn a_recorder_is_known_from_none_also_if_it_has_no_size() {
     use metrics::{KeyName, Metadata, NoopRecorder, SharedString};
 
     /// A recorder without a size.
@@ -288,11 +288,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_recorder_is_known_from_none_also_if_it_has_no_size() {
-        assert!(!has_recorder(), "the tests of the library install none");
-        // As `set_global_recorder` keeps it.
-        assert!(is_installed(Box::leak(Box::new(Silent))));
-        assert!(is_installed(Box::leak(Box::new(Box::new(NoopRecorder)))));
-    }
+    assert!(!has_recorder(), "the tests of the library install none");
+    // As `set_global_recorder` keeps it.
+    assert!(is_installed(Box::leak(Box::new(Silent))));
+    assert!(is_installed(Box::leak(Box::new(Box::new(NoopRecorder)))));
 }

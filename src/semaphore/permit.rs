@@ -16,10 +16,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Weak,
-        atomic::{
-            AtomicBool, AtomicU32,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     task::Poll,
     time::Duration,
@@ -149,8 +146,6 @@ struct Shared<G: ?Sized> {
     terms: Few<Terms>,
     is_shadow: bool,
     attached: Mutex<Option<Box<Attached>>>,
-    /// True once the holder has released the permit.
-    is_released: AtomicBool,
     grant: G,
 }
 
@@ -241,7 +236,6 @@ impl Permit {
                 terms,
                 is_shadow,
                 attached: Mutex::new(None),
-                is_released: AtomicBool::new(false),
                 grant,
             }),
             outer: None,
@@ -854,17 +848,12 @@ impl Shared<dyn Grant> {
             terms.counted.end();
         }
         self.drop_kept();
-        self.is_released.store(true, Release);
         self.grant.release()
     }
 
     /// Reports the loss again after the release: between the two reports the store may have granted
     /// the permit again.
     fn end_by(&self, by: LostBy) {
-        // A holder that has released the permit has lost nothing.
-        if self.is_released.load(Acquire) {
-            return;
-        }
         self.drop_kept();
         let is_lost = self.grant.is_lost();
         for number in 0..self.terms.len() {

@@ -177,7 +177,9 @@ async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read()
 #[tokio::test]
 async fn requests_that_wait_take_their_connections_streams_unless_few_may_wait() {
     let store = memory();
-    let layer = limit(5, Arc::clone(&store)).with_wait(BOUND);
+    let layer = limit(5, Arc::clone(&store))
+        .with_wait(BOUND)
+        .with_max_waiting(1_000);
     let crowded = Busy::on(Server::under(layer).await, Http::Two, store).await;
     let store = memory();
     let layer = limit(5, Arc::clone(&store))

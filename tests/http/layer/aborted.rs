@@ -66,21 +66,6 @@ fn assert_aborted<B>(answer: &Response<B>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_has_released_its_permit_is_not_ended_by_the_longest_hold() {
-    let memory = MemorySemaphore::new();
-    let handler = service_fn(async |request: Request<String>| {
-        let permit = request.extensions().get::<Permit>();
-        assert!(permit.expect("it is admitted").release().await);
-        sleep(WORK).await;
-        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("done"))))
-    });
-    let service = bounded(&memory, OnLost::Abort).layer(handler);
-    let answer: Answer = send(&service, request("alice")).await;
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert!(answer.into_body().collect().await.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_handler_is_dropped_before_the_503_and_the_next_request_is_admitted() {
     let (memory, witness) = (MemorySemaphore::new(), InFlight::default());
     let service = bounded(&memory, OnLost::Abort).layer(working(&witness));
