@@ -195,13 +195,14 @@ impl Granted {
 
 impl Abort {
     fn new<B>(permit: &Permit, request: &Request<B>, limits: Limits) -> Self {
+        let held = permit.clone();
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = request.method().clone();
         head.uri = request.uri().clone();
         head.version = request.version();
         head.headers = request.headers().clone();
         Self {
-            lost: permit.watch_loss(),
+            lost: SyncFuture::new(async move { held.lost().await }),
             head,
             limits,
         }

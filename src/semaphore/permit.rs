@@ -1,8 +1,6 @@
 //! A permit, and the grant of a store behind it: its levels, its weight, its loss, its end.
 
-use super::{
-    AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, SyncFuture, Units,
-};
+use super::{AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, Units};
 use crate::{
     background::{Bounded, Countdown},
     observe::{Held, LostBy, Outcome, Store, events},
@@ -584,12 +582,6 @@ impl Permit {
             }
         })
         .await;
-    }
-
-    /// Returns a future that resolves when the permit is [lost](Self::lost), and that holds the permit.
-    pub(crate) fn watch_loss(&self) -> SyncFuture<()> {
-        let permit = self.clone();
-        SyncFuture::new(async move { permit.lost().await })
     }
 
     /// Ends the permit `max_hold` from now, whatever its holder does then: the permit is released

@@ -104,11 +104,10 @@ pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use health::Outage;
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use limits::LimitsEvent;
-pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
+pub(in crate::redis) use permit::{Event, Level, Merge, Refusal, Wait};
 pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
-pub(in crate::redis) use weight::Merge;
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
 use call::{Flight, Items, StoreKey};

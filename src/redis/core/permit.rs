@@ -51,6 +51,15 @@ impl Wait {
     }
 }
 
+/// The earlier additions that a growth includes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Merge {
+    /// The two smallest, if there are 16 or more.
+    Smallest,
+    /// Nothing, unless there are 32.
+    Nothing,
+}
+
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Refusal {

@@ -12,7 +12,7 @@ use super::{
     call::Call,
     id::{At, PermitId, RuntimeId, THREAD},
     lease::Lease,
-    permit::{Own, Permit, Refusal},
+    permit::{Merge, Own, Permit, Refusal},
     time::Time,
 };
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
@@ -30,15 +30,6 @@ pub(in crate::redis) struct Growth {
     pub(in crate::redis) call: Option<Call>,
     /// The units of earlier additions that the claim includes. The caller releases these once the claim is granted.
     pub(in crate::redis) merged: u32,
-}
-
-/// The earlier additions that a growth includes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Merge {
-    /// The two smallest, if there are [`MERGED_FROM`] or more.
-    Smallest,
-    /// Nothing, unless there are [`MOST_ADDITIONS`].
-    Nothing,
 }
 
 impl Core {
