@@ -122,6 +122,11 @@ impl Error {
         matches!(self, Self::Redis(error) if Meaning::of(error) == Meaning::Interrupted)
     }
 
+    /// True if no node serves the slot of the command.
+    pub(super) fn is_unserved(&self) -> bool {
+        matches!(self, Self::Redis(error) if Meaning::of(error) == Meaning::Unserved)
+    }
+
     /// Where a node has sent the command, and whether the slot is only moving there.
     pub(super) fn redirect(&self) -> Option<(&str, bool)> {
         let Self::Redis(error) = self else {

@@ -61,9 +61,14 @@ impl Judge<'_> {
             (_, Meaning::Channels) => ConnectError::Channels { pattern },
             (_, Meaning::Replica) => self.replica(),
             (_, Meaning::Mistake) => ConnectError::Refused { source },
-            (_, Meaning::Down | Meaning::Elsewhere | Meaning::Interrupted | Meaning::Passing) => {
-                ConnectError::Unavailable { source }
-            }
+            (
+                _,
+                Meaning::Down
+                | Meaning::Elsewhere
+                | Meaning::Interrupted
+                | Meaning::Unserved
+                | Meaning::Passing,
+            ) => ConnectError::Unavailable { source },
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) enum Meaning {
     Elsewhere,
     /// A script has ended before its end, because its slot is moving. A part of it has run.
     Interrupted,
+    /// No node serves the slot. The node that answers serves its own slots.
+    Unserved,
     /// No node has all of the keys just now, or a proxy says what is not known: its backend may be starting.
     Passing,
     /// It refuses the user or the password, for this reason.
@@ -36,7 +38,8 @@ pub(super) enum Meaning {
 
 /// What servers say by their words, because many mistakes have the same code. Whole phrases, because the text may have
 /// the user's name; the first counts.
-const PHRASES: [(&str, Meaning); 23] = [
+const PHRASES: [(&str, Meaning); 24] = [
+    ("hash slot not served", Meaning::Unserved),
     ("access a non local key", Meaning::Interrupted),
     ("max number of clients", Meaning::Down),
     // Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
@@ -92,6 +95,7 @@ impl Meaning {
 
     fn of_answer(code: &str, said: &str) -> Self {
         match code {
+            "CLUSTERDOWN" if is_unserved(said) => Self::Unserved,
             "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS"
             | "OOM" => Self::Down,
             "ASK" | "MOVED" => Self::Elsewhere,
@@ -126,7 +130,10 @@ impl Meaning {
 
     /// Whether the policy decides claims.
     pub(super) fn is_unavailable(self) -> bool {
-        matches!(self, Self::Down | Self::Replica | Self::NoRedis)
+        matches!(
+            self,
+            Self::Down | Self::Replica | Self::NoRedis | Self::Unserved
+        )
     }
 
     /// Whether claims for other keys of the server need not fail.
@@ -135,12 +142,18 @@ impl Meaning {
             self,
             Self::Elsewhere
                 | Self::Interrupted
+                | Self::Unserved
                 | Self::Passing
                 | Self::Keys
                 | Self::Type
                 | Self::Mistake
         )
     }
+}
+
+fn is_unserved(said: &str) -> bool {
+    let known = of_phrase(&said.to_lowercase());
+    known.is_some_and(|(_, meaning)| *meaning == Meaning::Unserved)
 }
 
 /// The first phrase of a text in lower case.

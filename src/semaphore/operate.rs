@@ -162,7 +162,8 @@ pub trait Operate: Send + Sync + 'static {
     /// - A lower limit ends no permit: nothing is granted until there is room. A permit that the store has lost comes
     ///   back only if that leaves room for it. A higher one grants to claims that wait at once.
     /// - When the future is ready, the limit is in force in this process. Over Redis other processes follow within a
-    ///   third of their lease, and within 5 s, as long as the server answers them.
+    ///   third of their lease, and within 5 s, as long as the server answers them. A process that may not read the
+    ///   limits, which `RedisSemaphore::check` reports, follows none, so the future does not wait for it.
     /// - A process that was suspended learns of a limit when it goes on, and may have granted a claim before.
     /// - 0 closes a key: claims, those that wait too, are refused with
     ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused

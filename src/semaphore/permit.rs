@@ -14,7 +14,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::Poll,
     time::Duration,
@@ -144,6 +147,8 @@ struct Shared<G: ?Sized> {
     terms: Few<Terms>,
     is_shadow: bool,
     attached: Mutex<Option<Box<Attached>>>,
+    /// True once a holder has called [`Permit::release`].
+    is_released: AtomicBool,
     grant: G,
 }
 
@@ -234,6 +239,7 @@ impl Permit {
                 terms,
                 is_shadow,
                 attached: Mutex::new(None),
+                is_released: AtomicBool::new(false),
                 grant,
             }),
             outer: None,
@@ -840,12 +846,18 @@ impl Shared<dyn Grant> {
             terms.counted.end();
         }
         self.drop_kept();
+        self.is_released.store(true, Release);
         self.grant.release()
     }
 
+    /// Does nothing if a holder has released the permit, because such a holder loses nothing.
+    ///
     /// Reports the loss again after the release: between the two reports the store may have granted
     /// the permit again.
     fn end_by(&self, by: LostBy) {
+        if self.is_released.load(Acquire) {
+            return;
+        }
         self.drop_kept();
         let is_lost = self.grant.is_lost();
         for number in 0..self.terms.len() {

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND,
-    client::{Client, ENDLESS, streams},
+    client::{Client, streams},
     feed::Feed,
     process::Market,
 };
@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// How many commands Redis runs in a second.
 async fn commands_per_second(raw: &mut Raw) -> f64 {
@@ -61,18 +62,16 @@ async fn many_who_watch_an_account_cost_redis_as_much_as_one_and_nobody_costs_no
 #[tokio::test]
 async fn a_long_queue_is_counted_and_its_heartbeats_are_not_told() {
     let server = RedisServer::start();
-    let settings = [
-        ("REDIS_URL", &*server.url()),
-        ("LIMIT", "1"),
-        ("WAIT_MS", "600000"),
-    ];
+    let settings = [("REDIS_URL", &*server.url()), ("LIMIT", "1")];
     let market = Market::start(&settings).await;
     let _held = streams(&market.client("ann"), 1).await;
+    // Another service of the fleet lets more claims wait than the market does.
+    let store = RedisSemaphore::connect(server.url()).await;
+    let store = store.expect("it connects");
+    let claim = Claim::new("ann").with_limit(1).with_max_waiting(200);
+    let claim = claim.with_wait(Duration::from_secs(600));
     let waiting: Vec<_> = (0..150)
-        .map(|_| {
-            let ann = market.client("ann");
-            tokio::spawn(async move { ann.get(ENDLESS).await })
-        })
+        .map(|_| tokio::spawn(store.acquire(claim.clone())))
         .collect();
     let mut feed = Feed::of(&market.nobody(), "ann").await;
     let all_wait = |permits: &Value| permits["queue_length"] == 150;

@@ -183,8 +183,9 @@ impl Core {
     }
 
     /// A release was answered: whether it has found each level of each lease, if it was asked. Before the end of the lease
-    /// only another one can have removed what it has not found, and its answer may be lost, or still on its way. One that was
-    /// sent while an acquire could run is sent once more, after that.
+    /// only another release can have removed what it has not found. If one without an answer has run, that counts as
+    /// found; if the answer of one is still on its way, that answer decides. A release that was sent while an acquire could
+    /// run is sent once more, after that.
     pub(super) fn released(&mut self, all: &[(At, bool)], each: Option<&[bool]>) {
         let found = each.into_iter().flatten();
         let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
@@ -193,9 +194,13 @@ impl Core {
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
             if let Some(released) = self.release_of(at).filter(|_| each.is_some()) {
-                let may_have_run = released.may_have_run || released.in_flight > 1;
-                let was_held = may_have_run && now < released.held_until;
+                let was_held = released.may_have_run && now < released.held_until;
                 released.was_held |= was_held || !missed.contains(&at);
+                released.is_over |= is_settled;
+                if released.is_over && !released.was_held && released.in_flight > 1 {
+                    self.release_again(at, now);
+                    continue;
+                }
             }
             match is_settled {
                 true => self.done(at),
@@ -213,19 +218,35 @@ impl Core {
         }
     }
 
-    /// A release is to be sent again then.
+    /// A release is to be sent again then, unless nothing of the lease is left.
     pub(super) fn release_again(&mut self, at: At, then: Time) {
+        let now = self.now;
         let runs_until = self.lease(at).map(|lease| lease.runs_until());
-        if let Some(released) = self.release_of(at) {
-            released.in_flight = released.in_flight.saturating_sub(1);
-            self.next_at(at, then.max(runs_until.unwrap_or_default()));
+        let Some(released) = self.release_of(at) else {
+            return;
+        };
+        released.in_flight = released.in_flight.saturating_sub(1);
+        if !released.is_over {
+            return self.next_at(at, then.max(runs_until.unwrap_or_default()));
+        }
+        released.was_held |= released.may_have_run && now < released.held_until;
+        match released.was_held || released.in_flight == 0 {
+            true => self.done(at),
+            false => self.forget_release(at),
         }
     }
 
-    /// Sends a release again while an earlier one has no answer. The earlier one may have run.
+    /// The claims of this process no longer have to follow the release of a lease.
+    fn forget_release(&mut self, at: At) {
+        for level in self.permits[at.0].levels_of(at.1) {
+            self.keys[level.key].releases.remove(&at);
+        }
+    }
+
+    /// Sends a release again while an earlier one has no answer.
     pub(super) fn release_beside(&mut self, at: At) {
         if let Some(released) = self.release_of(at) {
-            (released.is_stalled, released.may_have_run) = (true, true);
+            released.is_stalled = true;
             self.next_at(at, self.now);
         }
     }
@@ -259,9 +280,7 @@ impl Core {
             State::Released(released) => released.was_held,
             _ => false,
         };
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.keys[level.key].releases.remove(&at);
-        }
+        self.forget_release(at);
         self.end_if_over(at.0);
         self.file(at.0);
     }

@@ -54,6 +54,9 @@ pub(super) struct Released {
     pub(super) last: Option<Sent>,
     /// Whether the last one is the last word.
     pub(super) is_settled: bool,
+    /// True once an answered release was the last word. The answer of another one may still report that it has found the
+    /// lease.
+    pub(super) is_over: bool,
     /// Whether one that has no answer may have run, or a part of it.
     pub(super) may_have_run: bool,
     /// Whether they have found all of the lease.
@@ -111,7 +114,7 @@ impl Lease {
                 // One that was sent while an acquire could run is followed by another when none can.
                 let is_useless = !released.is_settled && self.runs().next().is_none();
                 let is_due = released.in_flight == 0 || is_useless || released.is_stalled;
-                is_due.then_some(Queue::Releases)
+                (is_due && !released.is_over).then_some(Queue::Releases)
             }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Queue::Refreshes),

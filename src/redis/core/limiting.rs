@@ -30,9 +30,9 @@ impl Core {
         *next = next.map(|at| at.min(now));
     }
 
-    /// True if the limits that this process knows were read at this time or later.
+    /// True if the limits that this process knows were read at this time or later, or if it cannot read them.
     pub(in crate::redis) fn has_limits_since(&self, time: Time) -> bool {
-        self.limits.read_at >= time
+        self.limits.read_at >= time || self.limits.are_untold()
     }
 
     /// When this process announces itself again to a server that has answered what was sent then.

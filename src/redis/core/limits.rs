@@ -68,6 +68,11 @@ impl Limits {
         }
     }
 
+    /// True if their server does not report them, for example because this process has no right to read them.
+    pub(super) fn are_untold(&self) -> bool {
+        self.is_untold
+    }
+
     pub(super) fn are_read(&self) -> bool {
         !self.is_untold && self.refused.is_none()
     }

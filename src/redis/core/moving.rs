@@ -9,7 +9,7 @@ use super::{
     call::{Items, StoreKey},
     id::{At, PermitId},
     server::Server,
-    time::Time,
+    time::{PAUSE, Time},
 };
 use std::ops::Range;
 
@@ -55,14 +55,7 @@ impl Core {
 
     /// A server has not run a command, because another one has the slot. Returns when to ask that.
     pub(super) fn moved(&mut self, items: &Items, server: usize) -> Time {
-        let slot = match items {
-            Items::Presence(key) => key.and_then(|key| self.slot_of(key)),
-            _ => {
-                let mut leases = items.leases().into_iter();
-                leases.find_map(|at| Some(self.lease(at)?.slot))
-            }
-        };
-        slot.map_or(self.now, |slot| {
+        self.slot_named(items).map_or(self.now, |slot| {
             let number = usize::from(slot);
             let then = self.slots.moves(self.now, slot);
             self.put_slots(number..number + 1, server, then);
@@ -84,6 +77,29 @@ impl Core {
             }
         }
         self.now
+    }
+
+    /// No server serves the slot of a command. Returns when to send it again: soon if claims wait for it.
+    pub(super) fn unserved(&mut self, items: &Items) -> Time {
+        if let Some(slot) = self.slot_named(items) {
+            let until = self.now + self.settings.timeout;
+            self.slots.note_unserved(slot, self.now, until);
+        }
+        match items {
+            Items::Acquire(_) => self.now + PAUSE,
+            _ => self.now + self.settings.heartbeat(),
+        }
+    }
+
+    /// The slot that a command names.
+    fn slot_named(&mut self, items: &Items) -> Option<u16> {
+        match items {
+            Items::Presence(key) => key.and_then(|key| self.slot_of(key)),
+            _ => {
+                let mut leases = items.leases().into_iter();
+                leases.find_map(|at| Some(self.lease(at)?.slot))
+            }
+        }
     }
 
     fn slot_of(&self, key: StoreKey) -> Option<u16> {

@@ -122,15 +122,17 @@ impl Core {
         }
     }
 
-    /// The time of a claim is over. Only if its server is failing the policy decides.
+    /// The time of a claim is over. The policy decides if the claim's server is failing, or if no server serves its slot.
     pub(super) fn out_of_time(&mut self, id: PermitId) {
         let current = self.permits[id].current();
-        let server = self.server_of(At(id, current.unwrap_or_default()));
+        let at = At(id, current.unwrap_or_default());
+        let server = self.server_of(at);
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
         let leases = &self.permits[id].leases;
         let was_sent = current.is_none_or(|current| leases[current].was_sent);
-        match health.is_failing() {
+        let is_unserved = self.slots.is_unserved(self.permits[at].slot, self.now);
+        match health.is_failing() || is_unserved {
             true if !shares || health.is_clear(self.now, &self.settings) => self.decide(id, server),
             false if !was_sent => self.refuse(id, Refusal::Congested(server)),
             _ => self.refuse(id, Refusal::Unavailable(server)),

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// save (`MISCONF`), runs a long script (`BUSY`) or is out of memory (`OOM`). A limit that is
 /// reached is none of these, nor is a mistake such as a permission that the user lacks.
 ///
+/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. The two shares refuse
+/// claims for these keys.
+///
 /// # Degraded permits
 ///
 /// `Admit` and the two shares admit claims on permits that

@@ -96,6 +96,7 @@ impl Core {
             Fault::Ask(server) => self.asks(items, server),
             Fault::Mistake if self.take_apart(flight, items) => return,
             Fault::Mistake => self.now + self.settings.heartbeat(),
+            Fault::Unserved => self.unserved(items),
             Fault::Again | Fault::Interrupted | Fault::Unavailable => self.now + PAUSE,
         };
         if let Items::Presence(key) = items {
@@ -105,11 +106,15 @@ impl Core {
         let Items::Acquire(all) = items else {
             return;
         };
-        for At(id, _) in all {
-            let is_undecided = self.permit(*id).is_some_and(|permit| !permit.is_decided());
+        for &at in all {
+            let At(id, _) = at;
+            let is_undecided = self.permit(id).is_some_and(|permit| !permit.is_decided());
             match fault {
-                Fault::Mistake if is_undecided => self.refuse(*id, Refusal::Failed(flight.server)),
-                Fault::Unavailable if is_undecided => self.cannot_decide(*id, flight.server),
+                Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
+                Fault::Unavailable | Fault::Unserved if is_undecided => {
+                    self.cannot_decide(id, flight.server);
+                }
+                Fault::Unserved => self.next_at(at, self.now + self.settings.heartbeat()),
                 _ => {}
             }
         }

@@ -17,6 +17,8 @@ pub(super) struct Slots {
     asked: BTreeSet<usize>,
     /// When servers have said that they have moved, if that was lately.
     moved: BTreeMap<u16, Time>,
+    /// The slots that no server serves according to a recent report, and until when each report counts.
+    unserved: BTreeMap<u16, Time>,
 }
 
 impl Slots {
@@ -46,6 +48,17 @@ impl Slots {
             self.asked.clear();
         }
         before
+    }
+
+    /// Notes a report that no server serves a slot. The report counts until the given time.
+    pub(super) fn note_unserved(&mut self, slot: u16, now: Time, until: Time) {
+        self.unserved.retain(|_, until| now < *until);
+        self.unserved.insert(slot, until);
+    }
+
+    pub(super) fn is_unserved(&self, slot: u16, now: Time) -> bool {
+        let until = self.unserved.get(&slot);
+        until.is_some_and(|until| now < *until)
     }
 
     /// A slot is moving to a server.

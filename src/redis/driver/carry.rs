@@ -28,10 +28,6 @@ use tokio::{
     task::{unconstrained, yield_now},
 };
 
-/// How long a connection that may be mute has to answer a probe, and how long it has once a replacement is connected. A
-/// slow server delays the replacement too, so both answer at about the same time.
-const GRACE: Duration = Duration::from_millis(25);
-
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {
     shared: Arc<Shared<T>>,
@@ -265,7 +261,8 @@ impl<T: Transport> Link<T> {
 
     /// Returns a connection that replaces a mute one. If calls on a connection were not answered in time, it gets one
     /// probe. If it stays silent, a second connection is made. The runtimes do this one after the other, so a stalled
-    /// server gets only one more connection at a time.
+    /// server gets only one more connection at a time. A slow server delays the replacement too, so the probe gets as much
+    /// time again once that is connected.
     async fn replacement_for(&self, connection: &T::Connection) -> T::Connection {
         if !self.shared.settings.is_own {
             return pending().await;
@@ -275,13 +272,14 @@ impl<T: Transport> Link<T> {
             let turn = self.shared.replacing.lock().await;
             let time = vec![Command::Presence(Vec::new())];
             let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
-            if timeout(GRACE, answers.as_mut()).await.is_ok() {
+            let patience = self.shared.settings.patience();
+            if timeout(patience, answers.as_mut()).await.is_ok() {
                 continue;
             }
             let made = async {
                 let made = self.connect().await?;
                 drop(turn);
-                sleep(GRACE).await;
+                sleep(patience).await;
                 Some(made)
             };
             let made = select! {

@@ -311,6 +311,7 @@ impl Session {
             Some((None, _)) if topology.place() != Place::Url => Fault::Again,
             _ if error.is_code(&["TRYAGAIN"]) => Fault::Again,
             _ if error.is_interrupted() => Fault::Interrupted,
+            _ if error.is_unserved() => Fault::Unserved,
             _ if error.is_unavailable() => Fault::Unavailable,
             _ => Fault::Mistake,
         }

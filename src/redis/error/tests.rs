@@ -69,6 +69,17 @@ fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
 }
 
 #[test]
+fn a_slot_without_a_node_is_unavailable_for_its_own_keys_only() {
+    let said = |said: &str| {
+        let error = make_extension_error("CLUSTERDOWN".to_owned(), Some(said.to_owned()));
+        Error::Redis(error)
+    };
+    let (slot, cluster) = (said("Hash slot not served"), said("The cluster is down"));
+    assert!(slot.is_unavailable() && slot.is_unserved() && slot.is_of_one_key());
+    assert!(cluster.is_unavailable() && !cluster.is_unserved() && !cluster.is_of_one_key());
+}
+
+#[test]
 fn an_error_says_its_own_level_and_its_cause_is_its_source() {
     let said = |error: Error| (error.to_string(), error.source().is_some());
     let ms = Duration::from_millis(5);

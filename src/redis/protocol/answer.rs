@@ -44,6 +44,8 @@ pub(in crate::redis) struct Told {
 pub(in crate::redis) enum Fault {
     /// It cannot work now.
     Unavailable,
+    /// No server serves the slot. This server serves its own slots.
+    Unserved,
     /// The command asks for what it does not do: a key of another type, a permission that is missing.
     Mistake,
     /// The server of this number has the slot.

@@ -142,19 +142,19 @@ local function granting(now, micros, floor, ended, is_provisional)
     return 'flow:' .. (flow or ''), math.ceil(UNIT * (weight_of(id) or 0) / (share or 1)), flow ~= nil
   end
 
-  -- Takes a waiter from the queue without a grant. In a fair queue the later ones of its flow move up, each to where the
+  -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later ones of its flow move up, each to where the
   -- one before it finishes now, and so does the finish of the flow, unless some of them are behind MAX_ADVANCED others.
   -- None moves before the virtual time, as behind claims that came before the first flow.
   local function leave(queue, alive, id)
     local start = waiting_in(queue) > 0 and call('ZSCORE', queue, id)
     if not start then
-      return
+      return false
     end
     local flow, cost = flow_of(id)
     local finish = call('ZSCORE', alive, flow)
     drop(queue, alive, id)
     if not finish or waiting_in(queue) == 0 then
-      return
+      return true
     end
     local slot = math.max(start, -(call('ZSCORE', alive, 'arrival') or 0))
     local is_last, most = start + cost + finish == 0, MAX_ADVANCED - looked
@@ -172,6 +172,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     if is_last or #later < 2 * most then
       call('ZADD', alive, text(-slot), flow)
     end
+    return true
   end
 
   -- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
@@ -220,7 +221,6 @@ local function granting(now, micros, floor, ended, is_provisional)
   local function grant(semaphore, id, weight, expires_at, lease)
     local token, ttl = semaphore.token, text(lease * LEASES)
     hold(semaphore, id, weight, expires_at, ttl)
-    advanced = advanced + weight
     local new_token = call('INCR', token)
     if new_token == 1 then
       new_token = math.max(micros, floor)
@@ -284,6 +284,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       elseif not is_over then
         drop(queue, alive, id)
         new_token = grant(semaphore, id, weight, text(alive_until), lease)
+        advanced = advanced + weight
       end
       if is_alive then
         local channel = string.match(semaphore.held, '^[^{]*') .. 'wake:' .. process

@@ -44,11 +44,14 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return max_waiting == 0 or tonumber(last[2]) <= score
   end
 
-  -- Removes up to 100 dead waiters, at any position.
+  -- Removes up to 100 dead waiters, at any position, and ids of `alive` that are in no queue: a script that had ended
+  -- midway may have left them.
   local function clear(queue, alive)
     clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
-      leave(queue, alive, id)
+      if not leave(queue, alive, id) and id ~= last_of[queue] and call('ZCARD', alive) > 1 then
+        call('ZREM', alive, id)
+      end
     end
   end
 
@@ -129,10 +132,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local limit, weight = string.match(id, '^%w+%.%x+%.(%d+)%.(%d+)%.')
     local head = advance(level)
     level.head = head
-    -- A claim that can wait is not granted after MAX_ADVANCED: its next poll can grant it.
-    local may_grant = not waits or advanced < MAX_ADVANCED
     local is_next = not head or head == id and not waits
-    if level.used + weight <= tonumber(limit) and is_next and may_grant
+    if level.used + weight <= tonumber(limit) and is_next
       or level.used > 0 and call('ZSCORE', level.held, id)
     then
       return true

@@ -107,6 +107,22 @@ async fn by_default_the_handler_finishes_beside_the_next_request() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_has_released_its_permit_finishes_after_the_bound() {
+    let memory = MemorySemaphore::new();
+    let handler = service_fn(async |request: Request<String>| {
+        let permit = request.extensions().get::<Permit>();
+        assert!(permit.expect("it is admitted").release().await);
+        sleep(WORK).await;
+        Ok::<_, Infallible>(Response::new(Full::from("done")))
+    });
+    let service = bounded(&memory, OnLost::Abort).layer(handler);
+    let answer: Answer = send(&service, request("alice")).await;
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "done");
+}
+
 /// Is never ready.
 #[derive(Clone)]
 struct Unready {

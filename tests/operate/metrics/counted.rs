@@ -197,21 +197,35 @@ async fn a_permit_counts_once_whatever_ends_it_and_how_often() {
     assert_eq!(counted, 1.0);
 }
 
-/// One that was released before, the bound does not end.
+/// Waits until a bound of this length has ended another permit.
+async fn bound_has_passed(max_hold: Duration) {
+    let witness = acquire(&MemorySemaphore::new(), claim("witness")).await;
+    witness.end_after(max_hold);
+    within("the witness is lost", BOUND, witness.lost()).await;
+}
+
 #[tokio::test]
 async fn a_permit_that_a_bound_ends_counts_as_lost_and_not_as_held() {
     install();
-    for (policy, is_released, losses) in [("bound", false, 1.0), ("released", true, 0.0)] {
-        let permit = acquire(&MemorySemaphore::new(), claim(policy)).await;
-        assert!(!is_released || permit.release().await);
-        permit.end_after(Duration::from_millis(5));
-        within("it is lost", BOUND, permit.lost()).await;
-        until_gauges(policy, (0.0, 0.0)).await;
-        let lost = value(LOST, &[("policy", policy), ("by", "bound")]);
-        assert_eq!(lost, losses, "{policy}");
-        drop(permit);
-        assert_eq!(gauges(policy), (0.0, 0.0));
-    }
+    let permit = acquire(&MemorySemaphore::new(), claim("bound")).await;
+    permit.end_after(Duration::from_millis(5));
+    within("it is lost", BOUND, permit.lost()).await;
+    until_gauges("bound", (0.0, 0.0)).await;
+    assert_eq!(value(LOST, &[("policy", "bound"), ("by", "bound")]), 1.0);
+    drop(permit);
+    assert_eq!(gauges("bound"), (0.0, 0.0));
+}
+
+#[tokio::test]
+async fn a_bound_does_not_end_a_permit_that_was_released() {
+    install();
+    let permit = acquire(&MemorySemaphore::new(), claim("released")).await;
+    assert!(permit.release().await);
+    permit.end_after(Duration::from_millis(5));
+    bound_has_passed(Duration::from_millis(5)).await;
+    assert!(!permit.is_lost());
+    assert_eq!(value(LOST, &[("policy", "released"), ("by", "bound")]), 0.0);
+    assert_eq!(gauges("released"), (0.0, 0.0));
 }
 
 #[tokio::test]
@@ -289,7 +303,8 @@ async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
     let permit = acquire(&Fickle::default(), claim("unknown to it")).await;
     permit.release().await;
     permit.end_after(Duration::ZERO);
-    within("it is lost", BOUND, permit.lost()).await;
+    bound_has_passed(Duration::ZERO).await;
+    assert!(!permit.is_lost());
     let lost = [("store", "custom"), ("by", "bound")];
     assert_eq!(value(LOST, &lost), 0.0);
 }

@@ -147,6 +147,8 @@ pub enum Step {
     Deny(usize, Duration, bool),
     /// A slot moves to a server, which takes so long.
     Move(SlotNo, usize, Duration),
+    /// No server serves a slot for this time.
+    LeaveUnserved(SlotNo, Duration),
     /// Another program writes a value of another type over one of a semaphore's keys, and deletes it after so long.
     Poison(Key, usize, Duration),
     /// A server's replica gets nothing for so long.
@@ -269,7 +271,7 @@ impl Schedule {
     }
 
     /// Faults with draws of their own, so that a seed keeps the rest of its schedule: subscriptions that come late, and slots
-    /// of the store's own keys that move, or are stuck in a move until the end.
+    /// of the store's own keys that move, are stuck in a move until the end, or are served by no server.
     fn add_late_faults(&mut self, random: &mut Random, active: Duration) {
         if random.one_in(4) {
             self.subscribes_late = Duration::from_millis(random.pick(&[20, 300, 1_500]));
@@ -291,6 +293,13 @@ impl Schedule {
                 false => random.up_to_ms(active.as_millis() as u64),
             };
             self.steps.push((at, Step::Move(slot, to, time)));
+        }
+        for _ in 0..random.below(3) {
+            let slot = random.pick(&[CLOCK, subject::PROCESSES]);
+            let most = random.pick(&[50, 1_000, STUCK]);
+            let time = Duration::from_millis(random.from(most / 2, most));
+            let at = Duration::from_millis(random.below(active.as_millis() as u64));
+            self.steps.push((at, Step::LeaveUnserved(slot, time)));
         }
     }
 

@@ -152,6 +152,7 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
         Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
         Err(subject::Refused::WrongType) => Some(Answer::Failed(Fault::Mistake)),
         Err(subject::Refused::Midway) => Some(Answer::Failed(Fault::Interrupted)),
+        Err(subject::Refused::Unserved) => Some(Answer::Failed(Fault::Unserved)),
         Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))

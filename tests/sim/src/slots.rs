@@ -28,24 +28,46 @@ pub struct Place {
 
 /// All slots. Shared by all that know a schedule.
 #[derive(Debug, Clone, Default)]
-pub struct Slots(Arc<Mutex<BTreeMap<SlotNo, Place>>>, Poisoned);
+pub struct Slots {
+    places: Shared<SlotNo, Place>,
+    /// Until when another program has written over a key of a semaphore.
+    poisons: Shared<Key, Duration>,
+    /// Until when no server serves a slot.
+    gaps: Shared<SlotNo, Duration>,
+}
 
-/// Until when another program has written over a key of a semaphore.
-type Poisoned = Arc<Mutex<BTreeMap<Key, Duration>>>;
+type Shared<K, V> = Arc<Mutex<BTreeMap<K, V>>>;
+
+fn locked<K, V>(map: &Shared<K, V>) -> MutexGuard<'_, BTreeMap<K, V>> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Slots {
     fn places(&self) -> MutexGuard<'_, BTreeMap<SlotNo, Place>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.places)
     }
 
     /// Nothing has moved.
     pub fn reset(&self) {
         self.places().clear();
         self.poisons().clear();
+        locked(&self.gaps).clear();
     }
 
     fn poisons(&self) -> MutexGuard<'_, BTreeMap<Key, Duration>> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.poisons)
+    }
+
+    /// No server serves a slot until this time.
+    pub fn leave_unserved(&self, slot: SlotNo, until: Duration) {
+        let mut gaps = locked(&self.gaps);
+        let old = gaps.entry(slot).or_default();
+        *old = until.max(*old);
+    }
+
+    /// True if no server serves a slot at this time.
+    pub fn is_unserved(&self, slot: SlotNo, now: Duration) -> bool {
+        locked(&self.gaps).get(&slot).is_some_and(|until| now < *until)
     }
 
     /// Another program has written over a key of a semaphore.

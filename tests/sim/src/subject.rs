@@ -426,6 +426,8 @@ pub enum Refused {
     Ask(Server),
     /// Some keys are there, and some are not.
     Again,
+    /// No server serves the slot.
+    Unserved,
     /// A key has a value of another type. What it has done before it met that is done.
     WrongType,
     /// The slot is moving away, and the script has named a key that it had emptied. What it has done before is done.

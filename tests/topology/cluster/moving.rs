@@ -10,7 +10,7 @@ use testing::{
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{
     AcquireError, Claim, Operate, Policy, Semaphore,
-    redis::Risk,
+    redis::{Risk, WhenUnavailable},
     semaphore::{Key, StoredKey},
 };
 
@@ -256,6 +256,46 @@ async fn claims_pass_while_each_node_says_the_other_has_the_processes_and_a_chec
         },
     )
     .await;
+}
+
+/// Leaves a slot without a node.
+async fn leave_unserved(cluster: &Cluster, slot: usize) {
+    for node in 0..3 {
+        let unserved = ["CLUSTER", "DELSLOTS", &slot.to_string()];
+        assert_eq!(cluster.raw(node).await.cmd(&unserved).await.text(), "OK");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_pass_while_no_node_serves_the_slot_of_the_processes_and_a_check_warns() {
+    claims_pass_while_the_slot_of_the_processes_is_stuck(
+        &[Risk::NoLimits],
+        async |cluster, [slot, ..]| leave_unserved(cluster, slot).await,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its_node() {
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().when_unavailable(WhenUnavailable::Admit), &cluster).await;
+    let keys = cluster.keys_of(0, 4, name).await;
+    let claims = keys.iter().map(|key| Claim::new(key.as_str()).with_limit(1));
+    let claims: Vec<_> = claims.collect();
+    let held = store.acquire(claims[1].clone()).await.expect("there is room");
+    leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
+    // More failures in a row than make an outage.
+    for _ in 0..10 {
+        for (number, claim) in claims.iter().enumerate().filter(|(number, _)| *number != 1) {
+            let permit = store.acquire(claim.clone()).await.expect("it is admitted");
+            assert_eq!(permit.is_degraded(), number == 0, "{number}");
+        }
+    }
+    let waits = claims[0].clone().with_wait(Duration::from_millis(200));
+    let permit = store.acquire(waits).await.expect("the policy admits it");
+    assert!(permit.is_degraded() && !held.is_degraded());
+    assert!(held.release().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -206,8 +206,9 @@ impl Callers {
         match answer {
             Answer::Error(Refused::WrongType) => {}
             // What is refused of the store's own keys is no reason to refuse a claim.
-            Answer::Error(Refused::Moved(_) | Refused::Ask(_) | Refused::Again)
-                if matches!(command, Command::Clock { .. }) => {}
+            Answer::Error(
+                Refused::Moved(_) | Refused::Ask(_) | Refused::Again | Refused::Unserved,
+            ) if matches!(command, Command::Clock { .. }) => {}
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
                 let Command::Acquire { lasts, claims, .. } = command else {

@@ -80,6 +80,9 @@ impl World<'_> {
     /// answers, which gives a slot away or takes it.
     pub(super) fn redirects(&self, number: subject::Server, script: &Script) -> Option<Refused> {
         let slot = script.slot().filter(|_| self.schedule.has_slots)?;
+        if self.schedule.slots.is_unserved(slot, self.now) {
+            return Some(Refused::Unserved);
+        }
         let server = &self.servers[number];
         let Some(place) = self.schedule.slots.place(slot) else {
             let owner = self.processes[0].settings.home_of(slot);

@@ -59,6 +59,9 @@ impl World<'_> {
                 }
             }
             Step::Move(slot, to, time) => self.begin_move(slot, to, time),
+            Step::LeaveUnserved(slot, time) => {
+                self.schedule.slots.leave_unserved(slot, self.now + time);
+            }
             Step::Poison(key, which, time) => {
                 let home = self.home(key);
                 self.servers[home].poison(key, which);
