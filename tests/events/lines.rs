@@ -171,7 +171,8 @@ async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
     raw.cmd(&["ACL", "SETUSER", "default", "-hgetall"]).await;
     let told = || text().matches("does not tell the limits").count();
     let set = store.set_limit(&Policy::DEFAULT, None, Some(5), "");
-    set.await.expect("it is set, though this process cannot read it");
+    set.await
+        .expect("it is set, though this process cannot read it");
     eventually("it is told", BOUND, async || told() == 1).await;
     let mut refused = async || {
         let stats = raw.cmd(&["INFO", "errorstats"]).await;

@@ -100,6 +100,31 @@ async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() 
     assert!(of_release <= CLAIMS / 5, "{of_release} calls");
 }
 
+/// Heavy claims that may wait travel with light ones that do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_fit_are_granted_however_many_units_their_call_grants() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claims = (0..CLAIMS).map(|number| {
+        let claim = Claim::new("a").with_limit(1_000_000);
+        match number % 2 {
+            0 => claim.with_weight(50).with_wait(BOUND),
+            _ => claim,
+        }
+    });
+    let outcomes = join_all(claims.map(|claim| store.acquire(claim))).await;
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} of {CLAIMS}: {:?}",
+        failed.len(),
+        failed[0]
+    );
+}
+
 /// Uses up what tokio lets a task do before it has to yield.
 async fn use_up_the_budget() {
     while coop::has_budget_remaining() {

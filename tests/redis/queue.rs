@@ -21,6 +21,8 @@ const HEARTBEAT: Duration = Duration::from_millis(750);
 const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+
 async fn store(url: String) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
     builder.connect(url).await.expect("it connects")
@@ -311,4 +313,27 @@ async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
     drop(next(&mut waiters).await);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+/// A script that ended midway has left ids of waiters that are in no queue, more than one call removes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_it() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = patient(server.url()).await;
+    let _held = store.acquire(claim(1)).await.expect("there is room");
+    let _waiter = enqueue(&store, &mut raw, 1).await;
+    for number in 0..200 {
+        let id = format!("aaaa.{number:x}.1.1.60000");
+        raw.cmd(&["ZADD", ALIVE, "1", &id]).await;
+    }
+    let dead = "aaaa.fff.1.1.60000";
+    raw.cmd(&["ZADD", ALIVE, "2", dead]).await;
+    raw.cmd(&["ZADD", QUEUE, "4000000000000000", dead]).await;
+    eventually("a claim waits in its place", BOUND, async || {
+        let claim = claim(1).with_max_waiting(2);
+        let outcome = store.acquire(claim.with_wait(HEARTBEAT / 10)).await;
+        matches!(outcome, Err(AcquireError::TimedOut))
+    })
+    .await;
 }

@@ -19,7 +19,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::{
     runtime::Handle,

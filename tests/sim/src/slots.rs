@@ -67,7 +67,9 @@ impl Slots {
 
     /// True if no server serves a slot at this time.
     pub fn is_unserved(&self, slot: SlotNo, now: Duration) -> bool {
-        locked(&self.gaps).get(&slot).is_some_and(|until| now < *until)
+        locked(&self.gaps)
+            .get(&slot)
+            .is_some_and(|until| now < *until)
     }
 
     /// Another program has written over a key of a semaphore.

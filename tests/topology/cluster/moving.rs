@@ -281,9 +281,14 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(patient().when_unavailable(WhenUnavailable::Admit), &cluster).await;
     let keys = cluster.keys_of(0, 4, name).await;
-    let claims = keys.iter().map(|key| Claim::new(key.as_str()).with_limit(1));
+    let claims = keys
+        .iter()
+        .map(|key| Claim::new(key.as_str()).with_limit(1));
     let claims: Vec<_> = claims.collect();
-    let held = store.acquire(claims[1].clone()).await.expect("there is room");
+    let held = store
+        .acquire(claims[1].clone())
+        .await
+        .expect("there is room");
     leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
     // More failures in a row than make an outage.
     for _ in 0..10 {
