@@ -480,8 +480,8 @@ pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     Ok(())
 }
 
-/// Nobody is granted before a waiter that comes first. After a step back of its clock a server knows head
-/// starts only roughly.
+/// Nobody is granted before a waiter that comes first. After a step back of its clock a server knows only roughly the head
+/// starts, and the places of waiters that left its queue and came back: others may have come to an empty queue since.
 fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {
     let place = |name: &Name| known.arrivals.get(name).copied();
     for name in script.granted() {
@@ -493,7 +493,9 @@ fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {
                 continue;
             }
             let has_start = own.0 != own.1 || other.0 != other.1;
-            let is_right = own.0 <= other.0 || is_vague && has_start;
+            let came_back = |name: &Name| known.left.contains_key(&name.who());
+            let is_rough = has_start || came_back(&name) || came_back(&waiter);
+            let is_right = own.0 <= other.0 || is_vague && is_rough;
             check(is_right, "F1", || {
                 script.says(&format!("{name:?} passes {waiter:?}"))
             })?;
