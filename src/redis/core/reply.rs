@@ -165,7 +165,10 @@ impl Core {
         } else if key == Some(StoreKey::Limits) && fault == Fault::Mistake {
             self.limits.are_told(false);
         }
+        let health = &self.servers[server].health;
         let pause = match fault {
+            // The next announcement is also a probe.
+            _ if health.is_failing() => Duration::ZERO,
             // The other one is asked at once.
             Fault::Moved(_) | Fault::Ask(_) => self.settings.announcement(),
             Fault::Mistake => self.settings.heartbeat(),
@@ -173,8 +176,8 @@ impl Core {
             _ if is_moving && self.limits.version().is_some() => self.settings.heartbeat(),
             _ => Duration::ZERO,
         };
-        let least = self.servers[server].health.pause(&self.settings);
-        self.announce_at(server, self.now + pause.max(least));
+        let pause = pause.max(health.pause(&self.settings));
+        self.announce_at(server, self.now + pause);
     }
 
     /// This process announces itself to a server then, or before.
