@@ -371,7 +371,7 @@ impl Core {
             Change::NotConnected {
                 server,
                 is_denied: false,
-            } => self.servers[server].is_denied = false,
+            } => self.ends_denial(server),
         }
     }
 
@@ -665,6 +665,10 @@ impl Core {
             return;
         };
         if lease.waits().is_some() || lease.next > self.now {
+            return;
+        }
+        // After a shutdown the sweep releases a lost lease, so the lease does not come back.
+        if self.is_closed && lease.is_absent() {
             return;
         }
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
