@@ -160,14 +160,16 @@ impl Core {
     fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
         let levels = permit.levels.iter();
-        let held = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
-        let held = held.collect();
+        let levels = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
+        let levels = levels.collect();
         self.permits[id].budget = None;
         let then = self.now + self.settings.absence();
         self.each_of(id, |core, at| core.degrade(at, then, false));
         self.count(id);
         self.tell_end(id);
-        self.events.push_back((id, Event::Granted(held)));
+        let is_full = false;
+        self.events
+            .push_back((id, Event::Granted { levels, is_full }));
         self.file(id);
     }
 
