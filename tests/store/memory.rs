@@ -12,7 +12,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::runtime::Runtime;
 use tower_semaphore::{
