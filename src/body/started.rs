@@ -57,7 +57,7 @@ impl<B: Body> Started<B> {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         match self.first {
-            Some(_) => self.size.clone(),
+            Some(_) => self.size,
             None => self.body.size_hint(),
         }
     }
