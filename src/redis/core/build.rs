@@ -106,7 +106,7 @@ impl Core {
             presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
             ..Draft::default()
         };
-        match (self.is_ready(server), self.is_open(server)) {
+        match (self.servers[server].is_known(), self.is_open(server)) {
             (true, false) => self.fill(&mut draft),
             (true, true) if draft.presence => self.fill_releases(&mut draft),
             _ => {}
@@ -135,8 +135,10 @@ impl Core {
         // The first runtime that enters sends them. After a shutdown only the thread does: the process may be about to
         // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
-        let serves = self.is_ready(number) && !self.is_open(number);
-        let has_work = serves && (of_thread || releases || !lane.claims.is_empty());
+        // Only claims wait for the limits.
+        let claims = !lane.claims.is_empty() && self.knows_limits();
+        let serves = server.is_known() && !self.is_open(number);
+        let has_work = serves && (of_thread || releases || claims);
         let most = match (is_thread, releases) {
             (true, _) => server.most_calls(),
             (false, true) => MORE,
@@ -153,7 +155,10 @@ impl Core {
             // A poll takes the server some 15 µs, so this call blocks other clients for a millisecond at most.
             while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Polls) {}
         }
-        while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
+        while self.knows_limits()
+            && draft.acquires.len() < MOST_CLAIMS
+            && self.put_next(draft, Queue::Claims)
+        {}
     }
 
     fn fill_releases(&mut self, draft: &mut Draft) {
@@ -265,8 +270,23 @@ impl Core {
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
         let all = keys.flat_map(|key| key.releases.iter().copied());
-        let is_before = |at: &At| self.is_released_by(*at, draft);
-        all.filter(|at| !is_before(at)).collect()
+        let is_moving = self.permits[at].asks.is_some();
+        let is_before = |release: &At| match is_moving {
+            // The server may refuse the earlier release, and run the acquire once the slot has moved.
+            true => self.is_released_in(*release, draft),
+            false => self.is_released_by(*release, draft),
+        };
+        all.filter(|release| !is_before(release)).collect()
+    }
+
+    fn is_released_in(&self, at: At, draft: &Draft) -> bool {
+        match &self.permits[at].state {
+            State::Released(released) => {
+                let last = released.last.as_ref();
+                last.is_some_and(|last| last.call == draft.flight.id)
+            }
+            _ => false,
+        }
     }
 
     /// Whether a release of a lease is in this call, or before it on the same connection, and another one would
@@ -276,11 +296,12 @@ impl Core {
         let State::Released(released) = &lease.state else {
             return false;
         };
-        released.last.as_ref().is_some_and(|last| {
+        let is_before = released.last.as_ref().is_some_and(|last| {
             let is_before = released.in_flight > 0 && last.is_before(&draft.flight);
             let settles = !released.is_settled && lease.is_settled(&draft.flight);
-            last.call == draft.flight.id || is_before && !settles
-        })
+            is_before && !settles
+        });
+        is_before || self.is_released_in(at, draft)
     }
 
     /// Makes the commands, and notes what they name.

@@ -398,19 +398,15 @@ impl Core {
         }
     }
 
-    /// Whether a runtime can send claims to a server.
+    /// True if a runtime can send claims to a server: the server's clock and the limits are known.
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
-        self.is_ready(server) && self.has_connection(runtime, server)
+        let is_ready = self.servers[server].is_known() && self.knows_limits();
+        is_ready && self.has_connection(runtime, server)
     }
 
     fn has_connection(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
         lane.is_some_and(|lane| lane.is_connected)
-    }
-
-    /// Whether claims can be sent to a server: its clock is known, and so are the limits.
-    fn is_ready(&self, server: usize) -> bool {
-        self.servers[server].is_known() && self.knows_limits()
     }
 
     /// Whether claims wait for the thread, which has no connection to send them over.
