@@ -226,7 +226,7 @@ impl Core {
         self.hand_over(flight.runtime, flight.server);
     }
 
-    /// Notes that a call of a lease is over. Returns false if the lease did not wait for it, because it has a new id since.
+    /// Notes that a call of a lease is over. Returns false if the lease has a new id since, and so did not wait for it.
     fn landed(&mut self, at: At, call: CallId) -> bool {
         let lease = self.lease(at);
         lease.is_some_and(|lease| lease.call.take_if(|own| *own == call).is_some())

@@ -13,7 +13,7 @@ pub(super) struct Slots {
     servers: Vec<usize>,
     /// The servers that have slots.
     used: BTreeSet<usize>,
-    /// The servers to which slots have begun to move since the last known move was complete.
+    /// The servers to which slots have begun to move since a slot last changed its server.
     asked: BTreeSet<usize>,
     /// The slots that have moved according to a recent report, and the time of each report.
     moved: BTreeMap<u16, Time>,
