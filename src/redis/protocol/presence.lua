@@ -1,10 +1,10 @@
--- presence: says that a process lives and who it is, and reads the server's clock and the limits that operators have
--- set: the parts of that whose keys the call names. On a cluster the keys live on several nodes.
+-- presence: announces a process and describes it, and reads the server's clock and the limits that operators have set.
+-- A call does only the parts whose keys it names. On a cluster the keys are on several nodes.
 --
--- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is
--- called for it at least once in eight leases; the first token of a semaphore is at least as high. A process
--- counts as alive from its first call until a lease after its last one, or until it leaves; if the server's
--- clock is set back, until a lease after the next call of any process that stays.
+-- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is called for
+-- it at least once in eight leases. The first token of a semaphore is at least as high. A process counts as alive from
+-- its first call until a lease after its last call, or until it leaves. If the server's clock is set back, it counts
+-- until a lease after the next call of any process that stays.
 --
 -- KEYS  for each part one; one without arguments only says which node is asked
 --         clock      a string, the highest time that any process has seen, microseconds
@@ -25,7 +25,7 @@ local now, micros = clock()
 local lease = tonumber(ARGV[1])
 local ttl = text(lease * LEASES)
 
--- The first write of each part needs no memory: a server whose memory is full accepts other writes only after
+-- The first write of each part needs no memory, because a server whose memory is full accepts other writes only after
 -- one.
 local parts = {}
 
@@ -45,7 +45,8 @@ function parts.processes(key, process)
   call('ZADD', key, text(now + lease), process)
   call('PEXPIRE', key, ttl)
   call('ZREMRANGEBYSCORE', key, '-inf', text(now))
-  -- Leases may differ. An end that is further away than its own lease is from before the clock was set back.
+  -- Leases may differ. An end that is more than the process's own lease ahead was written before the clock was set
+  -- back.
   for _, other in ipairs(call('ZRANGEBYSCORE', key, '(' .. text(now + lease), '+inf')) do
     local latest = now + (tonumber(string.match(other, ':(%d+)$')) or 0)
     if tonumber(call('ZSCORE', key, other)) > latest then
