@@ -16,14 +16,14 @@
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
 --       4 lasts     ms, how long a grant lasts unless it is refreshed: a lease, or less
---       5 levels    of each claim; 0 if their numbers differ
---       and for each run of claims that wait alike: their number of levels, if 5 is 0; how many claims they are;
---       for each level its
---         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. LIMIT: how
---                 many units may be held together; 0 if the permit has several units itself, so that it never
---                 takes the fast path; -1 if it was sent before, so that an operator may have revoked it. For
---                 how many ms the waiter counts as alive, how many claims may wait, the arrival that an
---                 earlier call returned, or 0, and the head start in microseconds
+--       5 levels    the number of levels of each claim; 0 if the claims differ
+--       and for each run of claims with the same terms: their number of levels, if argument 5 is 0; the number of
+--       claims; for each level its
+--         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there.
+--                 LIMIT: the most units that may be held together; 0 for a permit of several units, so that it
+--                 never takes the fast path; -1 if it was sent before, so that an operator may have revoked it.
+--                 ALIVE: for how many ms the waiter counts as alive. MAX_WAITING: how many claims may wait.
+--                 ARRIVAL: the arrival that an earlier call returned, or 0. HEAD_START: in microseconds
 --       and for each level of each claim
 --         number  of the semaphore, from 1
 --         id      the permit's id
@@ -34,9 +34,9 @@
 --         {-3, level, units held now}    it was revoked at that level
 --         {-2, level, units held now, arrival, recheck_ms, last_token}
 --                                        it waits there. If recheck_ms is not -1, it should poll again
---                                        then: it is the head, and the earliest lease ends; or more of the
---                                        queue has died than one call removes. It holds nothing there, so
---                                        no token up to last_token is its own
+--                                        after that time: it is the head, and the earliest lease ends then;
+--                                        or more waiters have died than one call removes. It holds nothing
+--                                        there, so no token up to last_token is its own
 
 -- Locals are faster than globals. Text is converted to a number only when needed, because that takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV

@@ -3,13 +3,13 @@
 -- A call is for one or more semaphores, one after the other. KEYS has for each:
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
--- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock; once a claim with
---        a flow has come, until the queue is empty, its start tag
--- alive  waiter's permit -> until when it counts as alive, ms; if waiters had head starts also
---        `arrival` -> the last arrival, negative, so that it is no end; if permits were revoked also
---        `revoked:PROCESS.SERIAL` -> until when that is remembered, ms, negative and below REVOKED; if the queue is
---        fair also `flow:FLOW` -> the finish tag of that flow, negative, always that of claims without a flow, and
---        `arrival` -> the virtual time
+-- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock. From the first claim
+--        with a flow until the queue is empty: its start tag
+-- alive  waiter's permit -> until when it counts as alive, ms
+--        `arrival` -> the last arrival, if waiters had head starts. Negative, so that it is no end
+--        `revoked:PROCESS.SERIAL` -> until when the revocation is stored, ms, negative and below -REVOKED
+--        in a fair queue `flow:FLOW` -> the finish tag of the flow, negative. Claims without a flow always have one
+--        in a fair queue `arrival` -> the virtual time, negative
 -- token  the last token
 --
 -- ARGV has first the arguments for all semaphores; then, for each semaphore, the number of its arguments and the

@@ -5,12 +5,12 @@
 -- one. The first version is stored behind it. If the first version differs, the server has lost its limits. A repeated
 -- call has the same result.
 --
--- KEYS  limits    a hash without an end: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
+-- KEYS  limits    a hash without a TTL: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
 -- ARGV  1 of      POLICY:KEY, or POLICY
---       2 value   LIMIT; -1: the limit is taken away
---       3 note    what the operator says of it, encoded
+--       2 value   LIMIT; -1 removes the limit
+--       3 note    the operator's note, encoded
 --       4 most    how many limits there may be
--- Returns the server's time in ms, and 1 (it is so) or 0 (there are too many, and nothing has changed).
+-- Returns the server's time in ms, and 1 (done) or 0 (too many limits; nothing has changed).
 
 local limits, of, limit, note = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now, micros = clock()

@@ -6,20 +6,20 @@
 -- its first call until a lease after its last call, or until it leaves. If the server's clock is set back, it counts
 -- until a lease after the next call of any process that stays.
 --
--- KEYS  for each part one; one without arguments only says which node is asked
+-- KEYS  one for each part; a key without arguments only selects the node
 --         clock      a string, the highest time that any process has seen, microseconds
 --         processes  process:lease -> end of its lease, ms
---         process    a string, what a process has said of itself
+--         process    a string, how a process describes itself
 --         limits     a hash, the limits that operators have set; see limits.lua
--- ARGV  1 lease  ms; 0: the process leaves, and the call is for nothing else
---       and for each key the number of its arguments, 2, and these
+-- ARGV  1 lease  ms; 0: the process leaves, and the call does nothing else
+--       and for each key the number of its arguments, 2, and the arguments
 --         part   clock, processes, process or limits
---         value  clock: what this process has seen, microseconds; processes: process:lease, with the
---                usual lease in ms; process: what it says of itself, empty if it is asked;
---                limits: the version that this process knows, empty if it knows none; 0: of a server without any
--- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: how
--- many are alive, this one among them, or 0 if it leaves; process: what it has said, empty if that is too long ago; limits: 0
--- if the version is the same, else the fields and values.
+--         value  clock: the highest time that this process has seen, microseconds; processes: process:lease,
+--                with the usual lease in ms; process: its description, or empty to read the stored one;
+--                limits: the version that this process knows, empty if it knows none, 0 for a server without any
+-- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: the number of live
+-- ones, including this one, or 0 if it leaves; process: the description, empty if it has expired; limits: 0 if the
+-- version is the same, else the fields and values.
 
 local now, micros = clock()
 local lease = tonumber(ARGV[1])

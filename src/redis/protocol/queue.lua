@@ -161,7 +161,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
-  -- Releases what the claim has at any level, but nothing where it neither is nor waits.
+  -- Refuses a claim, and releases everything that it has at any level. Skips the full level if nothing waits there,
+  -- because then the claim has nothing there.
   local function refuse(levels, why, at)
     local answer = {why, at, levels[at].used}
     local is_elsewhere = why == 0 and not levels[at].head

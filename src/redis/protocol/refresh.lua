@@ -10,8 +10,8 @@
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
 -- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
--- 1 (held) or 0 (lost). 0: it has removed what had ended, and has to be sent again. A cluster's node that gives a slot
--- away ends a script that names a key which it has emptied, and refuses the next one.
+-- 1 (held) or 0 (lost). Returns 0 if it has only removed units that had ended, and has to be sent again. A cluster's node
+-- that gives a slot away aborts a script that names a key which the script has emptied, and refuses the next script.
 
 local now = clock()
 local lease = tonumber(ARGV[1])
