@@ -1,4 +1,4 @@
-//! What clients see, and what they should do about it.
+//! The responses that clients see, and how they should handle them.
 //!
 //! # An admitted response
 //!

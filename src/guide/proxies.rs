@@ -30,11 +30,10 @@
 //! `max_fails=0` only the request that meets a failure fails.
 //! # Waits
 //!
-//! A request that waits is silent. If [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) is longer than
+//! A waiting request is silent. If [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) is longer than
 //! `proxy_read_timeout` (60 s by default), or HAProxy's `timeout server`, the client gets 504. nginx also repeats a GET
-//! at the next server, where it waits again, and counts a failure of both. For longer waits,
-//! [answer first and then wait](super::recipes::streams#bytes-to-a-client-that-waits).
-//!
+//! at the next server, where it waits again, and counts a failure of each server. For longer waits, [answer first and
+//! then wait](super::recipes::streams#bytes-to-a-client-that-waits).
 //! # Clients that hang up
 //!
 //! A waiting request leaves the queue when the server notices that its client has hung up. The server does not notice

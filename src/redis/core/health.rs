@@ -3,7 +3,7 @@
 use super::time::{Settings, Time};
 use std::time::Duration;
 
-/// This number of failed calls of the thread in a row is an outage, unless all of them fail within one timeout: a
+/// This number of failed calls of the thread in a row is an outage, unless all of them fail within one timeout. A
 /// single stall of the server, or of this process, fails all calls in flight.
 const OUTAGE: u32 = 3;
 

@@ -45,9 +45,9 @@ impl Lane {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// True if a call may leave while fewer than `most` are in flight, or if enough claims have gathered: as many as
-    /// are in flight. So an idle lane delays no claim, a claim waits for part of a round trip at most, and under load
-    /// calls are few and large.
+    /// True if a call may leave while fewer than `most` are in flight, or if as many claims have gathered as are in
+    /// flight. So an idle lane delays no claim, a claim waits for part of a round trip at most, and under load calls
+    /// are few and large.
     pub(super) fn is_open(&self, most: usize) -> bool {
         let waiting = self.claims.len();
         let have_gathered = waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS);

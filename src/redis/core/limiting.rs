@@ -35,7 +35,7 @@ impl Core {
         self.limits.read_at >= time || self.limits.are_untold()
     }
 
-    /// The time of the next announcement to a server that has answered one that was sent at `sent`.
+    /// The time of the next announcement to a server that has answered an announcement from `sent`.
     pub(super) fn announces_at(&self, sent: Time) -> Time {
         match sent < self.limits.set_here {
             true => self.now,

@@ -25,9 +25,9 @@
 //! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
 //!    server's clock is never ahead of it, so an acquire that was [sent](call::Sent) cannot run after its call's
 //!    deadline here.
-//! 3. *An acquire that may have run is released*: releases are repeated until one is answered that was sent after the
-//!    last acquire could run, or behind it on the same connection. A released lease is never acquired again: its state
-//!    has no way back.
+//! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
+//!    release was sent after the last acquire could run, or behind it on the same connection. A released lease is never
+//!    acquired again: its state has no way back.
 //! 4. *A process sees its own releases*: a call that acquires units of a key begins with the key's unanswered releases,
 //!    unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
@@ -54,9 +54,9 @@
 //!     outage, because a caller's runtime may stall; a caller's failure makes a probe due. During an outage only probes
 //!     are sent, one at a time, together with the waiting releases, and the policy decides each claim.
 //! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
-//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, a claim
-//!     that is sent must fit into the share from the first known failure until no process can still treat the server as
-//!     unavailable. So it never takes another process's place.
+//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim
+//!     that is sent must fit into the share, from the first known failure on. This ends when no process can still treat
+//!     the server as unavailable. So a claim never takes another process's place.
 //! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Units that are taken away
 //!     become a permit that only has to be released. So a change of weight meets no fault that a claim or a release
 //!     cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
@@ -73,7 +73,7 @@
 //!     future may never be polled again. Spawned tasks send everything else. If claims have waited for a quarter of a
 //!     timeout and no call of their runtime has left or come back, the thread sends them. The thread also sends the
 //!     releases of a call without claims that has had no answer for a quarter of a timeout.
-//! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit, so if the limit has
+//! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
 //!     limits change, all waiting leases are due. The server that counts processes reports the limits. Nothing is
 //!     claimed before it has reported them, unless it is failing or has refused to report them for a timeout.
@@ -82,8 +82,8 @@
 //!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
 //!     release: usually the one that drops the permit, otherwise the thread. While a runtime has several calls in
 //!     flight, the release joins the next call instead, so that a busy process sends few calls.
-//! 20. *A claim waits for its own keys only*: a separate command names each key of the store, so if the slot of one key
-//!     is moving or stuck, nothing else is refused.
+//! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
+//!     key is moving or stuck, nothing else is refused.
 
 mod build;
 mod call;
@@ -603,7 +603,7 @@ impl Core {
         self.limits.of(name)
     }
 
-    // What the parts share.
+    // Shared by the other modules of the core.
 
     fn lane(&mut self, runtime: RuntimeId, server: usize) -> &mut Lane {
         self.lanes.entry((runtime, server)).or_default()
@@ -736,7 +736,7 @@ impl Core {
         }
     }
 
-    /// True if a release should be sent at once instead of with the next call. There are three reasons: other claims
+    /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
     /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
     /// may be about to end.
     fn is_urgent(&self, at: At) -> bool {

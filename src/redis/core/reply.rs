@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Schedules the leases of a command again. Without `failure` the command has not run; else the call has no answer.
+    /// Schedules the leases of a command again. Without `failure` a server has refused or aborted the command.
     fn again(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
