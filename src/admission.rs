@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A request whose permit is being acquired, and the service that it is for.
+/// A request whose permit is being acquired, and the service for it.
 pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
@@ -25,7 +25,7 @@ pub(crate) struct Acquiring<S, B> {
     counted: Claiming,
 }
 
-/// A request that is admitted: with a permit, or exempt from the limit.
+/// An admitted request, which has a permit or is exempt from the limit.
 pub(crate) struct Admitted<B> {
     pub(crate) request: Request<B>,
     /// `None` for an exempt request.
@@ -42,7 +42,7 @@ pub(crate) struct Granted {
     _upload: Option<Arc<Upload>>,
 }
 
-/// Notices the loss of a request's permit, and has what the answer then needs.
+/// Waits for the loss of a request's permit, and keeps the parts for the response to a loss.
 struct Abort {
     lost: SyncFuture<()>,
     /// A copy of the request's head. It has no extensions, because these may hold the permit.
@@ -61,7 +61,7 @@ impl<S, B: 'static> Acquiring<S, B> {
     }
 
     pub(crate) fn admit(mut self, permit: Permit, settings: &Settings) -> (S, Admitted<B>) {
-        // Each limit sees how long its permits are held.
+        // Records for each limit how long its permits are held.
         let limits = permit.levels().zip(self.limits.iter());
         let limits = limits.map(|(_, limit)| (&limit.policy, limit.key));
         settings.retry.time(&permit, limits);
@@ -135,7 +135,7 @@ impl Granted {
     ///
     /// # Errors
     ///
-    /// Returns [`PermitLost`] if the permit is lost and the loss ends the request. A ready result is discarded then,
+    /// Returns [`PermitLost`] if the permit is lost and the loss ends the request. A ready result is then discarded,
     /// because its body would be cut at once.
     pub(crate) fn poll_inner<T>(
         granted: &mut Option<Self>,
@@ -151,8 +151,8 @@ impl Granted {
         }
     }
 
-    /// Returns the rejection of a request that ends with its permit, once after [`poll_inner`](Self::poll_inner) has
-    /// reported the loss. `None` otherwise.
+    /// Returns the rejection of a request that ends with its permit. Returns it once, after
+    /// [`poll_inner`](Self::poll_inner) has reported the loss, and otherwise `None`.
     pub(crate) fn abort(&mut self, settings: &Settings) -> Option<Rejection> {
         let Abort { head, limits, .. } = *self.abort.take()?;
         let limits = limits.in_force(&*settings.semaphore);

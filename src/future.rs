@@ -1,4 +1,4 @@
-//! From a claim to a response: acquire, then ready, then call.
+//! The future of a response: acquire, then ready, then call.
 
 use crate::{
     admission::{Acquiring, Admitted, Granted},
@@ -25,13 +25,13 @@ use std::{
 };
 use tower_service::Service;
 
-/// The longest wait of a head for the answer to its permit's release. From a Redis nearby it takes a fraction of a
-/// millisecond.
+/// The longest time for which a response's head waits for the answer to its permit's release. A Redis nearby answers
+/// within a fraction of a millisecond.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
-/// A service that answers with HTTP responses. It names the body of these for [`ResponseFuture`].
+/// A service whose responses are HTTP responses. It names their body type for [`ResponseFuture`].
 pub trait Answers<B>: Service<Request<B>> {
-    /// The body of its responses.
+    /// The body of the responses.
     type Body;
 }
 
@@ -43,13 +43,15 @@ where
 }
 
 pin_project! {
-    /// The future of a response, which [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
+    /// The future that [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
-    /// The future resolves to the inner service's response, or to that of a rejection. If the permit's key is full in
-    /// Redis and the body ends in its first frame, the response waits for the answer to the permit's release, for 2 ms at
-    /// most. A custom store decides that with [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). Under
-    /// [`OnLost::Abort`](crate::OnLost::Abort) it drops the inner service's future before it returns a rejection.
+    /// The future resolves to the inner service's response, or to the response of a rejection. If the permit's key is
+    /// full in Redis and the body ends in its first frame, the response waits at most 2 ms for the answer to the
+    /// permit's release. A custom store decides this with
+    /// [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). Under
+    /// [`OnLost::Abort`](crate::OnLost::Abort) the future drops the inner service's future before it returns a
+    /// rejection.
     ///
     /// # Errors
     ///
@@ -57,10 +59,9 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// When it is polled after it was ready, or when the body panics that it polls. When the store or
-    /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
-    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) needs a Tokio runtime and the
-    /// future is polled outside of one.
+    /// If it is polled after it was ready, or if the polled body panics. If it is polled outside of a Tokio runtime
+    /// although the store, [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) needs one.
     ///
     /// # Cancel safety
     ///
@@ -85,7 +86,7 @@ pin_project! {
         Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
         Call { #[pin] future: S::Future, granted: Option<Granted> },
-        /// The inner service's future is dropped, and with it the request.
+        /// The inner service's future is dropped already, and the request with it.
         Start { answer: Option<(Response<S::Body>, PermitGuard)> },
         Release { response: Option<Response<ResponseBody<S::Body>>>, answered: SyncFuture<()> },
         Rejected { rejection: Option<Rejection> },
@@ -93,7 +94,7 @@ pin_project! {
     }
 }
 
-/// The next state, or what the future resolves to.
+/// The next state, or the output of the future.
 type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<S, B>>;
 
 impl<S, B> ResponseFuture<S, B>
@@ -116,7 +117,7 @@ where
         Self { state, settings }
     }
 
-    /// A request in shadow whose key is wrong.
+    /// The future of a request with an invalid key in shadow.
     pub(crate) fn invalid(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
         let limits = Limits::one(settings.policy.clone(), settings.limit);
         let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
@@ -132,7 +133,7 @@ where
         Self { state, settings }
     }
 
-    /// The future of an inner call that has been made, and its permit.
+    /// The future of an inner call that was already made, with its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
         Claiming::request(settings.policy.as_str()).ended(granted.outcome());
         let granted = Some(granted);
@@ -140,7 +141,7 @@ where
         Self { state, settings }
     }
 
-    /// A request that has no claim, or whose service had no permit for it.
+    /// The future of a request that is refused without a claim, or whose service had no permit for it.
     pub(crate) fn refused(
         request: Request<B>,
         reason: Reason,
@@ -156,8 +157,8 @@ where
     }
 }
 
-/// The panic of a future that is polled after it was ready. Only then is the content of a state
-/// missing: the step that takes the content leaves the state.
+/// The message of a poll after completion. The content of a state is missing only then, because each step that takes
+/// the content also leaves the state.
 const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
@@ -247,11 +248,11 @@ where
         }
     }
 
-    /// Polls the body, and releases the permit if the body has ended: a client that has read its end may send the next
-    /// request to another process, so the release should be there first.
+    /// Polls the body, and releases the permit if the body has ended. A client that has read the end may send its next
+    /// request to another process, so the release should arrive first.
     ///
-    /// Not the body's last frame waits for that but the head: a server that finds no frame sends the head alone, and
-    /// without `TCP_NODELAY` the frame leaves 40 ms later.
+    /// The head waits for the release, not the body's last frame. If a server finds no frame, it sends the head alone,
+    /// and without `TCP_NODELAY` the frame leaves 40 ms later.
     fn start(
         response: Response<ResBody>,
         guard: PermitGuard,
@@ -270,7 +271,7 @@ where
     }
 }
 
-/// Releases a permit. The future is ready when that is answered, or takes too long.
+/// Releases a permit. The future is ready after the answer, or after [`LONGEST_WAIT`].
 fn release(permit: &Permit) -> SyncFuture<()> {
     let released = permit.release();
     SyncFuture::new(async move {
@@ -308,7 +309,7 @@ where
         }
     }
 
-    /// The state after a loss, which drops the inner service and then the permit.
+    /// The state after a loss. Entering it drops the inner service and then the permit.
     fn aborted(granted: &mut Option<Granted>, settings: &Settings) -> Self {
         let granted = granted.as_mut().expect(AGAIN);
         Self::rejected(granted.abort(settings).expect(AGAIN))

@@ -1,4 +1,4 @@
-//! The permit of a body, and what ends it early.
+//! Holds the permit of a body, and watches for events that end it early.
 
 use crate::{
     background::{Bounded, Countdown},
@@ -25,10 +25,10 @@ use std::{
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What polling a body returns: a frame, or its end, and true if no frame follows.
+/// The result of polling a body: a frame or `None`, and true if no frame follows.
 pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
-/// Holds a permit, and watches for its loss if the loss ends the body.
+/// Holds a body's permit. Watches for its loss if the loss ends the body, and for stalls.
 pub(crate) struct PermitGuard {
     loss: Option<LossWatch>,
     stall: Option<StallWatch>,
@@ -61,10 +61,9 @@ impl Tunnel {
     }
 }
 
-/// Waits for the loss of the permit.
 struct LossWatch {
     lost: SyncFuture<()>,
-    /// Whether the body ends in a gRPC status.
+    /// True if the body ends with a gRPC status.
     is_grpc: bool,
 }
 
@@ -100,13 +99,13 @@ impl PermitGuard {
         self.permit.awaits_release()
     }
 
-    /// The permit, if nothing else holds it. `None` for a tunnel's, because only the drop of its guard warns.
+    /// The permit, if nothing else holds it. `None` for a tunnel, because only the drop of its guard warns.
     pub(super) fn last_permit(&self) -> Option<Permit> {
         let is_last = self.tunnel.is_none() && self.is_last_holder();
         is_last.then(|| self.permit.clone())
     }
 
-    /// True if only the guard and its watches, which have a clone each, hold the permit.
+    /// True if only the guard and its watches hold the permit. Each of them has one clone.
     fn is_last_holder(&self) -> bool {
         let watches = usize::from(self.loss.is_some()) + usize::from(self.stall.is_some());
         self.permit.is_held_by(1 + watches)
@@ -144,7 +143,7 @@ impl Drop for PermitGuard {
 }
 
 impl LossWatch {
-    /// gRPC clients get a status. Others can only tell by an error that the body is incomplete.
+    /// gRPC clients get a status. Other clients can detect an incomplete body only by an error.
     fn frame(&self) -> Result<Frame<Bytes>, BoxError> {
         match self.is_grpc {
             true => Ok(Frame::trailers(grpc::lost())),
@@ -153,16 +152,15 @@ impl LossWatch {
     }
 }
 
-/// Marks a body that waits for its handler.
+/// The value of [`Stall::since`] while the body waits for its handler.
 const NEVER: i64 = i64::MAX;
 
 /// Ends the permit of a body that a client does not read.
 ///
-/// A server polls a body when it has room for the next frame. So a body that returned a frame and
-/// is not polled again waits for the client; a body that was polled and had no frame waits for its
-/// handler, however long that takes.
+/// A server polls a body when it has room for the next frame. So a body that returned a frame and is not polled again
+/// waits for the client. A body that was polled and had no frame waits for its handler, however long that takes.
 ///
-/// One countdown per body. A poll only notes the time.
+/// Each body has one countdown, so a poll only stores the time.
 struct StallWatch {
     stall: Arc<Stall>,
     _countdown: Countdown,
@@ -171,7 +169,7 @@ struct StallWatch {
 struct Stall {
     permit: Permit,
     max_stall: Duration,
-    /// The begin of the wait for the client, in [nanoseconds](timer::nanos), or [`NEVER`].
+    /// The time at which the wait for the client began, in [nanoseconds](timer::nanos), or [`NEVER`].
     since: AtomicI64,
 }
 
@@ -192,7 +190,6 @@ impl StallWatch {
         }
     }
 
-    /// Notes a poll of the body, and whether it had a frame.
     fn polled(&self, had_frame: bool) {
         let since = if had_frame { timer::nanos() } else { NEVER };
         self.stall.since.store(since, Relaxed);

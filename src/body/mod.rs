@@ -1,4 +1,4 @@
-//! Holds the permit to the last frame.
+//! Bodies that hold the permit to the last frame.
 
 mod guard;
 mod request;
@@ -23,19 +23,18 @@ use std::{
 pin_project! {
     /// The body of a response, which releases the permit when it ends.
     ///
-    /// Frames, trailers and size are the inner body's. The body ends when the inner body reports
-    /// its end after a frame, returns trailers or no more frames, fails, or is dropped, whichever
-    /// comes first. A body that a server has taken in one frame has ended, however slowly the
-    /// client reads it.
+    /// Frames, trailers and size are those of the inner body. The body ends when the inner body reports its end after a
+    /// frame, returns trailers or no more frames, fails, or is dropped. A body ends as soon as a server has taken its
+    /// only frame, however slowly the client reads it.
     ///
-    /// Over Redis the layer polls the body of a full key once before it returns the response, and holds that frame. A
-    /// body that ends in this frame has ended then, and its permit is released.
+    /// Over Redis, if the key is full, the layer polls the body once before it returns the response, and keeps that
+    /// frame. If the body ends in this frame, its permit is released then.
     ///
     /// # Errors
     ///
-    /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose
-    /// permit is lost ends in a [`PermitLost`](crate::PermitLost), and that of a gRPC response in
-    /// trailers with `grpc-status` 14.
+    /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose permit is lost ends
+    /// with a [`PermitLost`](crate::PermitLost). The body of a gRPC response ends with trailers that contain
+    /// `grpc-status` 14.
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,
@@ -63,7 +62,7 @@ impl<B: Body> ResponseBody<B> {
     }
 
     /// Polls the body once, before the response's head is returned. Also returns the permit if the body has ended and
-    /// nothing else holds the permit; its caller should release it.
+    /// nothing else holds the permit. The caller should release it.
     pub(crate) fn start(body: B, guard: PermitGuard, cx: &mut Context<'_>) -> (Self, Option<Permit>)
     where
         B: Body<Data = Bytes>,
@@ -157,8 +156,8 @@ where
     }
 }
 
-/// The inner body's default, without a permit. Needed by layers outside of the limit that create
-/// responses, such as tower-http's `TimeoutLayer` and `CorsLayer`.
+/// The inner body's default, without a permit. Layers outside of the limit need it to create responses, such as
+/// tower-http's `TimeoutLayer` and `CorsLayer`.
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
         Self {

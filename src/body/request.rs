@@ -19,15 +19,15 @@ use std::{
     time::Duration,
 };
 
-/// The bytes that a client has to send before its longest stall starts again.
+/// The number of bytes after which a client's stall time starts again at 0.
 const PROGRESS: usize = 1_024;
 
 pin_project! {
-    /// A request's body whose permit ends if the client stalls, as
-    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) sets.
+    /// A request's body. The request's permit ends if the client stalls for longer than
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) allows.
     ///
-    /// Frames, errors and size are the inner body's. With the feature `axum` the layer wraps axum's bodies by itself.
-    /// The layer cannot replace bodies of other types, such as tonic's or hyper's `Incoming`. For these, put
+    /// Frames, errors and size are those of the inner body. With the feature `axum` the layer wraps axum's bodies
+    /// itself. The layer cannot replace bodies of other types, such as tonic's or hyper's `Incoming`. For these, put
     /// [`watch`](Self::watch) between the limit and the service.
     ///
     /// # Examples
@@ -63,7 +63,7 @@ pin_project! {
 
 impl<B> RequestBody<B> {
     /// Wraps the body of a request, so that the limits outside can watch it. Limits without a longest stall do not
-    /// watch it. Neither do limits that watch it already. See [`RequestBody`] for an example.
+    /// watch it, and neither do limits that watch it already. See [`RequestBody`] for an example.
     pub fn watch(mut request: Request<B>) -> Request<Self> {
         let uploads = request.extensions_mut().remove::<Uploads>();
         let uploads = uploads.unwrap_or_default();
@@ -100,7 +100,7 @@ impl<B: Body> Body for RequestBody<B> {
     }
 }
 
-/// The number of bytes in a frame: 0 for trailers, an error and the end of the body.
+/// The number of bytes in a frame: 0 for trailers, for an error and at the end of the body.
 fn length<D: Buf, E>(frame: Option<&Result<Frame<D>, E>>) -> usize {
     let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
     data.map_or(0, Buf::remaining)
@@ -112,12 +112,12 @@ impl<B> fmt::Debug for RequestBody<B> {
     }
 }
 
-/// The watchers of a body, one for each limit. The request's extensions have those that do not watch the body yet.
+/// The watchers of a body, one for each limit. The request's extensions contain those that do not watch it yet.
 #[derive(Clone, Default)]
 struct Uploads(Vec<Weak<Upload>>);
 
 impl Uploads {
-    /// Notes a poll of the body, and how many bytes it returned.
+    /// Reports a poll of the body, and the number of bytes that it returned.
     fn note_poll(&self, received: Poll<usize>) {
         for upload in self.0.iter().filter_map(Weak::upgrade) {
             match received {
@@ -128,30 +128,30 @@ impl Uploads {
     }
 }
 
-/// Ends the permit of a request whose client stalls. It is dropped with the response's head.
+/// Ends the permit of a request whose client stalls. Dropped with the response's head.
 ///
-/// A handler polls the body when it needs more. The client stalls if the handler's waits since the last progress add up
-/// to the longest stall. While the body is not polled it waits for the handler, so that time does not count.
+/// A handler polls the body when it needs more data. The client stalls if the handler's waits since the last progress
+/// add up to the longest stall. While the body is not polled, it waits for the handler, so this time does not count.
 pub(crate) struct Upload {
     permit: Permit,
     max_stall: Duration,
     progress: Mutex<Progress>,
 }
 
-/// What has happened since the last [`PROGRESS`].
+/// The bytes and waits since the last [`PROGRESS`].
 #[derive(Default)]
 struct Progress {
     bytes: usize,
-    /// How long the handler has waited, without the current wait.
+    /// The time that the handler has waited, without the current wait.
     waited: Duration,
-    /// When the current wait began, in [nanoseconds](timer::nanos).
+    /// The time at which the current wait began, in [nanoseconds](timer::nanos).
     since: Option<i64>,
     /// Started by the first wait, because most requests are read without a wait.
     countdown: Option<Countdown>,
 }
 
 impl Upload {
-    /// Watches the body of a request, or notes in its extensions that [`RequestBody::watch`] should.
+    /// Watches the body of a request, or leaves it to [`RequestBody::watch`] through the request's extensions.
     pub(crate) fn watch<B: 'static>(
         request: &mut Request<B>,
         permit: &Permit,
@@ -178,7 +178,7 @@ impl Upload {
         progress.countdown.get_or_insert_with(start);
     }
 
-    /// Notes that the handler has received this many bytes, or the end of the body.
+    /// Notes that the handler has received this number of bytes, or the end of the body.
     fn receive(&self, bytes: usize) {
         let mut progress = self.progress.lock();
         progress.waited = progress.waited();
@@ -191,7 +191,7 @@ impl Upload {
 }
 
 impl Progress {
-    /// How long the handler has waited, including the current wait.
+    /// The time that the handler has waited, including the current wait.
     fn waited(&self) -> Duration {
         let now = self.since.map(|since| timer::nanos().saturating_sub(since));
         let nanos = now.unwrap_or_default().max(0).unsigned_abs();

@@ -1,4 +1,4 @@
-//! How a body is polled, also before its response's head is returned.
+//! Polls a body, even before its response's head is returned.
 
 use super::guard::{BoxError, Step};
 use bytes::Bytes;
@@ -10,11 +10,11 @@ use std::{
 };
 
 pin_project! {
-    /// Returns the frame of the first poll, and then those of the body.
+    /// A body that was polled once. Returns the frame of that poll, and then the other frames.
     pub(super) struct Started<B> {
-        // `None` if the body had no frame then, or once the frame is returned.
+        // `None` if the first poll had no frame, or once the frame is returned.
         first: Option<Step>,
-        // The size of the body with that frame.
+        // The size of the body including the first frame.
         size: SizeHint,
         #[pin]
         body: B,
@@ -26,7 +26,7 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    /// Also returns true if the body has ended.
+    /// Polls a body once. Also returns true if the body has ended.
     pub(super) fn poll_first(body: B, cx: &mut Context<'_>) -> (Pin<Box<Self>>, bool) {
         let mut started = Box::pin(Self {
             first: None,
@@ -63,7 +63,7 @@ impl<B: Body> Started<B> {
     }
 }
 
-/// Polls a body, and notes its end.
+/// Polls a body. Also returns true if no frame follows.
 pub(super) fn poll_step<B>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Step>
 where
     B: Body<Data = Bytes>,
@@ -74,7 +74,7 @@ where
     Poll::Ready((frame.map(|frame| frame.map_err(Into::into)), ended))
 }
 
-/// Whether no frame follows. Trailers are the last frame, even if the body does not report its end.
+/// True if no frame follows. Trailers are the last frame, even if the body does not report its end.
 fn is_last<E>(frame: Option<&Result<Frame<Bytes>, E>>) -> bool {
     match frame {
         Some(Ok(frame)) => frame.is_trailers(),

@@ -1,35 +1,36 @@
-//! What clients see, and what they should do about it.
+//! The responses that clients see, and how they should handle them.
 //!
 //! # An admitted response
 //!
-//! has two fields of the [RateLimit draft], which is not a standard yet:
+//! An admitted response has two fields of the [RateLimit draft], which is not a standard yet:
 //!
 //! ```text
 //! RateLimit-Policy: "concurrency";q=5;qu="concurrent-requests"
 //! RateLimit: "concurrency";r=2
 //! ```
 //!
-//! The policy allows 5 requests at a time, and 2 more were free when this one was admitted. With several limits
-//! each has an item of its own. There is no `w`, because the limit has no window. A client that wants to stay
-//! within its limit sends at most *r* more requests beside the ones in flight.
+//! The policy allows 5 requests at a time, and 2 more were free when this one was admitted. With several limits, each
+//! limit has a separate item. The fields have no `w`, because the limit has no window. A client that wants to stay
+//! within its limit sends at most *r* more requests beside those in flight.
 //!
-//! For the client a request is over when it has read the end of the response. Then it may send the next one to another
-//! process. So over Redis the head of a response waits until Redis has answered the release, for 2 ms at most. It does
-//! so if the key was full within the last ten seconds and the body ends in its first frame. From a Redis nearby the
-//! answer takes a fraction of a millisecond; the permit is free that much earlier than the client sees the response.
+//! For the client a request is over when it has read the end of the response. It may then send the next request to
+//! another process. So over Redis the head of a response waits at most 2 ms for the answer to the permit's release. It
+//! waits if the key was full within the last ten seconds and the body ends in its first frame. A Redis nearby answers
+//! within a fraction of a millisecond. So the permit is free before the client sees the response.
 //!
-//! A race remains for other bodies, such as streams and unary gRPC responses, whose end is a second frame: their release
-//! is sent at once when the body ends, but the next claim travels over another connection. Another one remains if Redis
-//! takes more than 2 ms. Of 500 requests without a pause between them none to two were refused (`benches/turns`). Give
-//! such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the race, or let clients retry once.
+//! A race remains for other bodies, such as streams and unary gRPC responses, whose end is a second frame. Their
+//! release is sent at once when the body ends, but the next claim travels over another connection. A second race
+//! remains if Redis takes more than 2 ms. Of 500 requests sent without a pause, at most two were refused
+//! (`benches/turns`). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
+//! race, or let clients retry once.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!
 //! ## Two services in a chain
 //!
 //! A gateway that forwards the response of a service also forwards its RateLimit fields. If both have a limit named
-//! `concurrency`, a client reads two limits with one name. So give each a
-//! [policy](crate::ConcurrencyLimitLayer::with_policy), named after what it protects:
+//! `concurrency`, a client reads two limits with one name. So give each limit a
+//! [policy](crate::ConcurrencyLimitLayer::with_policy), named after the resource that it protects:
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, routing::get};
@@ -73,9 +74,9 @@
 //!  "violated-policies":["concurrency"]}
 //! ```
 //!
-//! The body is a problem of RFC 9457, in one line. `violated-policies` names the limit that refused; no account
-//! is named. `t` and `Retry-After` are the same number of seconds. [`Rejection`](crate::Rejection) has all the
-//! details, and [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) makes another response:
+//! The body is a problem of RFC 9457, in one line. `violated-policies` names the limit that refused, and no account.
+//! `t` and `Retry-After` are the same number of seconds. [`Rejection`](crate::Rejection) has all the details, and
+//! [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) makes another response:
 //!
 //! ```
 //! use axum::{http::StatusCode, response::IntoResponse};
@@ -89,8 +90,8 @@
 //! # drop(layer);
 //! ```
 //!
-//! To change the body alone, `map` the usual response: so it keeps its status and all fields, and a gRPC refusal,
-//! which has no body, stays one.
+//! To change only the body, `map` the usual response. It then keeps its status and all fields. Leave the empty body of
+//! a gRPC refusal as it is.
 //!
 //! ```
 //! use axum::{Router, body::{Body, to_bytes}, http::{HeaderValue, Request, Response, header::CONTENT_TYPE}, routing::get};
@@ -132,8 +133,8 @@
 //! ```
 //!
 //! A layer outside of the limit finds the reason in the response's extensions, as an
-//! [`AcquireError`](crate::AcquireError), a [`KeyError`](crate::KeyError) or a
-//! [`PermitLost`](crate::PermitLost). So it can tell this limit's 429 from a handler's:
+//! [`AcquireError`](crate::AcquireError), a [`KeyError`](crate::KeyError) or a [`PermitLost`](crate::PermitLost). So it
+//! can distinguish this limit's 429 from a handler's:
 //!
 //! ```
 //! use axum::response::Response;
@@ -147,26 +148,26 @@
 //!
 //! # What to retry
 //!
-//! - **A refusal is safe to retry, whatever the method.** The handler has not seen the request, so a refused
-//!   POST has done nothing. That holds for the responses in the table, which the problem type or the gRPC status
-//!   tells; a 503 of a proxy in front may mean something else.
-//! - **Wait for `Retry-After`.** It comes from how long permits are held, and clients that are refused together
-//!   are told different times, so that they return as places become free: [the rule]. Of 50 clients under a limit
-//!   of 10 with holds of about 1 s, 89 % got in at their first return, where a constant of 1 s let 16 % in
+//! - **A refusal is safe to retry, whatever the method.** The handler has not seen the request, so a refused POST has
+//!   done nothing. This applies to the responses in the table. Recognise them by the problem type or the gRPC status,
+//!   because a 503 from a proxy in front may mean something else.
+//! - **Wait for `Retry-After`.** It is computed from how long permits are held. Clients that are refused together get
+//!   different times, so that they return as places become free: [the rule]. Of 50 clients under a limit of 10 with
+//!   holds of about 1 s, 89 % got in at their first return. With a constant `Retry-After` of 1 s, 16 % did
 //!   (BENCHMARKS.md, "When to come back").
-//! - **Rather wait in the queue.** If clients would retry within seconds anyway,
+//! - **Prefer to wait in the queue.** If clients would retry within seconds anyway,
 //!   [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) serves them in order and with one request each. In a
-//!   comparison 50 requests needed 50 requests when they waited, and 1,645 to 1,682 when they retried each
-//!   10 ms (BENCHMARKS.md, "Peers").
-//! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
-//!   Under [`OnLost::Abort`](crate::OnLost) a response also breaks off if its permit is lost after the head, unless
-//!   [a proxy makes it look whole](super::proxies#responses-that-are-cut). If the permit is lost before the head, the
-//!   client gets 503 with `Retry-After` and the type `about:blank`, unlike 503 for a store that failed.
-//! - **400 is a mistake** of the client, **500** one of the service, and each stays one.
+//!   comparison, 50 clients that waited sent 50 requests. With a retry every 10 ms they sent 1,645 to 1,682
+//!   (BENCHMARKS.md, "Peers").
+//! - **A response that breaks off** was admitted, and its handler has begun its work. Retry only idempotent requests.
+//!   Under [`OnLost::Abort`](crate::OnLost) a response also breaks off if its permit is lost after the head, unless [a
+//!   proxy makes it look whole](super::proxies#responses-that-are-cut). If the permit is lost before the head, the
+//!   client gets 503 with `Retry-After` and the type `about:blank`, unlike the 503 for a store that failed.
+//! - **400 is a mistake** of the client, **500** a mistake of the service. A retry does not help with either.
 //!
 //! [the rule]: crate::Rejection#when-to-try-again
 //!
-//! A client's part in Rust, for any HTTP library that uses the crate `http`:
+//! The client's side in Rust, for any HTTP library that uses the crate `http`:
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
@@ -186,23 +187,23 @@
 //!
 //! # gRPC
 //!
-//! A refused gRPC call gets HTTP status 200 and its `grpc-status` in the head, without a body (*Trailers-Only*),
-//! with `Retry-After` and the RateLimit fields beside it; a generated client sees them as metadata of the status.
+//! A refused gRPC call gets HTTP status 200 and its `grpc-status` in the head, without a body (*Trailers-Only*).
+//! `Retry-After` and the RateLimit fields are in the head too; a generated client sees them as metadata of the status.
 //!
-//! - Nothing of a refused call was processed, so retrying is safe there too. A client does so if the `retryPolicy` of
-//!   its service config names the status. `UNAVAILABLE` is customary in `retryableStatusCodes`; add
-//!   `RESOURCE_EXHAUSTED` if a call should wait out the limit. Then it waits for `grpc-retry-pushback-ms`, which is
-//!   `Retry-After` in milliseconds.
+//! - A refused call was not processed, so it is safe to retry too. A client does so if the `retryPolicy` of its service
+//!   config names the status. `UNAVAILABLE` is customary in `retryableStatusCodes`; add `RESOURCE_EXHAUSTED` if a call
+//!   should wait until the limit has room. The client then waits for `grpc-retry-pushback-ms`, which is `Retry-After`
+//!   in milliseconds.
 //! - tonic retries nothing by itself. Its client finds `retry-after` in the status's metadata.
 //! - Under [`OnLost::Abort`](crate::OnLost) a call whose permit is lost ends with 14 and the message `the permit was
 //!   lost`, in trailers if it streams. It has begun, so retry it only if it is idempotent.
 //!
-//! [`Rejection`](crate::Rejection#grpc) says the same of gRPC-Web, and of keys that are credentials. The example `grpc`
-//! has a server and a client of tonic.
+//! [`Rejection`](crate::Rejection#grpc) describes the same for gRPC-Web, and for keys that are credentials. The example
+//! `grpc` has a server and a client of tonic.
 //!
 //! # While a client waits
 //!
-//! A request in the queue has no response yet, and leaves the queue when the server notices that its client has
-//! hung up, which [proxies can hide](super::proxies#clients-that-hang-up). A proxy sees only silence, so the wait has
-//! to be shorter than [its timeout](super::proxies#waits). For longer waits, admit the request and wait inside the
-//! handler, which may send bytes while it waits: [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).
+//! A request in the queue has no response yet. It leaves the queue when the server notices that its client has hung up,
+//! which [proxies can hide](super::proxies#clients-that-hang-up). A proxy sees only silence, so the wait must be
+//! shorter than [its timeout](super::proxies#waits). For longer waits, admit the request and wait inside the handler,
+//! which may send bytes during the wait: [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).

@@ -1,48 +1,48 @@
-//! What servers say, and redis-rs: this is the only table of that. It tells claims what may pass, and whoever connects
-//! what is to be mended.
+//! Classifies the errors of servers and of redis-rs. This is the only such table. It determines which failures leave
+//! claims to the policy, and what a failed connect reports as the remedy.
 
 use redis::{ErrorKind, RedisError};
 
-/// What an error means.
+/// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// There is no connection, or the server cannot work now.
     Down,
-    /// It has become a replica, or is one.
+    /// The server is a replica, or has become one.
     Replica,
-    /// What answers is no Redis.
+    /// The answer does not come from a Redis server.
     NoRedis,
     /// Another node has the keys.
     Elsewhere,
-    /// A script has ended before its end, because its slot is moving. A part of it has run.
+    /// A script was aborted, because its slot is moving. It has run in part.
     Interrupted,
     /// No node serves the slot. The node that answers serves its own slots.
     Unserved,
-    /// No node has all of the keys just now, or a proxy says what is not known: its backend may be starting.
+    /// No node has all of the keys at the moment, or the answer is unknown: a proxy's backend may be starting.
     Passing,
-    /// It refuses the user or the password, for this reason.
+    /// The server refuses the user or the password, for this reason.
     Credentials(&'static str),
-    /// A setting cannot work, for this reason: that of where the server is, unless it has a name.
+    /// A setting cannot work. First its name, or `""` for the server's address, and then the reason.
     Setting(&'static str, &'static str),
-    /// It has no such command, or does not permit it.
+    /// The server does not have the command, or does not permit it.
     Command,
-    /// It does not permit keys.
+    /// The server does not permit the keys.
     Keys,
-    /// It does not permit channels.
+    /// The server does not permit the channels.
     Channels,
     /// A key has another type.
     Type,
-    /// Only a person mends it.
+    /// An error that only a person can correct.
     Mistake,
 }
 
-/// What servers say by their words, because many mistakes have the same code. Whole phrases, because the text may have
-/// the user's name; the first counts.
+/// Phrases in error texts, because many errors share a code. They are whole phrases, because a text may contain the
+/// user's name. The first match counts.
 const PHRASES: [(&str, Meaning); 24] = [
     ("hash slot not served", Meaning::Unserved),
     ("access a non local key", Meaning::Interrupted),
     ("max number of clients", Meaning::Down),
-    // Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
+    // Before authentication, a server rejects longer commands as protocol errors.
     ("protocol error: unauthenticated", NO_PASSWORD),
     ("without any password configured", NEEDLESS),
     ("db index", NO_DATABASE),
@@ -84,7 +84,7 @@ impl Meaning {
             ErrorKind::AuthenticationFailed => REFUSED,
             ErrorKind::InvalidClientConfig => Self::Setting("", "redis-rs cannot connect with it"),
             ErrorKind::RESP3NotSupported => PROTOCOL,
-            // The answer has ended too soon, because the server or a proxy has.
+            // The answer is incomplete, because the server or a proxy has ended.
             ErrorKind::Parse if is_cut() => Self::Down,
             ErrorKind::Parse => Self::NoRedis,
             _ => error
@@ -112,7 +112,7 @@ impl Meaning {
         }
     }
 
-    /// What is known of an answer: words that anybody may see, which mean the same.
+    /// The known code and phrase of an error. They have the same meaning as the error, and are safe to show to anyone.
     pub(super) fn known<'a>(code: &'a str, said: &str) -> (&'a str, &'static str) {
         let means_more = Self::of_answer(code, "") != Self::of_answer("ERR", "");
         let known = of_phrase(&said.to_lowercase());
@@ -128,7 +128,7 @@ impl Meaning {
         }
     }
 
-    /// Whether the policy decides claims.
+    /// True if the policy decides claims after this error.
     pub(super) fn is_unavailable(self) -> bool {
         matches!(
             self,
@@ -136,7 +136,7 @@ impl Meaning {
         )
     }
 
-    /// Whether claims for other keys of the server need not fail.
+    /// True if claims for other keys of the server may still succeed.
     pub(super) fn is_of_one_key(self) -> bool {
         matches!(
             self,
@@ -156,12 +156,12 @@ fn is_unserved(said: &str) -> bool {
     known.is_some_and(|(_, meaning)| *meaning == Meaning::Unserved)
 }
 
-/// The first phrase of a text in lower case.
+/// The first phrase in a lowercase text.
 fn of_phrase(said: &str) -> Option<&'static (&'static str, Meaning)> {
     PHRASES.iter().find(|(phrase, _)| said.contains(phrase))
 }
 
-/// The code of an error in a script, which comes before Redis 7 as text: `-CODE` behind the place in the script.
+/// The code of an error in a script. Before Redis 7 it is part of the text: `-CODE` after the place in the script.
 fn of_script(said: &str) -> Option<&str> {
     let place = said.starts_with("Error running script").then_some(said)?;
     let mut words = place.split(' ').filter_map(|word| word.strip_prefix('-'));

@@ -1,9 +1,9 @@
 //! Reads the rest of a refused request's body.
 //!
 //! If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets it. Clients
-//! that send first and read later never see the response. nginx answers 502 and counts the server as failed. So a task
-//! reads the rest. The response does not wait for the task: once curl has read the head of a refusal it stops sending,
-//! and waits for the end of the response.
+//! that send first and read later then never see the response. nginx answers 502 and counts the server as failed. So a
+//! task reads the rest. The response does not wait for the task: once curl has read the head of a refusal, it stops
+//! sending and waits for the end of the response.
 
 use bytes::Buf;
 use http::{
@@ -23,8 +23,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a connection stays open if its request is too long to be read. In that time a client that reads while it
-/// sends finds the response.
+/// The time for which a connection stays open if its request is too long to be read. A client that reads while it sends
+/// finds the response in this time.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The bounds on reading a refused request's body.
@@ -34,7 +34,7 @@ pub(crate) struct Drain {
     max_time: Duration,
 }
 
-/// What happens to the connection of a refused request.
+/// The `Connection` header of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connection {
     /// The server decides whether it closes the connection.
@@ -57,8 +57,8 @@ impl Drain {
         }
     }
 
-    /// Takes the body of a refused request, and reads its rest in a task if that helps the client. Outside of a Tokio
-    /// runtime nothing is read.
+    /// Reads the rest of a refused request's body in a task, if that helps the client. Reads nothing outside of a Tokio
+    /// runtime.
     pub(super) fn take<B>(self, parts: &Parts, body: B) -> Connection
     where
         B: Body + Send + 'static,
@@ -79,7 +79,7 @@ impl Drain {
 }
 
 /// True if a client sends the body to this server over HTTP/1. False if the client first waits for `100 Continue`.
-/// False for a request that this process sends: its URI names the host, and no header does.
+/// False for a request that this process sends, because then its URI names the host and no header does.
 fn is_sent_over_http1(parts: &Parts) -> bool {
     let headers = &parts.headers;
     parts.version <= Version::HTTP_11
@@ -94,16 +94,16 @@ async fn drain<B: Body>(body: B, max_bytes: u64) {
     }
 }
 
-/// Reads a body of at most this length to its end or its failure. False if it is longer.
+/// Reads a body to its end or failure. Returns false if it is longer than `max_bytes`.
 async fn read<B: Body>(mut body: Pin<&mut B>, max_bytes: u64) -> bool {
     let mut left = max_bytes;
     while body.size_hint().lower() <= left {
-        // So that the bound in time holds, however many frames are ready.
+        // Lets the timeout fire even if frames are always ready.
         consume_budget().await;
         let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else {
             return true;
         };
-        // An empty frame counts too, so that no body goes on for ever.
+        // An empty frame counts as one byte, so that no body goes on for ever.
         let bytes = frame.data_ref().map_or(0, Buf::remaining).max(1);
         match left.checked_sub(bytes as u64) {
             Some(rest) => left = rest,

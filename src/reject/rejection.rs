@@ -16,15 +16,15 @@ use http::{
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// Makes the response of a rejection.
+/// A function that makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
 
-/// The response that a layer makes unless its user sets another function.
+/// The function of a layer whose user sets no other.
 pub(crate) fn default_rejection(rejection: Rejection) -> Response<RejectionBody> {
     rejection.into_response().map(RejectionBody::Text)
 }
 
-/// The function that a user sets, with its response's body boxed.
+/// Boxes the response's body of a user's function.
 pub(crate) fn reject<F, B>(reject: F) -> Arc<Reject>
 where
     F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
     response
 }
 
-/// A request that is not admitted, or ends before its response, and why.
+/// A request that is not admitted, or that ends before its response, with the reason.
 ///
 /// A layer answers with [`into_response`](Self::into_response) unless
 /// [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) sets another function:
@@ -63,24 +63,24 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// | the service has not provided what the key is read from ([`KeyError::MissingExtension`](crate::KeyError::MissingExtension)) | 500 | `about:blank` |
 /// | no store can grant the claim ([`AcquireError::Invalid`](crate::AcquireError::Invalid)) | 400 | `about:blank` |
 ///
-/// The RateLimit fields are added where there is a `Retry-After`. The `RateLimit` field of a refusal
-/// has the units that are left for a new claim, none if claims wait in the queue, and as `t` the
-/// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
-/// the draft `Retry-After` takes precedence. If the store failed or a permit was lost there is no `RateLimit` field.
+/// The RateLimit fields are added to every response with a `Retry-After`. In the `RateLimit` field of a refusal, `r` is
+/// the number of units that are left for a new claim, or 0 if claims wait in the queue. `t` is the same number of
+/// seconds as `Retry-After`. If you change only `Retry-After`, clients follow it, because by the draft it takes
+/// precedence. If the store failed or a permit was lost, there is no `RateLimit` field.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. The body of a 500 does not name the type of
-/// the missing extension; the log and the error in the response's extensions do. The response's extensions
-/// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
+/// the missing extension; the log and the error in the response's extensions do. The response's extensions contain the
+/// reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
 /// [`KeyError`](crate::KeyError).
 ///
-/// The layer adds `Cache-Control: no-store` to every refusal without a `Cache-Control`, also if your own function makes
-/// it.
+/// The layer adds `Cache-Control: no-store` to every refusal without a `Cache-Control`, even if your own function makes
+/// the refusal.
 ///
 /// # Uploads
 ///
 /// Over HTTP/1 the layer reads the rest of a refused request's body, so that the client finds the response. The
-/// response does not wait for this. [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how much is
-/// read. If the request announces a longer body, the response has `Connection: close`.
+/// response does not wait for this. [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain) sets how many
+/// bytes are read. If the request announces a longer body, the response has `Connection: close`.
 ///
 /// # gRPC
 ///
@@ -91,40 +91,42 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// was not processed, so it may be retried. A call with the message `the permit was lost` had begun.
 /// Generated clients see the fields as metadata of the status.
 ///
-/// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client
-///   whose service config has a `retryPolicy` with this status in `retryableStatusCodes` waits for
-///   that time instead of its own backoff, which knows nothing of the limit. Other clients ignore it,
-///   tonic's among them.
-/// - A missing key is no missing credential, so its status is not 16 (`UNAUTHENTICATED`). If your key
-///   is a credential, replace the `grpc-status` with
-///   [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection).
-/// - A page of another origin reads a gRPC-Web status only if CORS exposes the headers `grpc-status` and
+/// - Beside `Retry-After` the response has `grpc-retry-pushback-ms`, the same time in milliseconds. A client whose
+///   service config has a `retryPolicy` with this status in `retryableStatusCodes` waits for that time instead of its
+///   own backoff, which is unaware of the limit. Other clients, including tonic's, ignore it.
+/// - A missing key is not a missing credential, so its status is not 16 (`UNAUTHENTICATED`). If your key is a
+///   credential, replace the `grpc-status` with [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection).
+/// - A page of another origin can read a gRPC-Web status only if CORS exposes the headers `grpc-status` and
 ///   `grpc-message`.
 ///
 /// # When to try again
 ///
 /// `Retry-After` is the next free slot in the schedule of the key, in whole seconds:
 ///
-/// - The *hold* is the mean of the last 64 times for which permits of the key were held; while none has ended, that of the
-///   policy, or half a second. It is at least the time since the last grant or end of a permit that is held, and at most 60 s.
-/// - The first slot is `hold × margin` from now, at least 1 s, and each further one `hold × margin × weight / limit` later.
-///   The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a return finds room only if some is left over.
-/// - Clients return at the part of a second in which they were refused. So where holds are shorter than a second, a second
-///   has as many parts as holds, 32 at most, and each part its own slots: `limit / margin` in each second.
-/// - Each [flow](crate::Claim::with_flow) of a key has a schedule of its own, so the crowd of one sends no other away for longer.
-///   Its slots are its share of the key's, among the flows (64 at most) of which clients were told to come back later.
-/// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
-/// - After a failure of the store or the loss of a permit, one schedule for all keys has ten slots in a second, for
-///   30 s. Under a limit of 0 each key has such a schedule.
+/// - The *hold* is the mean of the last 64 times for which permits of the key were held. Before the first permit has
+///   ended, it is the hold of the policy, or half a second. It is at least the time since the last grant or end of a
+///   permit that is held, and at most 60 s.
+/// - The first slot is `hold × margin` from now, at least 1 s. Each further slot is `hold × margin × weight / limit`
+///   later. The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a returning client finds room only if
+///   some is left over.
+/// - Clients return at the part of a second in which they were refused. So if holds are shorter than a second, each
+///   second is divided into as many parts as holds fit into it, at most 32. Each part has its own slots: `limit /
+///   margin` in each second.
+/// - Each [flow](crate::Claim::with_flow) of a key has a separate schedule, so a crowded flow delays the clients of no
+///   other flow. Its slots are its share of the key's slots. Up to 64 flows share these, namely those whose clients
+///   were told to come back later.
+/// - A schedule ends after 20 holds, but not before 60 s, and at 600 s at the latest. Then it begins again, at a random
+///   time in its first slot.
+/// - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
+///   for 30 s. Under a limit of 0 each key has such a schedule.
 ///
-/// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
-/// Where the holds of a key are shorter than 5 ms, one permit in 16 is timed.
+/// No slot is reserved: a client that comes early or is new may take the room. The layer knows only the permits of its
+/// own process. If the holds of a key are shorter than 5 ms, the layer times one permit in 16.
 ///
-/// A layer has room for 4,096 keys, flows and policies, so clients with many accounts cannot make it grow. By its hash,
-/// a new key can take one of eight places: a free place, or else the one that has been idle longest. A key is idle
+/// A layer has room for 4,096 keys, flows and policies, so clients with many accounts cannot make it grow. A new key's
+/// hash selects eight places. The key takes a free place, or else the place that has been idle longest. A key is idle
 /// when it has no permits and all its slots have passed. If none of the eight is idle, the new key has no schedule, and
 /// its clients get the first slot, by the policy's mean hold. No key gets later slots because of another key.
-///
 /// # Examples
 ///
 /// ```
@@ -143,19 +145,17 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 #[derive(Clone)]
 pub struct Rejection {
     reason: Reason,
-    /// The limit that applied.
     refusing: Limit,
     limits: Limits,
     parts: Parts,
-    /// Seconds.
+    /// In seconds.
     retry_after: Option<u64>,
     fields: Arc<Fields>,
     connection: Connection,
 }
 
 impl Rejection {
-    /// `limits` are those of the claims. A store that combines several limits may refuse under
-    /// another one.
+    /// `limits` are the limits of the claims. A store that combines several limits may refuse under another one.
     pub(crate) fn new(
         reason: Reason,
         limits: Limits,
@@ -187,7 +187,7 @@ impl Rejection {
         self
     }
 
-    /// Why the request is not admitted, or why it ends.
+    /// The reason why the request is not admitted, or why it ends.
     ///
     /// # Examples
     ///
@@ -196,7 +196,7 @@ impl Rejection {
         &self.reason
     }
 
-    /// The policy under which the request was not admitted: of several, the one that refused.
+    /// The policy under which the request was not admitted. With several policies, it is the one that refused.
     ///
     /// # Examples
     ///
@@ -220,8 +220,8 @@ impl Rejection {
         self.refusing.limit
     }
 
-    /// After what time the client should try again, in whole seconds; `None` if that would not help, because
-    /// the request itself is wrong. See [the rule](Self#when-to-try-again), and [`policy`](Self::policy) for an
+    /// The time after which the client should try again, in whole seconds. `None` if the request itself is wrong, so
+    /// that trying again would not help. See [the rule](Self#when-to-try-again), and [`policy`](Self::policy) for an
     /// example.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_secs)
@@ -257,7 +257,7 @@ impl Rejection {
         response
     }
 
-    /// Lists every policy, first the one that refused: only of that one it is known what is left.
+    /// Lists every policy, beginning with the one that refused. The remaining units are known only for that one.
     fn add_fields(&self, headers: &mut HeaderMap, retry_after: u64) {
         let remaining = self.reason.remaining();
         let refusing = (self.policy().as_str(), self.limit());

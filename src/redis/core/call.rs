@@ -1,4 +1,4 @@
-//! What travels to a server and back.
+//! Calls to a server, and their answers.
 
 use super::{
     id::{At, CallId, Connection, RuntimeId},
@@ -10,8 +10,9 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-/// Whether a call has left over its connection, which its carrier notes, and whether it has run, or never will. Calls
-/// arrive in the order in which they leave, and a carrier may be slower than that of a later call.
+/// Shared notes about a call: its carrier notes that the call has left over its connection, and the core that it has
+/// run or never will. Calls arrive in the order in which they leave, but the carrier of an earlier call may be slower
+/// than that of a later one.
 #[derive(Debug, Clone, Default)]
 pub(in crate::redis) struct Left(Arc<AtomicU8>);
 
@@ -36,13 +37,13 @@ impl Left {
     }
 }
 
-/// What a runtime sends to a server together. An answer counts for a timeout.
+/// The commands that a runtime sends to a server together. An answer counts within a timeout.
 #[derive(Debug)]
 pub(in crate::redis) struct Call {
     pub(in crate::redis) id: CallId,
     pub(in crate::redis) runtime: RuntimeId,
     pub(in crate::redis) server: usize,
-    /// In this order.
+    /// In the order in which they run.
     pub(in crate::redis) commands: Vec<Command>,
     pub(in crate::redis) left: Left,
 }
@@ -50,15 +51,15 @@ pub(in crate::redis) struct Call {
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Failure {
-    /// There was no connection, so it was not sent.
+    /// It was not sent, because there was no connection.
     NotConnected,
-    /// The connection broke. It may run yet.
+    /// The connection broke. The call may still run.
     Broken,
-    /// Its deadline has passed. It may run yet.
+    /// Its deadline has passed. It may still run.
     TimedOut,
-    /// Its carrier was dropped. It may run yet.
+    /// Its carrier was dropped. It may still run.
     Abandoned,
-    /// It has run, and too few replicas have what it has written.
+    /// It has run, but too few replicas have its writes.
     Unconfirmed,
 }
 
@@ -68,17 +69,17 @@ pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,
     pub(super) server: usize,
-    /// Which connection of the runtime to the server takes it.
+    /// The number of the lane's connection that takes it.
     pub(super) generation: u64,
     pub(super) sent: Time,
     pub(super) deadline: Time,
-    /// How many leases it acquires.
+    /// The number of leases that it acquires.
     pub(super) claims: usize,
-    /// What each command names, in the order of its answer.
+    /// The leases or key of each command, in the order of the answers.
     pub(super) items: Vec<Items>,
-    /// How many units they have.
+    /// The number of units that the commands name.
     pub(super) units: usize,
-    /// True for a call of a runtime that has no claims. If it is not answered soon, the thread sends its releases too.
+    /// True for a call without claims from a runtime. If it is not answered soon, the thread sends its releases too.
     pub(super) may_stall: bool,
     pub(super) left: Left,
 }
@@ -89,7 +90,7 @@ impl Flight {
     }
 }
 
-/// What a lease remembers of a call: it may run yet, unless it is over.
+/// A lease's record of a call, which may still run unless it is over.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub(super) call: CallId,
@@ -108,19 +109,19 @@ impl Sent {
         }
     }
 
-    /// Whether it has left over the connection of a later call, so that it runs before that.
+    /// True if the call has left over the connection of a later call, so that it runs before that one.
     pub(super) fn is_before(&self, later: &Flight) -> bool {
         self.connection == later.connection() && self.left.is_noted()
     }
 }
 
-/// A key that is of no semaphore.
+/// A key of the store that belongs to no semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StoreKey {
     Clock,
     Processes,
     Limits,
-    /// In which this process says who it is.
+    /// The key in which this process describes itself.
     Process,
 }
 
@@ -129,14 +130,14 @@ pub(super) enum Items {
     Acquire(Vec<At>),
     /// A lease of several levels is named by several groups.
     Refresh(Vec<At>),
-    /// Also, whether the release is the last word.
+    /// Also true for each lease if no acquire of it can run after the release.
     Release(Vec<(At, bool)>),
-    /// The key that it names, if it names one.
+    /// The key that the command names, if any.
     Presence(Option<StoreKey>),
     Leave,
-    /// The next command runs although its slot is moving.
+    /// Lets the server run the next command although its slot is moving.
     Asking,
-    /// The answers to the others count if enough replicas have what they have written.
+    /// Waits for replicas. The other answers count only if enough replicas have their writes.
     Confirm,
 }
 
@@ -150,23 +151,23 @@ impl Items {
     }
 }
 
-/// What a call has used up of what it may cost, in one rule for all commands.
+/// The size of a call so far, by one rule for all commands.
 #[derive(Debug, Default)]
 pub(super) struct Bill {
     args: usize,
     pub(super) units: usize,
 }
 
-/// ElastiCache Serverless refuses a request of more arguments, keys among them. Some are for the command.
+/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command.
 const MOST_ARGS: usize = 3_999 - 16;
 
-/// So many units take a server some 5 ms at most.
+/// A server needs at most about 5 ms for this number of units.
 const MOST_UNITS: usize = 4_000;
 
 impl Bill {
-    /// Adds units of some levels, unless that is too much. The first always fits.
+    /// Adds units of some levels, if they fit. The first addition always fits.
     pub(super) fn add(&mut self, levels: usize, units: usize) -> bool {
-        // For each level four keys, how many arguments there are, and the others of an acquire.
+        // Each level needs four keys, the number of its arguments, and the other arguments of an acquire.
         let args = self.args + levels * 9 + units;
         let units = self.units + units;
         let fits = self.args == 0 || args <= MOST_ARGS && units <= MOST_UNITS;

@@ -1,4 +1,4 @@
-//! How leases end: what is over at its end, what is lost, what comes back, and what is released.
+//! How leases end: expiry, loss, return and release.
 
 use super::{
     Core,
@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, mem};
 impl Core {
     // Losses.
 
-    /// What is over at its end: a claim's budget, a lease, a release.
+    /// Ends everything whose time is over: the budget of a claim, a lease, a release.
     pub(super) fn end_due(&mut self, id: PermitId) {
         if self.permits[id]
             .budget
@@ -33,7 +33,8 @@ impl Core {
         });
     }
 
-    /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
+    /// Marks a lease as lost for certain, and schedules an acquire to get it back. `is_gone`: its server has confirmed
+    /// that it has nothing of it.
     pub(super) fn lose(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
         if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
@@ -47,20 +48,19 @@ impl Core {
         self.next_at(at, then);
     }
 
-    /// Until when the holder of a permit may rely on it, and on all that was added to it. `None`: it is not held as a
-    /// whole.
+    /// Until when the holder of a permit may rely on the permit and all its additions. `None` if any part is not held.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
         let is_whole = self.permits[root].is_decided() && self.leases_of(root).all(Lease::is_held);
         let ends = self.leases_of(root).filter_map(Lease::end);
         ends.min().filter(|_| is_whole)
     }
 
-    /// Whether it is held as a whole, and nothing of it without its server.
+    /// True if all parts of a permit are held, and none is degraded.
     pub(super) fn is_in_place(&self, root: PermitId) -> bool {
         self.held_until(root).is_some() && !self.leases_of(root).any(Lease::is_degraded)
     }
 
-    /// The leases of a permit, and of what was added to it.
+    /// The leases of a permit and of its additions.
     fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
         let root = &self.permits[root];
         let growths = root.growths.iter().map(|id| &self.permits[*id]);
@@ -68,7 +68,7 @@ impl Core {
         growths.chain([root]).flat_map(|permit| &permit.leases)
     }
 
-    /// A server has nothing of a lease, or its end has passed, or it never answered.
+    /// Marks a lease as absent: its server has nothing of it or never answered, or its end has passed.
     pub(super) fn set_absent(&mut self, at: At, end: Option<Time>, is_gone: bool) {
         let mut levels = self.levels_of(at).iter();
         let is_heavy = levels.any(|level| level.units.weight > 1);
@@ -81,7 +81,7 @@ impl Core {
         self.fall_back(at);
     }
 
-    /// A lease of a claim that is not whole is wanted again, and what is wider is given back.
+    /// If the claim of a lease is not granted yet, acquires the lease again, and gives the wider ones back.
     fn fall_back(&mut self, at: At) {
         let (permit, leases) = (&self.permits[at.0], self.permits[at.0].leases.len());
         if permit.is_decided() {
@@ -93,14 +93,14 @@ impl Core {
         self.want(at);
     }
 
-    /// A lease of a claim is given back, and wanted later under another id.
+    /// Gives a lease of a claim back. It is acquired later under another id.
     pub(super) fn set_idle(&mut self, at: At) {
         self.renew(at);
         let lease = &mut self.permits[at];
         (lease.state, lease.waits_in) = (State::Idle, None);
     }
 
-    /// A lost lease is held again. Its holder learns of it if it was told of the loss.
+    /// Notes that a lost lease is held again. Notifies the holder if it was notified of the loss.
     pub(super) fn returned(&mut self, sent: Time, at: At, grants: &[(u64, u32)]) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
@@ -115,8 +115,8 @@ impl Core {
         }
     }
 
-    /// Tells that a permit is held again, once no part of it is lost or degraded. Others may have had what was
-    /// added to it, so each level has the highest token of its units.
+    /// Reports that a permit is held again, once no part of it is lost or degraded. Others may have held its units or
+    /// those of its additions in between, so each level reports the highest token of both.
     pub(super) fn tell_return(&mut self, root: PermitId) {
         if !self.is_in_place(root) {
             return;
@@ -133,7 +133,7 @@ impl Core {
 
     // Releases.
 
-    /// An operator, or the end of this process, ends a permit or a claim, unless its caller has.
+    /// Ends a permit or a claim for an operator or a shutdown, unless its caller has released it.
     pub(super) fn end(&mut self, id: PermitId, why: Refusal) {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_released()) else {
             return;
@@ -150,7 +150,7 @@ impl Core {
         self.let_go(root);
     }
 
-    /// Releases what a server may know of a permit.
+    /// Releases everything that a server may have of a permit.
     pub(super) fn let_go(&mut self, id: PermitId) {
         let permit = &mut self.permits[id];
         permit.budget = None;
@@ -182,10 +182,12 @@ impl Core {
         self.send_if_due(at);
     }
 
-    /// A release was answered: whether it has found each level of each lease, if it was asked. Before the end of the lease
-    /// only another release can have removed what it has not found. If one without an answer has run, that counts as
-    /// found; if the answer of one is still on its way, that answer decides. A release that was sent while an acquire could
-    /// run is sent once more, after that.
+    /// Handles the answer to a release. If an answer was requested, `each` reports for each level of each lease whether
+    /// it was found.
+    ///
+    /// Before the end of a lease, only another release can have removed units that this one did not find. If an
+    /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
+    /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
     pub(super) fn released(&mut self, all: &[(At, bool)], each: Option<&[bool]>) {
         let found = each.into_iter().flatten();
         let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
@@ -209,7 +211,7 @@ impl Core {
         }
     }
 
-    /// A release may have run, or a part of it.
+    /// Notes that a release may have run, at least in part.
     pub(super) fn may_have_freed(&mut self, all: &[(At, bool)]) {
         for (at, _) in all {
             if let Some(released) = self.release_of(*at) {
@@ -218,7 +220,7 @@ impl Core {
         }
     }
 
-    /// A release is to be sent again then, unless nothing of the lease is left.
+    /// Schedules a release again, unless nothing of the lease is left.
     pub(super) fn release_again(&mut self, at: At, then: Time) {
         let now = self.now;
         let runs_until = self.lease(at).map(|lease| lease.runs_until());
@@ -236,7 +238,7 @@ impl Core {
         }
     }
 
-    /// The claims of this process no longer have to follow the release of a lease.
+    /// Notes that claims of this process no longer have to follow the release of a lease.
     fn forget_release(&mut self, at: At) {
         for level in self.permits[at.0].levels_of(at.1) {
             self.keys[level.key].releases.remove(&at);
@@ -251,7 +253,7 @@ impl Core {
         }
     }
 
-    /// Sends a release now that pauses after a failure, because this process may be about to end.
+    /// Sends a release at once that pauses after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             let lease = &core.permits[at];
@@ -269,7 +271,7 @@ impl Core {
         }
     }
 
-    /// Nothing of a lease is left.
+    /// Ends a lease that no server has any more.
     pub(super) fn done(&mut self, at: At) {
         let Some(permit) = self.permit(at.0) else {
             return;
@@ -285,7 +287,7 @@ impl Core {
         self.file(at.0);
     }
 
-    /// Forgets a permit that has nothing left to do.
+    /// Removes a permit that has nothing left to do.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
         let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
         let is_over = self.permit(id).is_some_and(|permit| {

@@ -1,4 +1,4 @@
-//! What is known of a semaphore that this process has claimed.
+//! The state of the semaphores that this process has claimed.
 
 use super::{
     id::{At, CallId},
@@ -15,13 +15,13 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Key {
     pub(super) name: Arc<str>,
-    /// How many leases of this process have it as a level. With none it is forgotten.
+    /// The number of this process's leases that have the semaphore as a level. At 0 the key is removed.
     pub(super) leases: u32,
-    /// How many units the permits of this process have of it.
+    /// The number of units that the permits of this process have of the semaphore.
     pub(super) units: u32,
     /// The leases whose release has no answer yet.
     pub(super) releases: BTreeSet<At>,
-    /// The last call that begins with them, as far as they are not before it on its connection.
+    /// The last call that begins with these releases, except those that precede it on its connection.
     pub(super) released_in: CallId,
     /// The semaphore counts as full until this time.
     full_until: Time,
@@ -39,7 +39,7 @@ impl Key {
     }
 }
 
-/// The semaphores that this process has claimed, by a number of each.
+/// The semaphores that this process has claimed, by number.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     all: Slab<Key>,
@@ -47,8 +47,8 @@ pub(super) struct Keys {
     full: Full,
 }
 
-/// Until when forgotten semaphores count as full: a client that sends one request after the other leaves its semaphore
-/// without a lease between two requests.
+/// The times until which forgotten semaphores count as full. A client that sends one request after the other leaves its
+/// semaphore without a lease between two requests.
 #[derive(Debug, Default)]
 struct Full {
     recent: HashMap<Arc<str>, Time>,
@@ -75,7 +75,7 @@ impl Full {
 }
 
 impl Keys {
-    /// The number of a semaphore.
+    /// The number of a semaphore, which is added if it is new.
     pub(super) fn number(&mut self, name: &Arc<str>) -> usize {
         if let Some(number) = self.numbers.get(name) {
             return *number;

@@ -3,17 +3,18 @@
 use super::{call::Flight, id::At, time::Time};
 use std::collections::VecDeque;
 
-/// So many may be in flight when the thread has one that no caller waits for.
+/// The thread's calls without refreshes or urgent releases leave only while fewer calls than this are in flight.
 pub(super) const FEW: usize = 4;
 
-/// So many may be in flight when another one has releases that are due.
+/// Calls with urgent releases, but without refreshes or gathered claims, leave only while fewer calls than this are in
+/// flight.
 pub(super) const MORE: usize = 8;
 
 /// The most calls in flight.
 pub(super) const MOST: usize = 16;
 
-/// Another call may leave while those in flight have fewer units: a server runs all that has arrived over a connection in
-/// one go, while its other clients wait.
+/// A call leaves only while the calls in flight have fewer units than this. A server runs all commands that have
+/// arrived over a connection in one go, while its other clients wait.
 const MOST_UNITS: usize = 12_000;
 
 /// The most claims of one call, to bound how long one script blocks the server.
@@ -21,18 +22,18 @@ pub(super) const MOST_CLAIMS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Which of the connections it is; 0: there was none yet.
+    /// The number of the current connection, or 0 before the first.
     pub(super) generation: u64,
     pub(super) is_connected: bool,
     /// The claims that wait to be sent.
     pub(super) claims: VecDeque<At>,
-    /// When a call with claims last left, or was over.
+    /// The time at which a call with claims last left, or was over.
     moved: Time,
-    /// The same of a call without claims. It proves nothing about the tasks of claims.
+    /// The same for calls without claims, which prove nothing about the tasks of claims.
     released: Time,
-    /// How many calls have no answer yet.
+    /// The number of calls without an answer.
     pub(super) in_flight: usize,
-    /// How many claims and units these have.
+    /// The number of claims and of units in these calls.
     pub(super) claimed: usize,
     pub(super) units: usize,
     /// The number of calls in flight that [may stall](Flight::may_stall).
@@ -44,8 +45,9 @@ impl Lane {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// Whether a call may leave while fewer than `most` are in flight. Claims gather until as many wait as are in flight. So
-    /// an idle lane delays none, each waits for a part of a round trip at most, and under load calls are few and large.
+    /// True if a call may leave while fewer than `most` are in flight, or if as many claims have gathered as are in
+    /// flight. So an idle lane delays no claim, a claim waits for part of a round trip at most, and under load calls
+    /// are few and large.
     pub(super) fn is_open(&self, most: usize) -> bool {
         let waiting = self.claims.len();
         let have_gathered = waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS);
@@ -61,14 +63,15 @@ impl Lane {
         }
     }
 
-    /// Since when claims or releases wait for the tasks of the runtime.
+    /// The time since which claims or releases wait for the runtime's tasks.
     pub(super) fn stalls_since(&self) -> Option<Time> {
         let claims = (!self.claims.is_empty()).then_some(self.moved);
         let releases = (self.may_stall > 0).then_some(self.released);
         claims.into_iter().chain(releases).min()
     }
 
-    /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
+    /// Notes that a call leaves. If the connection does not keep the order, later calls count as sent over another
+    /// connection.
     pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
         self.note_move(flight.sent, flight);
         self.in_flight += 1;
@@ -78,7 +81,7 @@ impl Lane {
         self.generation += u64::from(!keeps_order);
     }
 
-    /// A call is over.
+    /// Notes that a call is over.
     pub(super) fn land(&mut self, now: Time, flight: &Flight) {
         self.note_move(now, flight);
         self.in_flight -= 1;

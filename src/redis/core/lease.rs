@@ -9,7 +9,7 @@ use super::{
 use crate::redis::protocol::Queued;
 use std::{ops::Range, time::Duration};
 
-/// Where a lease waits to be sent.
+/// The queue in which a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
     Releases,
@@ -20,46 +20,46 @@ pub(super) enum Queue {
 
 #[derive(Debug, Default)]
 pub(super) enum State {
-    /// It waits for the lease before it, or is over.
+    /// It waits for the narrower lease before it, or is over.
     #[default]
     Idle,
-    /// It is to be acquired.
+    /// It should be acquired.
     Wanted,
-    /// It waits in the queue of one of its levels, by its number in the permit. The last answered poll was sent then.
+    /// It waits in the queue of one of its levels, by the level's number in the permit. The time is that of the last
+    /// answered poll, when it was sent.
     Queued(Queued, Time),
-    /// Until then, when its holder is told that it is lost.
+    /// It is held until this time. Then its holder is notified of the loss.
     Held(Time),
-    /// A server did not find it, or its end has come. It is to be acquired again.
+    /// A server did not find it, or its end has passed. It should be acquired again.
     Lost(Lost),
     Released(Released),
 }
 
 #[derive(Debug)]
 pub(super) struct Lost {
-    /// The end that its holder knows: [`FOREVER`] if the holder was told to go on while its server is unavailable.
-    /// `None`: the holder was told that it is lost.
+    /// The end that the holder knows: [`FOREVER`] if the holder goes on while the server is unavailable, `None` if the
+    /// holder was notified of the loss.
     pub(super) end: Option<Time>,
-    /// Whether the server has said that it has nothing of it, and nothing was sent since.
+    /// True if the server has reported that it has nothing of the lease, and no acquire was sent since.
     pub(super) is_gone: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Released {
-    /// When the server has forgotten it by itself.
+    /// The time at which the server has forgotten the lease by itself.
     pub(super) gives_up: Time,
-    /// Until when it was known to be held.
+    /// The time until which the lease was known to be held.
     pub(super) held_until: Time,
-    /// How many releases have no answer; and the last one.
+    /// The number of releases without an answer.
     pub(super) in_flight: usize,
     pub(super) last: Option<Sent>,
-    /// Whether the last one is the last word.
+    /// True if no acquire can run after the last release.
     pub(super) is_settled: bool,
-    /// True once an answered release was the last word. The answer of another one may still report that it has found the
-    /// lease.
+    /// True once such a release was answered. The answer to another release may still report that it found the lease.
     pub(super) is_over: bool,
-    /// Whether one that has no answer may have run, or a part of it.
+    /// True if an unanswered release may have run, at least in part.
     pub(super) may_have_run: bool,
-    /// Whether they have found all of the lease.
+    /// True if the releases have found all of the lease.
     pub(super) was_held: bool,
     /// True if the thread should send a second release, because the runtime that sent the first may be stalled.
     pub(super) is_stalled: bool,
@@ -67,33 +67,34 @@ pub(super) struct Released {
 
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// One script may name the leases of one slot.
+    /// All levels of a lease are in one slot, so one script may name them.
     pub(super) slot: u16,
-    /// The server that is asked once instead of the one that has the slot, because the slot is moving there.
+    /// The server for the next command, if it is not the one that has the slot: the slot is moving there.
     pub(super) asks: Option<usize>,
-    /// The numbers of its levels.
+    /// The numbers of its levels in the permit.
     pub(super) levels: Range<usize>,
     pub(super) state: State,
-    /// When its next call is due.
+    /// The time at which its next call is due.
     pub(super) next: Time,
-    /// Where it was last put to be sent, and for which server.
+    /// The queue and the server for which it was last queued.
     pub(super) waits_in: Option<(Queue, usize)>,
-    /// Whether a command names only it: one that named others too has met an error of a key.
+    /// True if a separate command must name it, because a command for several leases has failed with an error of a key.
     pub(super) is_alone: bool,
-    /// A message has told of its grant, or to poll, before the answer that it waits.
+    /// True if a message about its grant, or to poll, arrived before the answer that it waits.
     pub(super) was_notified: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
-    /// The one that names units that were given up since, so it does not find them all.
+    /// The call in flight that still names units which the lease has given up since, and so does not find them all.
     pub(super) outdated: Option<CallId>,
-    /// Whether an acquire of it was ever sent.
+    /// True once an acquire under the current id has been sent.
     pub(super) was_sent: bool,
-    /// Whether a call of it had no answer.
+    /// True once a call of it had no answer.
     pub(super) was_unanswered: bool,
-    /// How long what was sent last lasts on the server, and until when all that was sent.
+    /// The time that the last acquire or refresh lasts on the server.
     pub(super) length: Duration,
+    /// The time until which the server may have the lease, after all that was sent.
     pub(super) lasts: Time,
-    /// The acquires that may run yet.
+    /// The acquires that may still run.
     pub(super) may_run: Vec<Sent>,
 }
 
@@ -106,12 +107,12 @@ impl Lease {
         }
     }
 
-    /// Where its next call waits to be sent, by what that is for. `None`: there is none.
+    /// The queue for its next call. `None` if no call is needed.
     pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
             State::Idle => None,
             State::Released(released) => {
-                // One that was sent while an acquire could run is followed by another when none can.
+                // A release that was sent while an acquire could run is followed by another once none can.
                 let is_useless = !released.is_settled && self.runs().next().is_none();
                 let is_due = released.in_flight == 0 || is_useless || released.is_stalled;
                 (is_due && !released.is_over).then_some(Queue::Releases)
@@ -123,13 +124,14 @@ impl Lease {
         }
     }
 
-    /// Where it waits. One that was granted by a message waits no longer as a poll.
+    /// The queue in which it waits. An outdated entry does not count, such as a poll of a lease that a message has
+    /// granted.
     pub(super) fn waits(&self) -> Option<(Queue, usize)> {
         let queue = self.queue();
         self.waits_in.filter(|(waits, _)| Some(*waits) == queue)
     }
 
-    /// When its holder is told that it is lost, or its release is given up.
+    /// The time at which its holder is notified of the loss, or its release is given up.
     pub(super) fn end(&self) -> Option<Time> {
         match &self.state {
             State::Held(end) => Some(*end),
@@ -139,24 +141,24 @@ impl Lease {
         }
     }
 
-    /// Whether its holder was told to go on without its server.
+    /// True if its holder goes on without its server.
     pub(super) fn is_degraded(&self) -> bool {
         matches!(&self.state, State::Lost(lost) if lost.end == Some(FOREVER))
     }
 
-    /// The least of its timers.
+    /// Its earliest timer.
     pub(super) fn timer(&self) -> Option<Time> {
         let is_to_be_put = self.queue().is_some() && self.waits().is_none();
         let send = is_to_be_put.then_some(self.next);
         [send, self.end()].into_iter().flatten().min()
     }
 
-    /// Whether it is to be acquired again.
+    /// True if it is lost and should be acquired again.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self.state, State::Lost(_))
     }
 
-    /// The level in whose queue it waits, by its number in the permit.
+    /// The number of the level in whose queue it waits.
     pub(super) fn queued_at(&self) -> Option<usize> {
         match &self.state {
             State::Queued(queued, _) => Some(queued.level),
@@ -164,13 +166,13 @@ impl Lease {
         }
     }
 
-    /// Whether the server may know it, or will.
+    /// True if the server may have it now or later.
     pub(super) fn may_be_known(&self, now: Time) -> bool {
         let is_gone = matches!(&self.state, State::Lost(lost) if lost.is_gone);
         self.was_sent && (!is_gone || self.runs_until() > now)
     }
 
-    /// Whether its holder may rely on it.
+    /// True if its holder may rely on it.
     pub(super) fn is_held(&self) -> bool {
         match &self.state {
             State::Held(_) => true,
@@ -183,23 +185,23 @@ impl Lease {
         self.may_run.iter().filter(|run| !run.left.is_over())
     }
 
-    /// Until when an acquire may run.
+    /// The time until which an acquire may still run.
     pub(super) fn runs_until(&self) -> Time {
         let untils = self.runs().map(|run| run.until);
         untils.max().unwrap_or_default()
     }
 
-    /// Whether a release that is sent with this call is the last word: no acquire can run after it.
+    /// True if no acquire can run after a release in this call.
     pub(super) fn is_settled(&self, flight: &Flight) -> bool {
         let mut runs = self.runs();
         runs.all(|run| run.until <= flight.sent || run.is_before(flight))
     }
 
-    /// An acquire or a refresh of it leaves.
+    /// Notes that a call with an acquire or a refresh of it is sent.
     pub(super) fn sent(&mut self, flight: &Flight, acquires: bool, length: Duration) {
         self.call = Some(flight.id);
         self.length = length;
-        // A refresh that arrives late finds the lease for as long as what was sent before lasts.
+        // A refresh that arrives late still finds the lease, as long as the earlier calls made it last.
         self.lasts = match acquires {
             false => self.lasts.max(flight.deadline) + length,
             true => self.lasts.max(flight.deadline + length),
@@ -215,14 +217,14 @@ impl Lease {
         }
     }
 
-    /// A refresh was answered. If no other call may run yet, it says how long the lease lasts.
+    /// Notes an answered refresh. If no other call may still run, the answer determines how long the lease lasts.
     pub(super) fn refreshed(&mut self, now: Time) {
         if !self.was_unanswered {
             self.lasts = now + self.length;
         }
     }
 
-    /// It is held from the sending of a call on, until then at least.
+    /// Notes that it is held at least until `end`.
     pub(super) fn hold(&mut self, end: Time) {
         let before = match self.state {
             State::Held(before) => before,
@@ -232,7 +234,7 @@ impl Lease {
         self.is_alone = false;
     }
 
-    /// A release of it leaves.
+    /// Notes that a call with a release of it is sent.
     pub(super) fn release_sent(&mut self, flight: &Flight) {
         self.waits_in = None;
         let is_settled = self.is_settled(flight);
@@ -244,7 +246,7 @@ impl Lease {
         }
     }
 
-    /// What a server may have of some of its levels, to be released.
+    /// A lease for the release of units that a server may have of some of its levels.
     pub(super) fn part(&self, levels: Range<usize>) -> Self {
         Self {
             was_sent: true,
@@ -254,7 +256,7 @@ impl Lease {
         }
     }
 
-    /// It gets a new id, under which nothing was sent.
+    /// Forgets all calls, because the lease gets a new id, under which none was sent.
     pub(super) fn forget(&mut self) {
         (self.call, self.was_sent) = (None, false);
         self.may_run.clear();
@@ -263,7 +265,7 @@ impl Lease {
         }
     }
 
-    /// The arrival that a server has returned for a level.
+    /// The arrival that a server has returned for a level, or 0.
     pub(super) fn arrival_at(&self, level: usize) -> u64 {
         match &self.state {
             State::Queued(queued, _) if queued.level == level => queued.arrival,

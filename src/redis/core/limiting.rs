@@ -1,8 +1,8 @@
-//! Claims, and the limits that operators have set.
+//! Applies the limits of operators to claims.
 //!
-//! An id has its limit, so that any process can grant it from the queue. A lease is therefore acquired under the limits
-//! in force, each time, and where they have changed under another id: what a server may have under the old one is
-//! released before, in the same call. In a queue it keeps its arrival.
+//! An id contains its limit, so that any process can grant it from the queue. So each acquire of a lease uses the
+//! limits in force. If they have changed, the lease gets another id, and the same call first releases what the server
+//! may have under the old one. In a queue the lease keeps its arrival.
 
 use super::{
     Core,
@@ -15,13 +15,13 @@ use crate::redis::protocol::Told;
 use std::{mem, ops::Range};
 
 impl Core {
-    /// A server has told other limits than those that this process knows.
+    /// Takes the limits that a server has reported. They differ from those that this process knows.
     pub(super) fn take_limits(&mut self, told: Told) {
         self.limits.take(told);
         self.sweep = Some(0);
     }
 
-    /// An operator has set a limit here, which this process reads at once.
+    /// Reads the limits at once, because an operator has set one here.
     pub(in crate::redis) fn look_at_limits(&mut self, now: Time) {
         self.now = now;
         self.limits.set_here = now;
@@ -30,12 +30,12 @@ impl Core {
         *next = next.map(|at| at.min(now));
     }
 
-    /// True if the limits that this process knows were read at this time or later, or if it cannot read them.
+    /// True if this process has read the limits at this time or later, or if it cannot read them.
     pub(in crate::redis) fn has_limits_since(&self, time: Time) -> bool {
         self.limits.read_at >= time || self.limits.are_untold()
     }
 
-    /// When this process announces itself again to a server that has answered what was sent then.
+    /// The time of the next announcement to a server that has answered an announcement from `sent`.
     pub(super) fn announces_at(&self, sent: Time) -> Time {
         match sent < self.limits.set_here {
             true => self.now,
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    /// A server has refused to tell limits, though it works: the slot of their key is moving. If that goes on, claims go
-    /// on without them.
+    /// Notes that a server works but has refused to report limits, because the slot of their key is moving. If that
+    /// goes on, claims go on without limits.
     pub(super) fn are_refused(&mut self) {
         self.limits.refused.get_or_insert(self.now);
     }
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Whether claims need not wait for the limits: they are known, or their server is failing.
+    /// True if claims need not wait for the limits: they are known, or their server cannot report them.
     pub(super) fn knows_limits(&self) -> bool {
         let cannot_tell = || {
             let server = &self.servers[self.counting()];
@@ -65,7 +65,6 @@ impl Core {
         self.limits.version().is_some() || cannot_tell()
     }
 
-    /// The limit in force at a level.
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {
         let own = &self.permits[id].levels[level];
         self.limit_set_for(own).unwrap_or(own.limit)
@@ -75,7 +74,7 @@ impl Core {
         self.limits.of(&self.keys[own.key].name)
     }
 
-    /// Limits have changed. What waits under others is acquired anew at once.
+    /// Applies changed limits to a claim. Leases that wait under other limits are acquired again at once.
     pub(super) fn limit_anew(&mut self, id: PermitId) {
         if self.refuse_if_heavy(id) {
             return;
@@ -84,7 +83,7 @@ impl Core {
             let has_changed = core.has_changed(at);
             let lease = &mut core.permits[at];
             match lease.state {
-                // It polls when the answer on its way says that it waits.
+                // It polls once the answer on its way reports that it waits.
                 State::Queued(..) | State::Wanted if has_changed && lease.call.is_some() => {
                     lease.was_notified = true;
                 }
@@ -94,8 +93,8 @@ impl Core {
         });
     }
 
-    /// Refuses a claim that could only wait in vain, because it is heavier than a limit that an operator has set at a level
-    /// that it does not hold. Returns whether it is refused.
+    /// Refuses a claim that could only wait in vain: it is heavier than an operator's limit for a level that it does
+    /// not hold. Returns whether the claim is refused.
     pub(super) fn refuse_if_heavy(&mut self, id: PermitId) -> bool {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return false;
@@ -113,7 +112,7 @@ impl Core {
         refusal.is_some()
     }
 
-    /// Whether a lease has another limit than is in force at a level that it does not hold.
+    /// True if the limit in force has changed at a level that a lease does not hold.
     fn has_changed(&self, at: At) -> bool {
         let differs = |level: usize| {
             let own = &self.permits[at.0].levels[level];
@@ -122,17 +121,17 @@ impl Core {
         self.levels_ahead(at).any(differs)
     }
 
-    /// The levels of a lease from the one where it waits on. It keeps what it has of narrower ones.
+    /// The levels of a lease from the one where it waits. It keeps its units of narrower levels.
     fn levels_ahead(&self, At(id, number): At) -> Range<usize> {
         let permit = &self.permits[id];
         permit.waits_at(number)..permit.leases[number].levels.end
     }
 
-    /// Puts a lease that is to be acquired under the limits in force.
+    /// Puts a lease under the limits in force before it is acquired.
     pub(super) fn put_under_limits(&mut self, at: At) {
         let levels = self.levels_ahead(at);
         let lease = &self.permits[at];
-        // After its end its server has forgotten it by itself.
+        // After this time its server has forgotten the lease by itself.
         let is_known = lease.may_be_known(self.now) && lease.lasts > self.now;
         let was_sent = lease.was_sent;
         let mut old = Vec::new();
@@ -144,7 +143,7 @@ impl Core {
             } else if own.units.limit != limit {
                 let units = own.units.under(limit);
                 old.push((own.key, mem::replace(&mut own.units, units)));
-                // The call that acquires it begins with that release too.
+                // The call that acquires the lease begins with this release too.
                 self.keys[own.key].released_in = CallId(0);
             }
         }

@@ -1,38 +1,38 @@
-//! The limits that operators have set, as a server has told them last.
+//! The limits that operators have set, as a server last reported them.
 
 use super::time::{Settings, Time};
 use crate::redis::protocol::Told;
 use std::{collections::HashMap, mem};
 
-/// The policy of locks, as names have it. Their limit is 1 whatever a server has.
+/// The policy of locks, as it appears in names. The limit of a lock is always 1.
 const LOCK: &str = "lock";
 
-/// What a process has to say of limits.
+/// A change that operators should know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum LimitsEvent {
-    /// Some that it knew are lost.
+    /// The server has lost limits that this process knew.
     Lost,
-    /// Their server does not tell them, as without a right to them, or while the slot of their key is stuck in a move.
+    /// The server does not report limits. This process may have no right to read them, or the slot of their key is
+    /// stuck in a move.
     Untold,
 }
 
-/// The limits, as a server has told them last.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    /// `None`: no server has told any yet.
+    /// `None` until a server has reported limits.
     version: Option<u64>,
-    /// The version when the first was set on their server.
+    /// The version at which the first limit was set on their server.
     first: u64,
-    /// By what they are of: `POLICY:KEY`, or `POLICY`.
+    /// Limits by `POLICY:KEY` or `POLICY`.
     all: HashMap<Box<str>, u32>,
-    /// When one was last set here. What a server was asked before does not tell it.
+    /// The time at which a limit was last set here. The answer to an earlier call does not contain that limit.
     pub(super) set_here: Time,
-    /// When the last call that has read the limits was sent.
+    /// The time at which the last call that read the limits was sent.
     pub(super) read_at: Time,
     is_untold: bool,
-    /// Since when their server has refused to tell them, because the slot of their key is moving.
+    /// The time since which their server has refused to report them, because the slot of their key is moving.
     pub(super) refused: Option<Time>,
-    /// What has happened since that was last asked.
+    /// The last event that was not polled yet.
     pub(super) event: Option<LimitsEvent>,
 }
 
@@ -42,7 +42,7 @@ impl Limits {
     }
 
     pub(super) fn take(&mut self, told: Told) {
-        // They are of an earlier time, or were set anew: the server has lost its data.
+        // If the version is lower, or the first version differs, the server has lost its data.
         let are_older = |known| told.version < known || told.first != self.first;
         let are_others = self
             .version
@@ -56,7 +56,7 @@ impl Limits {
         }
     }
 
-    /// Whether their server answers. If it does not, those that are known stay in force.
+    /// Notes whether their server reports them. If it does not, the known limits stay in force.
     pub(super) fn are_told(&mut self, are_told: bool) {
         if !are_told && !self.is_untold {
             self.event = Some(LimitsEvent::Untold);
@@ -77,13 +77,13 @@ impl Limits {
         !self.is_untold && self.refused.is_none()
     }
 
-    /// When claims no longer wait for limits that are refused.
+    /// The time from which claims no longer wait for limits that are refused.
     pub(super) fn gives_up_at(&self, settings: &Settings) -> Option<Time> {
         let refused = self.refused.filter(|_| !self.is_untold);
         refused.map(|since| since + settings.timeout)
     }
 
-    /// The limit of a semaphore, by its name.
+    /// The limit of the semaphore of this name.
     pub(super) fn of(&self, name: &str) -> Option<u32> {
         if self.all.is_empty() {
             return None;

@@ -1,8 +1,8 @@
-//! What this process has claimed, and what it does next: one synchronous state machine.
+//! The claims and permits of this process, and everything that is sent for them: one synchronous state machine.
 //!
-//! The core decides everything and does nothing. It has no task, no thread, no lock, no socket, no clock and
-//! no randomness: callers, servers and time come in as arguments, calls and events come out. So it can be run
-//! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
+//! The core makes all decisions and does no I/O. It has no task, thread, lock, socket, clock or randomness: callers,
+//! servers and time come in as arguments, and calls and events come out. So a test can run it through a million faults
+//! in seconds. quinn-proto, rustls and str0m are built the same way.
 //!
 //! ```text
 //! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
@@ -14,71 +14,76 @@
 //! |---|---|
 //! | [`Permit`] | the levels of a claim, and its leases from narrow to wide |
 //! | [`Lease`] | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
-//! | [`Server`] | its clock, whether it works, and what waits to be sent to it |
+//! | [`Server`] | its clock, its health, and the work that waits to be sent to it |
 //! | [`Lane`] | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | [`Key`] | the units that this process has of a semaphore, and the releases of it that have no answer yet |
+//! | [`Key`] | the units of a semaphore that this process has, and the releases that have no answer yet |
 //!
 //! Rules, and why each holds:
 //!
-//! 1. *One budget per claim*: its longest wait and two timeouts. It is a timer of the permit, which nothing
+//! 1. *A claim has one budget*: its longest wait plus two timeouts. The budget is a timer of the permit that never
 //!    moves.
-//! 2. *A stale command cannot grant*: each acquire carries its own end by its server's clock, which is
-//!    estimated from below. So what was [sent](call::Sent) ends when the call's time here does.
-//! 3. *What may have run is released* until a release was answered that was sent after the last acquire could
-//!    run, or behind it on the same connection. Nothing acquires a released lease: its state has no way back.
-//! 4. *A process sees its own releases*: a call that acquires on a key begins with the releases of that key
-//!    that have no answer yet, unless they travel before it on the same connection.
-//! 5. *One lease is acquired after the other*, from narrow to wide, and the claim is granted when all are held.
-//!    Until then each lasts as long as a waiter counts as alive, and every heartbeat refreshes it. One that is lost
-//!    while the claim waits is wanted again, and what is wider is given back, so no claim waits for a narrow unit
-//!    with a wide one in hand.
-//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
-//!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first. One that
-//!    was claimed with several units comes back under a new id: the server may have some of them yet, or have
-//!    given some up. It comes back as a whole: where one of its levels was lost and has no room, its units of the others
-//!    are free a moment before its holder is told. A strict permit is told first.
-//! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
-//!    of a lease that is granted or refreshed is ahead.
-//! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
-//!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it. One
-//!    that comes before the answer that its claim waits makes that claim poll at once.
-//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::queue`] names none while one is in flight.
-//! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
-//!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
-//!     once.
-//! 11. *A call is evidence of the instant at which it was sent*: a failure counts unless a call that was sent later was
-//!     answered, and an answer ends the failures of calls that were sent before. Only the thread's failures
-//!     make an outage, because the runtime of a caller may stand still; a caller's failure makes a probe due.
-//!     While there is an outage only probes are sent, one at a time, with the releases that wait, and the policy decides
-//!     each claim.
+//! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
+//!    server's clock is never ahead of it, so an acquire that was [sent](call::Sent) cannot run after its call's
+//!    deadline here.
+//! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
+//!    release was sent after the last acquire could run, or behind it on the same connection. A released lease is never
+//!    acquired again: its state has no way back.
+//! 4. *A process sees its own releases*: a call that acquires units of a key begins with the key's unanswered releases,
+//!    unless these travel before it on the same connection.
+//! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
+//!    then each lease lasts as long as a waiter counts as alive, and every heartbeat refreshes it. If a lease is lost
+//!    while the claim waits, the claim gives its wider leases back and acquires the lost one again. So no claim holds a
+//!    wide unit while it waits for a narrow one.
+//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing the
+//!    queue. Its holder learns of the loss when that acquire is refused, or at the end that the holder knew, whichever
+//!    is first. A lease of several units comes back under a new id, because the server may still have some of the
+//!    units, or have freed some. It comes back as a whole: if one of its levels was lost and has no room, its units of
+//!    the other levels are free a moment before the holder learns of the loss. The holder of a strict permit learns of
+//!    the loss before the lease is acquired again.
+//! 7. *A call is over at its deadline*, whatever is reported later. A timeout is at most a third of a lease, so a lease
+//!    that is granted or refreshed always ends in the future.
+//! 8. *A message counts as a grant* if its token is above that of the last answered poll and its provisional end is in
+//!    the future. The answer to an earlier poll then changes nothing, because only a wanted or waiting lease takes it.
+//!    If a message arrives before the answer that its claim waits, the claim polls at once after that answer.
+//! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, [`Lease::queue`] returns no other.
+//! 10. *A permit has one timer*: `due` contains each permit at most once, at its earliest timer or before. If the timer
+//!     moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once is
+//!     scheduled only once.
+//! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later
+//!     was answered. An answer ends the failures of calls that were sent before. Only the thread's failures make an
+//!     outage, because a caller's runtime may stall; a caller's failure makes a probe due. During an outage only probes
+//!     are sent, one at a time, together with the waiting releases, and the policy decides each claim.
 //! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
-//!     not its server has it; not while it waits in a queue. So where a policy shares, what is sent has room in the share
-//!     from the first known failure until no process can still take the server for unavailable, and never takes
-//!     another process's place.
-//! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one that only
-//!     has to be released. So a change of weight meets no fault that a claim and a release do not. A growth merges with
-//!     earlier growths, so that a permit has at most 32 additions to a level. An id is acquired with
-//!     all units that it was made with, so what has fewer is acquired under a new one, also if the old one was never sent.
-//! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
-//!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
-//! 15. *What a failover may forget does not count*: with replicas each call that grants ends with a wait for them, and if too
-//!     few have it, the call counts as one without an answer.
-//! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
-//! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
-//!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
-//!     their runtime has left or come back, the thread sends them. The thread also sends the releases of a call without
-//!     claims that has had no answer for a quarter of a timeout.
-//! 18. *A lease is acquired under the limits in force*, each time: an id has its limit, so where that has changed what is
-//!     not held gets another id, and the call begins with the release of the old one. What waits is due when limits change.
-//!     The server that counts processes reports them. Nothing is claimed before it was asked, unless it is failing or has
-//!     refused to report them for a timeout.
+//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim
+//!     that is sent must fit into the share, from the first known failure on. This ends when no process can still treat
+//!     the server as unavailable. So a claim never takes another process's place.
+//! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Units that are taken away
+//!     become a permit that only has to be released. So a change of weight meets no fault that a claim or a release
+//!     cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
+//!     always acquired with all units that it was made with. A lease with fewer units is therefore acquired under a new
+//!     id, even if the old one was never sent.
+//! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
+//!     because it does not have the slot has changed nothing. So the leases of that command are sent again, as if for
+//!     the first time.
+//! 15. *A grant that a failover may forget does not count*: with replicas, each call that grants ends with a wait for
+//!     them. If too few of them have its writes, the call counts as unanswered.
+//! 16. *An error of one key affects no other key*: the leases of the failed command are sent again, each in a separate
+//!     command.
+//! 17. *A caller's task sends only its own claim or release*, and no release that another task waits for, because its
+//!     future may never be polled again. Spawned tasks send everything else. If claims have waited for a quarter of a
+//!     timeout and no call of their runtime has left or come back, the thread sends them. The thread also sends the
+//!     releases of a call without claims that has had no answer for a quarter of a timeout.
+//! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
+//!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
+//!     limits change, all waiting leases are due. The server that counts processes reports the limits. Nothing is
+//!     claimed before it has reported them, unless it is failing or has refused to report them for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
-//!     another such claim, also while no lease of this process has it. The first runtime that enters the core sends the
-//!     release: mostly the one that drops the permit, else the thread. While a runtime has several calls in flight, the
-//!     release joins the next call instead, so that a busy process sends few calls.
-//! 20. *A claim waits for its own keys only*: each key of the store is named by a separate command, so where its slot is
-//!     moving or stuck nothing else is refused.
+//!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
+//!     release: usually the one that drops the permit, otherwise the thread. While a runtime has several calls in
+//!     flight, the release joins the next call instead, so that a busy process sends few calls.
+//! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
+//!     key is moving or stuck, nothing else is refused.
 
 mod build;
 mod call;
@@ -127,16 +132,16 @@ use std::{
     sync::Arc,
 };
 
-/// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
+/// The most timers that one entry handles, and the most leases of each kind that a call names, so that no entry blocks
 /// the others for long.
 const MOST_DUE: usize = 512;
 
-/// Whether this process is counted among the live ones.
+/// The membership of this process among the live ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stay {
     #[default]
     Here,
-    /// It says that it leaves.
+    /// The process announces that it leaves.
     Leaving,
     Gone,
 }
@@ -144,19 +149,20 @@ enum Stay {
 /// See the module docs.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Core {
-    /// When it was last entered: the time of all that it does.
+    /// The time of the last entry, which applies to everything that the entry does.
     now: Time,
     settings: Settings,
     permits: Slab<Permit>,
     /// The permits of claims that may wait in a queue, by their serials.
     waiters: BTreeMap<u64, PermitId>,
-    /// In the order of their deadlines, which are that of their numbers.
+    /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
-    /// What calls without an answer name under ids that their leases have given up since: each lease, and the permit of that.
+    /// For calls in flight: each lease that has given up units which the call names under an old id, and the permit
+    /// that releases those.
     parts: BTreeMap<CallId, Vec<(At, At)>>,
     servers: Vec<Server>,
     slots: Slots,
-    /// The servers that are asked once for keys of the store, because their slots are moving there.
+    /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
     asks_of_store: BTreeMap<StoreKey, usize>,
     highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
@@ -164,14 +170,14 @@ pub(in crate::redis) struct Core {
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<(PermitId, Event)>,
-    /// The outages that have begun or ended, each with its server.
+    /// The outages that have begun or ended, with their servers.
     outages: VecDeque<(usize, Outage)>,
     /// The servers that have not answered a call in time, until the driver takes them.
     late_servers: BTreeSet<usize>,
     live: Live,
     limits: Limits,
-    /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, limits have
-    /// changed, or this process claims no more.
+    /// The first slot of `permits` that the current sweep has not visited. A sweep starts when a server has lost
+    /// leases, is unavailable or is back, when limits have changed, and at shutdown.
     sweep: Option<usize>,
     is_closed: bool,
     stay: Stay,
@@ -195,8 +201,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. The call, if there is one, names no other claim and no release that is waited for, and is for the
-    /// caller's own task to carry: a task that is not polled again delays no other.
+    /// Claims. Any returned call must be sent by the caller's own task. It contains no other claim, and no release that
+    /// a task waits for, so a task that is not polled again delays no other.
     pub(in crate::redis) fn acquire(
         &mut self,
         now: Time,
@@ -233,10 +239,10 @@ impl Core {
         self.permits.insert(permit);
     }
 
-    /// The call, if there is one, is for the caller's own task.
+    /// Any returned call must be sent by the caller's own task.
     fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
-        // Its grant may be told before the answer that it waits.
+        // A message may report its grant before the answer that it waits.
         if permit.levels.iter().any(|level| level.wait.is_some()) {
             self.waiters.insert(id.serial, id);
         }
@@ -251,7 +257,7 @@ impl Core {
         (id, self.call_alone(At(id, 0)))
     }
 
-    /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
+    /// Refuses all claims, and releases all permits, which are reported as lost. Then this process leaves.
     pub(in crate::redis) fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
         for server in &mut self.servers {
@@ -259,7 +265,7 @@ impl Core {
         }
     }
 
-    /// The permits that were not released yet: the name of the narrowest semaphore, and the token.
+    /// The permits that are not released yet: the name of the narrowest semaphore, and the token.
     pub(in crate::redis) fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
         let permits = self.permits.iter().map(|(_, permit)| permit);
         let unreleased = permits.map(|permit| {
@@ -269,7 +275,7 @@ impl Core {
         unreleased.collect()
     }
 
-    /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
+    /// Gives up a permit or a claim, at any time. With `tells`, an event reports whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         self.now = now;
         let Some(permit) = self.permit(id) else {
@@ -282,7 +288,7 @@ impl Core {
 
     // Servers.
 
-    /// Takes the answers to a call, one for each command, or why there are none.
+    /// Takes the answers to a call, one for each command, or the failure of the call.
     pub(in crate::redis) fn handle_reply(
         &mut self,
         now: Time,
@@ -308,7 +314,6 @@ impl Core {
         self.parts.remove(&id);
     }
 
-    /// Takes a message.
     pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
         self.now = now;
         match message {
@@ -331,7 +336,7 @@ impl Core {
         }
     }
 
-    /// Learns of a connection, or where slots are.
+    /// Takes a change of a connection, or of the servers of slots.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
         self.now = now;
         if let Change::Connected(_, server)
@@ -357,7 +362,7 @@ impl Core {
                 self.hand_over(runtime, server);
                 if runtime == THREAD {
                     self.stay_is_over(server);
-                    // That is its failure, unless it has refused a connection.
+                    // A lost connection is a failure of its server, unless the server has refused a connection.
                     if !self.servers[server].is_denied {
                         self.failed(server, now, true);
                     }
@@ -382,7 +387,7 @@ impl Core {
             self.lane(runtime, server).claims.extend(waiting);
         }
         if runtime == THREAD {
-            // Messages may have been lost while there was none.
+            // Messages may have been lost while the thread had no connection.
             self.look_again(self.now, server);
             self.servers[server].presence_at = Some(self.now);
             self.servers[server].pass(self.now);
@@ -409,31 +414,30 @@ impl Core {
         lane.is_some_and(|lane| lane.is_connected)
     }
 
-    /// Whether claims wait for the thread, which has no connection to send them over.
+    /// True if claims wait for the thread, and the thread has no connection to send them over.
     pub(in crate::redis) fn is_stuck(&self, number: usize) -> bool {
         let lane = self.lanes.get(&(THREAD, number));
         let waits = lane.is_some_and(|lane| !lane.is_connected && !lane.claims.is_empty());
         waits && self.servers[number].is_known() && !self.is_open(number)
     }
 
-    /// The highest time that any server has shown to any process, microseconds.
+    /// The highest time that any server has shown to any process, in microseconds.
     pub(in crate::redis) fn floor(&self, now: Time) -> u64 {
         self.highest.floor(now)
     }
 
-    /// The server of a slot.
     pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
         self.slots.server_of(slot)
     }
 
-    /// The servers that have any semaphores.
+    /// The servers that have slots.
     pub(in crate::redis) fn servers(&self) -> impl Iterator<Item = usize> {
         (0..self.servers.len()).filter(|server| self.slots.is_used(*server))
     }
 
     // Time.
 
-    /// When it has something to do.
+    /// The time at which [`handle_timeout`](Self::handle_timeout) has work.
     pub(in crate::redis) fn poll_timeout(&self) -> Option<Time> {
         let now = self.sweep.is_some() || self.is_to_leave();
         let now = now.then_some(Time::ZERO);
@@ -446,7 +450,7 @@ impl Core {
         servers.chain(lanes).chain(others).min()
     }
 
-    /// Does what is due. Ends come before sends.
+    /// Does all work that is due. Ends come before sends.
     pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for _ in 0..MOST_DUE {
@@ -479,7 +483,7 @@ impl Core {
     }
 
     /// The lanes in which claims or releases wait for a runtime's calls, and when the thread takes these over. The
-    /// server may work although nothing polls the runtime's tasks. After a shutdown the thread takes over at once,
+    /// server may work although the runtime's tasks are not polled. After a shutdown the thread takes over at once,
     /// because the process may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = match self.is_closed {
@@ -493,7 +497,7 @@ impl Core {
         others.filter_map(move |(at, lane)| Some((lane.stalls_since()? + patience, *at)))
     }
 
-    /// Ends come first, then what is to be sent.
+    /// Handles the due timers of a permit. Ends come before sends.
     fn permit_due(&mut self, id: PermitId) {
         self.unfile(id);
         self.end_due(id);
@@ -501,7 +505,7 @@ impl Core {
         self.file(id);
     }
 
-    /// Visits all permits, some at a time.
+    /// Visits all permits, [`MOST_DUE`] slots at a time.
     fn go_on_sweeping(&mut self) {
         let Some(from) = self.sweep else {
             return;
@@ -515,7 +519,7 @@ impl Core {
         self.sweep = (end < self.permits.capacity()).then_some(end);
     }
 
-    /// What has become of a server, or of this process, concerns a permit.
+    /// Applies a change of servers, limits or this process to a permit.
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
@@ -529,7 +533,7 @@ impl Core {
 
     // Out.
 
-    /// Whether nothing is left of any claim and, once it claims no more, of this process.
+    /// True if nothing is left of any claim and, after a shutdown, this process has left.
     pub(in crate::redis) fn is_idle(&self) -> bool {
         self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
     }
@@ -544,8 +548,8 @@ impl Core {
         self.is_closed && self.stay == Stay::Here && self.is_forgotten()
     }
 
-    /// Others need not wait until this process counts no more. It says so once, if it can: a lease later it is so
-    /// anyway.
+    /// Announces that this process leaves, so that others need not wait until it no longer counts. The announcement is
+    /// sent at most once: after a lease this process no longer counts anyway.
     fn leave(&mut self) {
         let server = self.counting();
         let can_say = self.has_connection(THREAD, server) && !self.is_open(server);
@@ -553,7 +557,7 @@ impl Core {
         self.stay = if can_say { Stay::Leaving } else { Stay::Gone };
     }
 
-    /// What waited to be said to this server is not said.
+    /// The announcement of the leave cannot be sent any more, because the connection is gone.
     fn stay_is_over(&mut self, server: usize) {
         if server == self.counting() && self.stay == Stay::Leaving {
             self.stay = Stay::Gone;
@@ -565,37 +569,37 @@ impl Core {
         self.slots.server_of(self.settings.slots_of_store[1])
     }
 
-    /// What to tell callers.
+    /// The next event for a caller.
     pub(in crate::redis) fn poll_event(&mut self) -> Option<(PermitId, Event)> {
         self.events.pop_front()
     }
 
-    /// What to tell operators.
+    /// The next outage that begins or ends, for operators.
     pub(in crate::redis) fn poll_outage(&mut self) -> Option<(usize, Outage)> {
         self.outages.pop_front()
     }
 
-    /// Returns a server that has not answered a call in time, so connections to it may be mute.
+    /// Returns a server that has not answered a call in time. Connections to it may be mute.
     pub(in crate::redis) fn poll_late_server(&mut self) -> Option<usize> {
         self.late_servers.pop_first()
     }
 
-    /// What has happened to the limits that operators set since that was last asked.
+    /// The last change to the reported limits that was not polled yet.
     pub(in crate::redis) fn poll_limits(&mut self) -> Option<LimitsEvent> {
         self.limits.event.take()
     }
 
-    /// Whether the limits that operators set are read: not if their server refuses to tell them.
+    /// True if the limits that operators set are read, false if their server refuses to report them.
     pub(in crate::redis) fn reads_limits(&self) -> bool {
         self.limits.are_read()
     }
 
-    /// The limit of a semaphore that an operator has set, by its name.
+    /// The limit that an operator has set for the semaphore of this name.
     pub(in crate::redis) fn limit_of_name(&self, name: &str) -> Option<u32> {
         self.limits.of(name)
     }
 
-    // What the parts share.
+    // Shared by the other modules of the core.
 
     fn lane(&mut self, runtime: RuntimeId, server: usize) -> &mut Lane {
         self.lanes.entry((runtime, server)).or_default()
@@ -610,7 +614,7 @@ impl Core {
         self.permit(id)?.leases.get_mut(lease)
     }
 
-    /// Visits the leases of a permit, each while it is there: a visit may end the permit.
+    /// Visits the leases of a permit one by one, as long as it exists: a visit may end it.
     fn each_of(&mut self, id: PermitId, mut visit: impl FnMut(&mut Self, At)) {
         let mut number = 0;
         while self
@@ -626,14 +630,14 @@ impl Core {
         self.permits[id].levels_of(lease)
     }
 
-    /// What follows of a claim is carried by the runtime that has brought the news, because no other one looks.
+    /// Moves a claim to the runtime that has received news of it, which then sends its next calls.
     fn carried_by(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permit(id) {
             permit.from = runtime;
         }
     }
 
-    /// Files a permit at the least of its timers, unless it is filed before that.
+    /// Schedules a permit at its earliest timer, unless it is scheduled before that.
     fn file(&mut self, id: PermitId) {
         let Some(permit) = self.permit(id) else {
             return;
@@ -651,7 +655,7 @@ impl Core {
         self.due.remove(&(filed.unwrap_or(Time::MAX), id));
     }
 
-    /// Puts a lease where it waits to be sent, if it has work that is due.
+    /// Queues a lease if its next call is due.
     fn send_if_due(&mut self, at: At) {
         if self.permit(at.0).is_none() {
             return;
@@ -670,7 +674,8 @@ impl Core {
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
             return self.hold_back(at);
         }
-        // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
+        // The caller's task sends only the first acquire of its claim. Later ones, such as those under a new id, are
+        // the thread's.
         let is_claim = !lease.was_sent && !permit.is_decided();
         let from = if is_claim { permit.from } else { THREAD };
         self.push(at, queue, from);
@@ -696,7 +701,7 @@ impl Core {
         }
     }
 
-    /// The thread sends for a runtime that cannot.
+    /// The runtime that sends: the thread if this one cannot.
     fn sends(&self, from: RuntimeId, server: usize) -> RuntimeId {
         match self.is_connected(from, server) {
             true => from,
@@ -704,7 +709,7 @@ impl Core {
         }
     }
 
-    /// The thread sends what waits in a lane that cannot.
+    /// Moves the claims of a lane that cannot send to the thread.
     fn hand_over(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
             let waiting = mem::take(&mut self.lane(from, server).claims);
@@ -712,7 +717,7 @@ impl Core {
         }
     }
 
-    /// Lets the thread send the releases again that a runtime's calls have. These calls may still be answered.
+    /// Lets the thread send the releases of a runtime's stalled calls again. These calls may still be answered.
     fn take_over(&mut self, from: RuntimeId, server: usize) {
         self.lane(from, server).may_stall = 0;
         let mut leases = BTreeSet::new();
@@ -727,9 +732,9 @@ impl Core {
         }
     }
 
-    /// True if a release is sent at once instead of with the next call. There are three reasons: other claims may be
-    /// refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process may be
-    /// about to end.
+    /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
+    /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
+    /// may be about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
         let is_of_thread = permit.tells_release && permit.from == THREAD;
@@ -744,7 +749,7 @@ impl Core {
         levels.any(|level| self.keys[level.key].is_full(self.now))
     }
 
-    /// True if a runtime has several calls in flight, so that its next call is soon sent and can include releases.
+    /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases.
     fn is_busy(&self, server: usize) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|((from, to), lane)| {
@@ -752,8 +757,8 @@ impl Core {
         })
     }
 
-    /// The lease at which a claim has arrived is to be acquired. What is decided at once waits nowhere, because nothing
-    /// leaves while a server is in an outage.
+    /// Starts to acquire a lease, which is the next one of its claim. A claim that is decided at once waits in no
+    /// queue, because nothing is sent during an outage.
     fn want(&mut self, at: At) {
         let lease = &mut self.permits[at];
         (lease.state, lease.next) = (State::Wanted, self.now);

@@ -1,8 +1,8 @@
-//! Slots that move.
+//! Slots that move between servers.
 //!
-//! A lease names its slot, and its server is looked up when something is sent. So when a slot moves leases are told
-//! nothing: what waits for the old server waits for the new one from the next sweep on, and what was sent to the old one
-//! before that is sent again. A server that has not run a command has not changed anything.
+//! A lease contains its slot, and its server is looked up when a command is sent. So a move of a slot changes no lease.
+//! Leases that wait for the old server wait for the new one from the next sweep on. Commands that were sent to the old
+//! server are sent again, because a server that has refused a command has changed nothing.
 
 use super::{
     Core,
@@ -14,8 +14,8 @@ use super::{
 use std::ops::Range;
 
 impl Core {
-    /// A server has these slots. One that takes over from one that is not well has not been told what was admitted without
-    /// that. It is asked then for what it has of the store's own keys.
+    /// Assigns slots to a server. If a previous server is not well, the new one does not know the claims that were
+    /// admitted without the old one. If the slots have keys of the store, the new server is asked for these at `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.know(server);
         let own = |slot: &u16| slots.contains(&usize::from(*slot));
@@ -34,26 +34,26 @@ impl Core {
         }
     }
 
-    /// There is a server of this number.
+    /// Adds servers up to this number.
     pub(super) fn know(&mut self, server: usize) {
         let count = self.servers.len().max(server + 1);
         self.servers.resize_with(count, Server::default);
     }
 
-    /// Where a lease is to be sent.
+    /// The server for the next command of a lease.
     pub(super) fn server_of(&self, at: At) -> usize {
         let lease = &self.permits[at];
         lease.asks.unwrap_or(self.slots.server_of(lease.slot))
     }
 
-    /// A key of the store is on another server now, which is asked for it then.
+    /// Schedules an announcement to a server that now has a key of the store.
     fn ask_at(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
         server.is_asked_again |= server.presence_at.is_none();
         server.presence_at = server.presence_at.map(|at| at.min(then));
     }
 
-    /// A server has not run a command, because another one has the slot. Returns when to ask that.
+    /// Handles a command that a server has not run because another server has the slot. Returns when to send it there.
     pub(super) fn moved(&mut self, items: &Items, server: usize) -> Time {
         self.slot_named(items).map_or(self.now, |slot| {
             let number = usize::from(slot);
@@ -63,7 +63,8 @@ impl Core {
         })
     }
 
-    /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once, at once.
+    /// Handles a command that a server has not run because the keys, if they exist, have already moved to another
+    /// server. That server gets the command once, at once.
     pub(super) fn asks(&mut self, items: &Items, server: usize) -> Time {
         self.know(server);
         self.slots.ask(server);
@@ -79,7 +80,7 @@ impl Core {
         self.now
     }
 
-    /// No server serves the slot of a command. Returns when to send it again: soon if claims wait for it.
+    /// Handles a command whose slot no server serves. Returns when to send it again: soon if claims wait for it.
     pub(super) fn unserved(&mut self, items: &Items) -> Time {
         if let Some(slot) = self.slot_named(items) {
             let until = self.now + self.settings.timeout;
@@ -111,7 +112,7 @@ impl Core {
         }
     }
 
-    /// What waits for the server that had its slot waits for the one that has it.
+    /// Moves the leases of a permit that wait for the previous server of their slot to the current one.
     pub(super) fn wait_elsewhere(&mut self, id: PermitId) {
         self.each_of(id, |core, at| {
             let server = core.server_of(at);
@@ -152,7 +153,7 @@ mod tests {
 
     const NOW: Time = Time::from_secs(100);
 
-    /// A core of two servers, each of which has a slot, and has told its time.
+    /// A core of two servers with a slot each, which have reported their time.
     fn core() -> Core {
         let mut core = connected();
         core.handle_timeout(NOW);
@@ -164,7 +165,7 @@ mod tests {
         core
     }
 
-    /// The same, before it has asked anything.
+    /// The same core before it has sent anything.
     fn connected() -> Core {
         let mut core = Core::new(Settings {
             lease: Duration::from_secs(10),
@@ -243,7 +244,7 @@ mod tests {
         assert!(core.reads_limits());
     }
 
-    /// A part of it has run, so what it may have got is released if the caller gives up.
+    /// The script has run in part, so the units that it may have taken are released when the caller gives up.
     #[test]
     fn a_claim_whose_script_has_ended_midway_is_sent_again_and_what_it_may_have_is_released() {
         let mut core = core();
@@ -266,7 +267,7 @@ mod tests {
         assert!(matches!(call.commands[..], [Command::Release { .. }]));
     }
 
-    /// Its share has filled while it waited to be sent.
+    /// The share has filled while the claim waited to be sent.
     #[test]
     fn a_claim_that_is_refused_when_its_slot_moves_is_visited_no_more() {
         let mut core = core();
@@ -291,7 +292,7 @@ mod tests {
         assert!(told.any(|event| is_it(&event)));
     }
 
-    /// As a node that has joined, which an operator's question has found.
+    /// For example a node that has joined, and that an operator's query has found.
     #[test]
     fn a_server_may_refuse_a_connection_before_it_is_known() {
         let mut core = core();

@@ -1,4 +1,4 @@
-//! What calls tell of their server, and what becomes of claims and permits while it is unavailable.
+//! Tracks outages of servers, and decides claims and permits while a server is unavailable.
 
 use super::{
     Core,
@@ -11,7 +11,8 @@ use super::{
 use std::mem;
 
 impl Core {
-    /// A server has answered what was sent to it then. If it `works` it has also done all of that.
+    /// Notes an answer of a server to a call that was sent at `sent`. `works`: the server has also run all commands of
+    /// the call.
     pub(super) fn answers(&mut self, number: usize, sent: Time, works: bool) {
         let was_open = self.is_open(number);
         if works {
@@ -28,14 +29,14 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// A server refuses connections. It is there, and only a person can mend that.
+    /// Notes that a server refuses connections. It is reachable, and only a person can correct that.
     pub(super) fn denied(&mut self, server: usize) {
         self.servers[server].is_denied = true;
         self.answers(server, self.now, false);
         self.sweep = Some(0);
     }
 
-    /// A server no longer refuses connections. While it did, other processes may have gone on without it.
+    /// Notes that a server no longer refuses connections. While it did, other processes may have gone on without it.
     pub(super) fn ends_denial(&mut self, number: usize) {
         let server = &mut self.servers[number];
         if mem::take(&mut server.is_denied) {
@@ -43,7 +44,8 @@ impl Core {
         }
     }
 
-    /// A call to a server has failed that was sent then. If it was a caller's, the thread looks whether the server is there.
+    /// Notes a failed call that was sent at `sent`. If a caller sent the call, the thread checks the server with a
+    /// probe.
     pub(super) fn failed(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
@@ -61,14 +63,14 @@ impl Core {
         }
     }
 
-    /// Whether there is an outage: only probes are sent, and the policy decides claims.
+    /// True during an outage: only probes are sent, and the policy decides claims.
     pub(in crate::redis) fn is_open(&self, server: usize) -> bool {
         self.servers[server].health.is_open(&self.settings)
     }
 
     // Claims.
 
-    /// A claim whose server is in an outage, or refuses connections, is decided.
+    /// Decides a claim whose server is in an outage or refuses connections.
     pub(super) fn decide_if_open(&mut self, id: PermitId) {
         let undecided = self.permit(id).filter(|permit| !permit.is_decided());
         let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
@@ -83,13 +85,13 @@ impl Core {
         }
     }
 
-    /// Whether a server refuses the connection that a claim needs.
+    /// True if a server refuses the connection that a claim needs.
     fn is_denied(&self, from: RuntimeId, server: usize) -> bool {
         let from = self.sends(from, server);
         self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
-    /// Such a claim is refused, unless it can wait: then it looks again at the next tick.
+    /// Holds a claim beyond its share back until the next tick if it can wait, and else refuses it.
     pub(super) fn hold_back(&mut self, at: At) {
         let server = self.server_of(at);
         match self.may_wait(at.0) {
@@ -98,7 +100,7 @@ impl Core {
         }
     }
 
-    /// A claim that was granted beyond its share gives that back, and begins again if it can wait.
+    /// Gives back the leases of a claim that was granted beyond its share. The claim begins again if it can wait.
     pub(super) fn begin_again(&mut self, at: At) {
         let id = at.0;
         if !self.may_wait(id) {
@@ -110,15 +112,15 @@ impl Core {
         self.want(At(id, 0));
     }
 
-    /// Whether a claim may wait yet.
+    /// True if a claim may still wait.
     fn may_wait(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut levels = permit.levels.iter();
         levels.any(|level| permit.wait(level, self.now).is_some())
     }
 
-    /// A server cannot decide a claim. One that waits, or may be within a share, is sent again until that is
-    /// clear.
+    /// Handles a claim that its server cannot decide. A claim that waits is sent again. A claim that may fit into a
+    /// share is sent again until the server's failure is clear.
     pub(super) fn cannot_decide(&mut self, id: PermitId, server: usize) {
         let is_clear = self.servers[server]
             .health
@@ -129,7 +131,8 @@ impl Core {
         }
     }
 
-    /// The time of a claim is over. The policy decides if the claim's server is failing, or if no server serves its slot.
+    /// Ends a claim whose budget is used up. The policy decides if the claim's server is failing, or if no server
+    /// serves its slot.
     pub(super) fn out_of_time(&mut self, id: PermitId) {
         let current = self.permits[id].current();
         let at = At(id, current.unwrap_or_default());
@@ -146,7 +149,7 @@ impl Core {
         }
     }
 
-    /// The policy decides a claim.
+    /// Decides a claim by the policy.
     fn decide(&mut self, id: PermitId, server: usize) {
         let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
@@ -173,7 +176,7 @@ impl Core {
         self.file(id);
     }
 
-    /// A lease goes on without its server, which it is acquired from again then.
+    /// Lets a lease go on without its server, and schedules an acquire to get it back.
     pub(super) fn degrade(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
         if !self.permits[at].is_degraded() {
@@ -184,13 +187,13 @@ impl Core {
         self.next_at(at, then);
     }
 
-    /// Whether a permit may go on although its server has nothing of it.
+    /// True if a permit may go on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id];
         permit.is_decided() && !permit.is_strict && self.settings.policy != WhenUnavailable::Refuse
     }
 
-    /// Whether no process can have taken the server of a lease for unavailable.
+    /// True if no process can have treated the server of a lease as unavailable.
     pub(super) fn is_well(&self, at: At) -> bool {
         let server = &self.servers[self.server_of(at)];
         server.is_well(self.now, &self.settings)
@@ -198,7 +201,7 @@ impl Core {
 
     // Shares.
 
-    /// How many units of a semaphore this process may have.
+    /// The units of a semaphore that this process may hold without its server.
     fn share(&self, level: &Own) -> u32 {
         let live = self.live.count();
         self.settings.policy.share(level.units.limit, live)
@@ -209,14 +212,14 @@ impl Core {
         levels.all(|level| self.counted_with(permit, level) <= self.share(level))
     }
 
-    /// How many units of a semaphore count with those of a permit.
+    /// The units of a semaphore that count in the share, including those of a permit.
     fn counted_with(&self, permit: &Permit, level: &Own) -> u32 {
         let units = level.units.units();
         self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
 
-    /// Whether a claim has no room in its share, and needs it, granted or not: while a server is not well, others may have
-    /// admitted claims in its stead, whose places it must not take for a moment either.
+    /// True if a claim needs room in its share and has none, even if it is granted. While a server is not well, other
+    /// processes may have admitted claims without it, and this process must never take their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
@@ -225,7 +228,7 @@ impl Core {
         !(needs_none || leases.all(is_well) || self.is_within_share(permit))
     }
 
-    /// What a permit shows as held that was admitted within a share: all but what is left of that.
+    /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
     fn held_of_share(&self, permit: &Permit, level: &Own) -> u32 {
         let limit = level.units.limit;
         let own = match self.settings.policy.shares() {
@@ -236,7 +239,7 @@ impl Core {
         limit - left
     }
 
-    /// A permit counts in the shares from now on.
+    /// Counts a permit in the shares from now on.
     pub(super) fn count(&mut self, id: PermitId) {
         let permit = &mut self.permits[id];
         if !mem::replace(&mut permit.counts, true) {
@@ -265,7 +268,7 @@ mod tests {
     };
     use std::time::Duration;
 
-    /// A core that is connected to its only server.
+    /// A core with a connection to its only server.
     fn connected() -> (Core, Time) {
         let mut core = Core::new(Settings {
             lease: Duration::from_secs(10),
@@ -282,7 +285,7 @@ mod tests {
         (core, now)
     }
 
-    /// A core whose only server answers nothing, and when it has noticed that.
+    /// A core whose only server answers nothing, and the time at which it has noticed that.
     fn in_an_outage() -> (Core, Time) {
         let (mut core, mut now) = connected();
         while !core.is_open(0) && now < Time::from_secs(100) {
@@ -314,7 +317,7 @@ mod tests {
         assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
     }
 
-    /// As without a right that its script needs, which only a person can give.
+    /// For example, the process lacks a right that the script needs, and only a person can grant it.
     #[test]
     fn a_server_that_cannot_tell_what_it_is_asked_is_not_asked_in_a_row() {
         let (mut core, start) = connected();

@@ -1,4 +1,4 @@
-//! What answers, messages and the passing of time mean for leases, and for their permits.
+//! Applies answers, failures and messages to leases and their permits.
 
 use super::{
     Core, Stay,
@@ -12,7 +12,7 @@ use crate::redis::protocol::{Acquired, Answer, Fault, PermitId as UnitsOf, Queue
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
-    /// Whether enough replicas have what a call has written, if that matters.
+    /// True if enough replicas have the writes of a call, or if none are required.
     pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
         let mut both = flight.items.iter().zip(answers);
         both.all(|(items, answer)| match (items, answer) {
@@ -76,7 +76,7 @@ impl Core {
                     self.take_limits(limits);
                 }
             }
-            // The server does not know the script, and is told it with the next call.
+            // The server does not know the script. The next call sends its text.
             (items, Answer::NotRun) => self.again(flight, items, self.now, None),
             (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(fault)) => self.not_run(flight, items, fault),
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// A server could not run a command, or not to its end.
+    /// Handles a command that a server could not run, or not to its end.
     fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
         if let (Items::Release(all), Fault::Mistake | Fault::Unavailable | Fault::Interrupted) =
             (items, fault)
@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// What a command named is due then. It has not run, or has no answer for this reason.
+    /// Schedules the leases of a command again. Without `failure` a server has refused or aborted the command.
     fn again(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// A server has not taken an announcement, or not told what it was asked.
+    /// A server has not taken an announcement, or has not reported a value that the announcement reads.
     fn not_announced(&mut self, server: usize, key: Option<StoreKey>, fault: Fault) {
         let is_moving = !matches!(fault, Fault::Mistake | Fault::Unavailable);
         if key == Some(StoreKey::Limits) && is_moving {
@@ -169,10 +169,10 @@ impl Core {
         let pause = match fault {
             // The next announcement is also a probe.
             _ if health.is_failing() => Duration::ZERO,
-            // The other one is asked at once.
+            // The other server is asked at once.
             Fault::Moved(_) | Fault::Ask(_) => self.settings.announcement(),
             Fault::Mistake => self.settings.heartbeat(),
-            // That may be so for ever, and claims go on without it.
+            // The move may never end, and claims go on without the limits.
             _ if is_moving && self.limits.version().is_some() => self.settings.heartbeat(),
             _ => Duration::ZERO,
         };
@@ -180,7 +180,7 @@ impl Core {
         self.announce_at(server, self.now + pause);
     }
 
-    /// This process announces itself to a server then, or before.
+    /// Schedules an announcement to a server at this time, unless one is due before.
     fn announce_at(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
         let then = match mem::take(&mut server.is_asked_again) {
@@ -190,7 +190,8 @@ impl Core {
         server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
 
-    /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
+    /// Sends each lease of a failed command again in a separate command (rule 16). Returns false if the command names
+    /// only one lease.
     fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
         let all: BTreeSet<At> = items.leases().into_iter().collect();
         if all.len() < 2 {
@@ -206,7 +207,7 @@ impl Core {
         true
     }
 
-    /// A call has no answer. What was sent may run yet.
+    /// Handles a call without an answer. Its commands may still run.
     pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
         if failure == Failure::TimedOut {
             self.late_servers.insert(flight.server);
@@ -215,7 +216,7 @@ impl Core {
             self.failed(flight.server, flight.sent, flight.runtime == THREAD);
         }
         let then = match failure {
-            // Until its end is noticed a connection that is broken takes what is sent.
+            // A broken connection accepts commands until its end is noticed.
             Failure::NotConnected | Failure::Broken => self.now + PAUSE,
             _ => self.now,
         };
@@ -225,13 +226,13 @@ impl Core {
         self.hand_over(flight.runtime, flight.server);
     }
 
-    /// A call of a lease is over. Returns whether the lease has waited for it: not if it has got a new id since.
+    /// Notes that a call of a lease is over. Returns false if the lease has a new id since, and so did not wait for it.
     fn landed(&mut self, at: At, call: CallId) -> bool {
         let lease = self.lease(at);
         lease.is_some_and(|lease| lease.call.take_if(|own| *own == call).is_some())
     }
 
-    /// The next call of a lease is due then.
+    /// Schedules the next call of a lease.
     pub(super) fn next_at(&mut self, at: At, then: Time) {
         if let Some(lease) = self.lease(at) {
             lease.next = then;
@@ -242,8 +243,8 @@ impl Core {
 
     // Acquires.
 
-    /// After a refusal nothing of a lease is left, if no other acquire could run any more when it was sent: it may run
-    /// before one that was sent before.
+    /// A refusal ends a released lease only if no other acquire could still run when the refused one was sent. Calls
+    /// may run in another order than they were sent in.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         match &acquired {
             Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
@@ -263,7 +264,7 @@ impl Core {
                 let is_gone = lease.runs_until() <= sent;
                 let pause = match self.is_well(at) {
                     true => self.settings.absence(),
-                    // Others get places, and it is to be before they may have more than their shares.
+                    // Other processes get these units. That has to happen before they may exceed their shares.
                     false => self.settings.short_tick(),
                 };
                 self.lose(at, self.now + pause, is_gone);
@@ -289,7 +290,7 @@ impl Core {
         }
     }
 
-    /// The same, of what a lease has given up since the acquire was sent.
+    /// Applies the same answer to parts that the lease has given up since the acquire was sent.
     fn parts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
         let parts = self.parts.get(&flight.id).into_iter().flatten();
         let parts = parts.filter(|(lease, _)| *lease == at);
@@ -300,7 +301,7 @@ impl Core {
         }
     }
 
-    /// Notes which semaphores of a lease have no room for another claim like this one after a grant.
+    /// After a grant, notes which semaphores of a lease have no room for another claim like this one.
     fn note_full_after_grant(&mut self, at: At, grants: &[(u64, u32)]) {
         let mut held = grants.iter().map(|(_, held)| *held);
         self.note_full(at, |units| {
@@ -318,8 +319,8 @@ impl Core {
         }
     }
 
-    /// When a lease is refreshed that was acquired or refreshed then, and lasts so long. Those of a tick travel
-    /// together.
+    /// The next refresh of a lease that was acquired or refreshed at `sent` for this length. Refreshes within one tick
+    /// are sent together.
     fn refresh_at(&self, sent: Time, length: Duration) -> Time {
         if length < self.settings.lease {
             return sent + self.settings.heartbeat();
@@ -329,11 +330,11 @@ impl Core {
         Time::from_micros((next - next % tick) as u64)
     }
 
-    /// Until when a lease is held that was acquired or refreshed then, and when it is refreshed.
+    /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
     pub(super) fn lasts(&self, at: At, sent: Time) -> (Time, Time) {
         let length = self.permits[at].length;
         let end = self.settings.held_until(sent, length);
-        // What was sent before that does not tell what has become of it since.
+        // This call was sent before the server lost leases, so the lease may be among them.
         let is_old = sent < self.servers[self.server_of(at)].lost_before;
         let next = (!is_old).then(|| self.refresh_at(sent, length));
         (end, next.unwrap_or(self.now))
@@ -352,7 +353,7 @@ impl Core {
         self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
 
-    /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
+    /// Notes that a lease of a claim is held. Then acquires its next lease, or grants the claim.
     fn granted(&mut self, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
         self.permits[at.0].take(at.1, grants);
         self.hold(at, lasts);
@@ -375,7 +376,7 @@ impl Core {
         };
         self.tell_end(at.0);
         self.events.push_back((at.0, event));
-        // Its leases are refreshed that were to last only until the claim is whole.
+        // Refreshes the leases that were acquired only until the claim is decided.
         self.each_of(at.0, |core, at| {
             if core.permits[at].length < core.settings.lease {
                 core.next_at(at, core.now);
@@ -426,12 +427,12 @@ impl Core {
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
             return;
         };
-        // Else it does not say of which level it tells, or no replica may have it.
+        // Otherwise the message does not identify the level, or a replica may lack the grant.
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
         let is_one = is_one && self.settings.replicas == 0;
         let at = At(id, number);
         let lease = &mut self.permits[At(id, number)];
-        // An answer from before it may be on its way.
+        // An answer that was sent before the message may still arrive.
         lease.was_notified = lease.call.is_some();
         let State::Queued(queued, polled) = &lease.state else {
             return;
@@ -449,7 +450,7 @@ impl Core {
 
     // Refreshes.
 
-    /// A lease of several levels has an answer for each, and is held if all are.
+    /// Applies the answers to a refresh. A lease of several levels has an answer for each, and is held if all are.
     fn refreshed(&mut self, flight: &Flight, all: &[At], each: &[bool]) {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
@@ -476,10 +477,11 @@ impl Core {
         }
     }
 
-    /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest; a strict
-    /// one at once, because another holder may have had it in between.
+    /// Handles a lease that a server has not found. The lease comes back at once, if it can, and its holder learns of
+    /// the loss at the known end at the latest. The holder of a strict permit learns of it at once, because another
+    /// holder may have had the units in between.
     fn not_found(&mut self, at: At, end: Time) {
-        // The server may have other levels and units of it.
+        // The server may still have other levels and units of the lease.
         let is_gone = false;
         if self.permits[at.0].is_strict || self.is_kept(at) && !self.is_well(at) {
             return self.lose(at, self.now, is_gone);
@@ -488,10 +490,10 @@ impl Core {
         self.next_at(at, self.now);
     }
 
-    /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
+    /// A server that has lost a lease may have lost others, so all leases that were not refreshed since are due.
     pub(super) fn look_again(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
-        // What was sent with a new connection may find what was lost before it.
+        // A call that was sent just after connecting may report a loss from before the connection.
         if *lost_before <= sent {
             *lost_before = sent;
             self.sweep = Some(0);

@@ -1,4 +1,4 @@
-//! Which server has a slot.
+//! The servers of slots.
 
 use super::time::{PAUSE, Time};
 use std::{
@@ -7,17 +7,17 @@ use std::{
     ops::Range,
 };
 
-/// The known servers of slots. While none is known, the first server has all.
+/// The known servers of slots. Until one is known, the first server has all slots.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     servers: Vec<usize>,
-    /// The servers that have any slot.
+    /// The servers that have slots.
     used: BTreeSet<usize>,
-    /// Those to which slots have begun to move since any was known to have moved.
+    /// The servers to which slots have begun to move since a slot last changed its server.
     asked: BTreeSet<usize>,
-    /// When servers have said that they have moved, if that was lately.
+    /// The slots that have moved according to a recent report, and the time of each report.
     moved: BTreeMap<u16, Time>,
-    /// The slots that no server serves according to a recent report, and until when each report counts.
+    /// The slots that no server serves according to a recent report, and the time until which each report counts.
     unserved: BTreeMap<u16, Time>,
 }
 
@@ -32,7 +32,7 @@ impl Slots {
         is_used || self.used.is_empty() && server == 0
     }
 
-    /// Returns the servers that had some of them before.
+    /// Assigns slots to a server. Returns the previous servers of those that change.
     pub(super) fn put(&mut self, slots: Range<usize>, server: usize) -> BTreeSet<usize> {
         if self.servers.len() < slots.end {
             self.servers.resize(slots.end, 0);
@@ -61,12 +61,13 @@ impl Slots {
         until.is_some_and(|until| now < *until)
     }
 
-    /// A slot is moving to a server.
+    /// Notes that a slot is moving to a server.
     pub(super) fn ask(&mut self, server: usize) {
         self.asked.insert(server);
     }
 
-    /// A server has said that another one has a slot. Returns when to ask there: the other may say the same of it.
+    /// Notes a report that a slot has moved. Returns when to send to its new server: with a pause if reports follow
+    /// each other, because the new server may report a move too.
     pub(super) fn moves(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {

@@ -1,11 +1,12 @@
-//! A permit that changes its weight, or its id.
+//! Changes the weight or the id of a permit.
 //!
-//! What is added is a permit of its own, which lives and dies with the one that it is added to. What is taken
-//! away is one too, with nothing left to do but its release. So whatever may go wrong on the way to a server may go
-//! wrong with any acquire, and with any release.
+//! An addition is a separate permit, which lives and dies with the permit that it is added to. Units that are taken
+//! away become a permit too, which only has to be released. So a change can fail only in the ways in which an acquire
+//! or a release can fail.
 //!
-//! Each answer visits all additions of a permit, so their number is bounded. From [`MERGED_FROM`] additions to a level
-//! on, the next addition also claims the units of the two smallest. Its caller releases these once it is granted.
+//! Each answer visits all additions of a permit, so their number is bounded. Once a level has [`MERGED_FROM`]
+//! additions, the next addition also claims the units of the two smallest. Its caller releases these once it is
+//! granted.
 
 use super::{
     Core,
@@ -18,7 +19,7 @@ use super::{
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
 use std::mem;
 
-/// From this number of additions to a level on, the two smallest are merged. Merging these needs the least free units.
+/// Once a level has this many additions, its two smallest are merged, because these need the fewest free units.
 const MERGED_FROM: usize = 16;
 
 /// The number of additions to a level that stay separate if there is no room to merge them.
@@ -91,9 +92,8 @@ impl Core {
         additions
     }
 
-    /// Releases units of a level of a permit, fewer than it has: whole additions first, the smallest before the others.
-    /// Returns the parts that it releases. The core reports each when it is released. Returns `None` if the permit is
-    /// released.
+    /// Releases units of a level of a permit, but not all of them: whole additions first, in order of size. Returns the
+    /// parts, and the core reports the release of each. Returns `None` if the permit is released.
     pub(in crate::redis) fn shrink(
         &mut self,
         now: Time,
@@ -122,13 +122,13 @@ impl Core {
         }
         self.tell_end(root);
         if !was_in_place {
-            // Perhaps what was not is given up.
+            // The lost part may be among the units that were given up.
             self.tell_return(root);
         }
         Some(parts)
     }
 
-    /// Keeps the first units of a level. Returns the others, which are released.
+    /// Keeps the first units of a level, and releases the others. Returns the permit of the others.
     fn split(&mut self, id: PermitId, level: usize, keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
         let number = permit.number_of(level);
@@ -147,11 +147,11 @@ impl Core {
         part
     }
 
-    /// What a server may have of a lease is released, and the lease gets an id that was not used before.
+    /// Gives a lease an unused id, and releases everything that a server may have of it under the old one.
     pub(super) fn renew(&mut self, at: At) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
-        // An id stands for all units that it was made with, whichever are left.
+        // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
         let is_whole = levels.all(|level| level.units.units() == level.units.weight);
         if !lease.was_sent && is_whole {
@@ -169,7 +169,8 @@ impl Core {
         self.permits[at].forget();
     }
 
-    /// A permit of what a server may have of a lease, which is released: at once if no server knows it.
+    /// Adds a permit for units of a lease that a server may have, and releases it: at once if no server knows the
+    /// lease.
     pub(super) fn part(
         &mut self,
         At(id, number): At,
@@ -182,7 +183,7 @@ impl Core {
             .map(|(key, units)| Own::new(key, units, None))
             .collect();
         let lease = &self.permits[At(id, number)];
-        // What a server answers concerns what the call has named.
+        // The answer to the call in flight concerns the units that the call has named.
         if let Some(call) = lease.call {
             let parts = self.parts.entry(call).or_default();
             parts.push((At(id, number), At(part, 0)));
@@ -206,7 +207,7 @@ impl Core {
         part
     }
 
-    /// A permit is released to which this one has added units.
+    /// Ends an addition, because its permit is released.
     pub(super) fn end_growth(&mut self, root: PermitId, growth: PermitId) {
         if !self.permits[growth].is_decided() {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
@@ -220,7 +221,7 @@ impl Core {
         self.let_go(growth);
     }
 
-    /// Nothing is left of what was added to a permit that is released.
+    /// Notes that an addition to a released permit is gone.
     pub(super) fn growth_over(&mut self, root: PermitId, was_held: bool) {
         let permit = &mut self.permits[root];
         permit.growths_left -= 1;

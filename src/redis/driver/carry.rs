@@ -1,4 +1,4 @@
-//! Calls, and the tasks that carry them.
+//! The tasks that send calls, and the connections that they use.
 
 use super::{
     runtimes::Ending,
@@ -28,12 +28,12 @@ use tokio::{
     task::{unconstrained, yield_now},
 };
 
-/// Who carries a call. One that is dropped before the answer says so.
+/// Sends a call and reports its answers. Reports the call as abandoned if it is dropped before that.
 pub(super) struct Carrier<T: Transport> {
     shared: Arc<Shared<T>>,
-    /// `None`: it has reported.
+    /// `None` once the answers are reported.
     load: Option<Load<T::Connection>>,
-    /// Since when it carries, and of each command the verb and how many claims or permits it names.
+    /// When the call was sent, and for each command its verb and the number of claims or permits in it.
     sent: Instant,
     commands: Vec<(&'static str, usize)>,
 }
@@ -48,7 +48,7 @@ impl<T: Transport> Carrier<T> {
         }
     }
 
-    /// Takes what it carries.
+    /// Takes the commands out of the call, to send them.
     pub(super) fn commands(&mut self) -> Vec<Command> {
         let load = self.load.as_mut();
         let commands = load.map(|load| mem::take(&mut load.call.commands));
@@ -57,15 +57,15 @@ impl<T: Transport> Carrier<T> {
         commands
     }
 
-    /// Carries the call. What waits behind it goes in tasks of their own.
+    /// Sends the call. Further calls of the runtime are sent by separate tasks.
     pub(super) async fn carry(mut self) {
         let (next, _) = self.call().await;
         spawn(next);
     }
 
-    /// Carries the call, no longer than its answer counts, and then what waits behind it. After a failure that waits
-    /// for a turn, so that another task can notice that the connection is broken: else calls that fail at once would
-    /// follow each other without end.
+    /// Sends the call, waits for at most a timeout, and then sends the calls that wait behind it. After a failure it
+    /// yields first, so that another task can notice that the connection is broken. Otherwise calls that fail at once
+    /// would follow each other without end.
     async fn carry_on(self) {
         let mut own = Some(self);
         while let Some(mut carrier) = own {
@@ -83,7 +83,7 @@ impl<T: Transport> Carrier<T> {
         }
     }
 
-    /// Returns the carriers of what the runtime sends next, and whether the call was answered.
+    /// Returns the carriers of the runtime's next calls, and whether this call was answered.
     async fn call(&mut self) -> (Vec<Self>, bool) {
         let commands = self.commands();
         let Some(load) = &self.load else {
@@ -91,11 +91,11 @@ impl<T: Transport> Carrier<T> {
         };
         let reply = {
             let left = self.shared.settings.timeout;
-            // It leaves when it is polled first, whatever else its task has done in this turn.
+            // The first poll sends the call, even if its task has used up its budget in this turn.
             let mut call = pin!(unconstrained(load.connection.call(commands, left)));
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
-                // It arrives in the order in which it was polled first.
+                // Calls arrive in the order of their first polls.
                 load.call.left.note();
                 answered
             });
@@ -105,7 +105,7 @@ impl<T: Transport> Carrier<T> {
         (self.report(reply), is_answered)
     }
 
-    /// Reports the answers, or why there are none. Returns the carriers of what the runtime sends next.
+    /// Reports the answers or the failure. Returns the carriers of the runtime's next calls.
     pub(super) fn report(&mut self, reply: Result<Vec<Answer>, Failure>) -> Vec<Self> {
         let Some(load) = self.load.take() else {
             return Vec::new();
@@ -165,7 +165,7 @@ impl<T: Transport> Drop for Carrier<T> {
     }
 }
 
-/// The carriers of all that a runtime sends now.
+/// The carriers of all calls that a runtime can send now.
 pub(super) fn carriers<T: Transport>(
     shared: &Arc<Shared<T>>,
     from: RuntimeId,
@@ -180,14 +180,14 @@ pub(super) fn carriers<T: Transport>(
     carriers
 }
 
-/// Carries calls in tasks of the current runtime, in which they leave in this order. Without a runtime their carriers are
-/// dropped, and the thread takes over.
+/// Spawns carriers on the current runtime. Their calls leave in this order. Without a runtime the carriers are dropped,
+/// and the thread takes over.
 pub(super) fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
     for carrier in carriers {
         if let Ok(runtime) = Handle::try_current() {
             let mut carrying = Box::pin(carrier.carry_on());
             let mut context = Context::from_waker(Waker::noop());
-            // A panic is not a matter of whoever makes the call.
+            // A panic of the call must not reach the caller.
             if let Some(Poll::Pending) = contain(|| carrying.as_mut().poll(&mut context)) {
                 runtime.spawn(carrying);
             }
@@ -195,14 +195,15 @@ pub(super) fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>
     }
 }
 
-/// A connection of a runtime to a server, from its making on. One that is dropped says so.
+/// A connection of a runtime to a server, from the attempt to connect until its end. Reports the end when it is
+/// dropped.
 pub(super) struct Link<T: Transport> {
     shared: Arc<Shared<T>>,
     runtime: RuntimeId,
     server: usize,
     /// Notified if the connection may be mute.
     doubted: Arc<Notify>,
-    /// How the connection has ended. `Dropped` until it is known.
+    /// How the connection has ended: `Dropped` until it is known.
     ending: Ending,
 }
 
@@ -260,9 +261,9 @@ impl<T: Transport> Link<T> {
     }
 
     /// Returns a connection that replaces a mute one. If calls on a connection were not answered in time, it gets one
-    /// probe. If it stays silent, a second connection is made. The runtimes do this one after the other, so a stalled
-    /// server gets only one more connection at a time. A slow server delays the replacement too, so the probe gets as much
-    /// time again once that is connected.
+    /// probe. If it stays silent, a second connection is made. The runtimes take turns, so a stalled server gets only
+    /// one more connection at a time. A slow server delays the second connection too, so the probe gets the same time
+    /// again once that connection is made.
     async fn replacement_for(&self, connection: &T::Connection) -> T::Connection {
         if !self.shared.settings.is_own {
             return pending().await;
@@ -293,7 +294,8 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    /// Claims that were handed to the thread need not wait for its connection, which takes longer because it subscribes.
+    /// Connects again for claims that were handed to the thread. The thread's connection takes longer, because it
+    /// subscribes.
     async fn again(self) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
         drop(self);
@@ -309,7 +311,7 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    /// Only the thread takes messages.
+    /// The handler of messages, which only the thread's connection receives.
     fn messages(&self) -> Messages {
         let shared = Arc::downgrade(&self.shared);
         Arc::new(move |message| {
@@ -319,7 +321,7 @@ impl<T: Transport> Link<T> {
         })
     }
 
-    /// Returns the carriers of what the runtime sends now.
+    /// Returns the carriers of the calls that the runtime can send now.
     pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Carrier<T>> {
         self.attach(connection, Change::Connected(self.runtime, self.server))
     }

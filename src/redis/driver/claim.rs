@@ -1,4 +1,4 @@
-//! A handle, the future of an acquire, and the permit.
+//! Handles, the future of an acquire, and permits.
 
 use super::{
     carry::{Carrier, Link, carriers, spawn},
@@ -33,10 +33,10 @@ const LAST_WAIT: Duration = Duration::from_millis(10);
 /// The interval at which callers poll while they wait for a connection or for limits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How soon a claim looks again that time alone has not decided.
+/// The pause before a claim checks again, if its time is over but it is still undecided.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// All handles and permits have it, and neither the thread nor tasks: with it the last of them is gone.
+/// Held by handles and permits only, so dropping the last one means that no user is left.
 pub(super) struct Door<T: Transport>(pub(super) Arc<Shared<T>>);
 
 impl<T: Transport> Drop for Door<T> {
@@ -90,13 +90,13 @@ impl<T: Transport> Driver<T> {
         self.0.0.transport.error(server)
     }
 
-    /// Learns where slots are before anything is claimed.
+    /// Sets the servers of slots before the first claim.
     pub(in crate::redis) fn learn(&self, slots: Slots) {
         let shared = &self.0.0;
         shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
     }
 
-    /// The server that is believed to have a slot.
+    /// The server last known to have a slot.
     pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
         let server = self.0.0.enter(|core, _, _| core.server_at(slot));
         server.unwrap_or_default()
@@ -117,26 +117,26 @@ impl<T: Transport> Driver<T> {
         is_read() == Some(true)
     }
 
-    /// Whether the limits that operators set are read, as far as this process knows.
+    /// True if the limits that operators set are read, as far as this process knows.
     pub(in crate::redis) fn reads_limits(&self) -> bool {
         let reads = self.0.0.enter(|core, _, _| core.reads_limits());
         reads.unwrap_or_default()
     }
 
-    /// The limit of a semaphore that an operator has set, by its name.
+    /// The limit that an operator has set for the semaphore of this name.
     pub(in crate::redis) fn limit_of(&self, name: &str) -> Option<u32> {
         let limit = self.0.0.enter(|core, _, _| core.limit_of_name(name));
         limit.flatten()
     }
 
-    /// The highest time that any server has shown, microseconds.
+    /// The highest time that any server has shown, in microseconds.
     pub(in crate::redis) fn floor(&self) -> u64 {
         let floor = self.0.0.enter(|core, _, now| core.floor(now));
         floor.unwrap_or_default()
     }
 
-    /// This runtime's connection to a server, which is made if there is none. `None`: an attempt has failed that began
-    /// after this call, or it takes longer.
+    /// Returns this runtime's connection to a server, and connects if there is none. Returns `None` if an attempt that
+    /// began after this call has failed, or takes longer.
     pub(in crate::redis) async fn connection(
         &self,
         server: usize,
@@ -162,7 +162,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Connects this runtime to all servers, and waits for that until then.
+    /// Connects this runtime to all servers. Returns when they are connected, or at `until`.
     pub(in crate::redis) async fn warm_up(&self, until: Instant) {
         let (shared, here) = (&self.0.0, here());
         while Instant::now() < until {
@@ -187,12 +187,12 @@ impl<T: Transport> Driver<T> {
         self.0.0.change(|rest| rest.is_shut)
     }
 
-    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each that
-    /// was still held.
+    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each permit that
+    /// is not released by `until`.
     ///
     /// # Cancel safety
     ///
-    /// The shutdown goes on if the future is dropped once it was polled.
+    /// Once the future was polled, the shutdown continues even if the future is dropped.
     pub(in crate::redis) async fn shutdown(&self, until: Instant) -> Vec<(Arc<str>, u64)> {
         let shared = &self.0.0;
         let mut is_drained = shared.is_drained.subscribe();
@@ -206,8 +206,8 @@ impl<T: Transport> Driver<T> {
         unreleased.unwrap_or_default()
     }
 
-    /// Claims levels, from narrow to wide, each under a policy. `queued` learns of each level in whose queue
-    /// the claim waits.
+    /// Claims levels, from narrow to wide, each under a policy. `queued` is called with each level in whose queue the
+    /// claim waits.
     ///
     /// # Cancel safety
     ///
@@ -224,7 +224,7 @@ impl<T: Transport> Driver<T> {
         decided(claimed, here.map(|_| longest), queued).await
     }
 
-    /// Claims. The call, if there is one, is for the caller's own task.
+    /// Claims. Any returned call must be sent by the caller's own task.
     pub(super) fn claim(
         self,
         here: Option<Id>,
@@ -238,7 +238,7 @@ impl<T: Transport> Driver<T> {
         })
     }
 
-    /// Begins a claim, by which the core names it.
+    /// Begins a claim. The core reports events for its id to the cell.
     fn begin(
         self,
         here: Option<Id>,
@@ -251,7 +251,7 @@ impl<T: Transport> Driver<T> {
             rest.keeper.is_busy = true;
             let (id, call) = claim(core, now, from)?;
             let servers = cell.slots().map(|slot| core.server_at(slot));
-            // In an outage the thread alone looks whether the server is back.
+            // In an outage only the thread checks whether the server is back.
             let servers = servers.filter(|server| !core.is_open(*server));
             let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
@@ -275,11 +275,10 @@ impl<T: Transport> Driver<T> {
     }
 }
 
-/// A claim, and the call that its own task is to carry.
+/// A claim, and the call that its own task must send.
 type Claimed<T> = (Held<T>, Option<Carrier<T>>);
 
-/// The call that a task carries which waits for its outcome. In a place of its own, because it is large and most tasks have
-/// none.
+/// The call that is sent by the task that waits for its outcome. Boxed, because it is large and most tasks have none.
 struct Own(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Own {
@@ -287,7 +286,7 @@ impl Own {
         Self(carrier.map(|carrier| Box::pin(carrier.carry()) as _))
     }
 
-    /// Goes on. What comes of it is written to the cell.
+    /// Polls the call. Its outcome is written to the cell.
     fn poll(&mut self, cell: &Cell, cx: &mut Context<'_>) {
         if let Some(carrying) = &mut self.0 {
             cell.unregister();
@@ -298,7 +297,7 @@ impl Own {
     }
 }
 
-/// Carries the call of a claim, and waits until it is decided: in a runtime so long at the longest.
+/// Sends the call of a claim, and waits until the claim is decided. In a runtime the wait is bounded by `longest`.
 async fn decided<T: Transport>(
     (held, own): Claimed<T>,
     longest: Option<Duration>,
@@ -307,7 +306,7 @@ async fn decided<T: Transport>(
     let bound = longest.map(|longest| bound(&held.driver.0.0, longest));
     let mut bound = pin!(bound);
     let mut own = Own::new(own);
-    // Dropped before the call, which then names nothing that is still wanted.
+    // The claim must be dropped before the call, so that the call names only abandoned claims then.
     let held = held;
     let outcome = poll_fn(|cx| {
         own.poll(&held.cell, cx);
@@ -315,7 +314,7 @@ async fn decided<T: Transport>(
         if let Some(level) = held.cell.queued() {
             queued(level);
         }
-        // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
+        // A timer of a runtime that has ended panics outside of another runtime. Then only the thread checks the time.
         if let Some(bound) = bound.as_mut().as_pin_mut()
             && outcome.is_pending()
             && Handle::try_current().is_ok()
@@ -327,8 +326,8 @@ async fn decided<T: Transport>(
     outcome.await.map(|()| held)
 }
 
-/// Lets time pass when the claim is to be decided at the latest, in case that the thread does not. Ready only if
-/// Tokio's time is paused, because such a time is over at once.
+/// Advances the core at the claim's latest end, in case the thread does not. Ready only if Tokio's time is paused,
+/// because then a sleep ends at once.
 fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
     longest: Duration,
@@ -347,7 +346,7 @@ fn bound<T: Transport>(
     }
 }
 
-/// A permit. Its drop releases it.
+/// A permit, which is released when it is dropped.
 pub(in crate::redis) struct Held<T: Transport> {
     driver: Driver<T>,
     pub(super) id: PermitId,
@@ -359,7 +358,7 @@ impl<T: Transport> Held<T> {
         self.cell.is_lost_by((self.driver.0.0.clock)())
     }
 
-    /// Claims more units of a level, which do not wait.
+    /// Claims more units of a level, without waiting.
     ///
     /// # Cancel safety
     ///
@@ -407,15 +406,15 @@ impl<T: Transport> Held<T> {
         (outcome, merged)
     }
 
-    /// What was added to a permit ends with that.
+    /// Keeps the units without this handle, because an addition ends with its permit.
     fn keep(self) {
         self.cell.leave();
         let shared = &self.driver.0.0;
         shared.enter(|_, rest, _| rest.cells.remove(self.id));
     }
 
-    /// Releases units of a level, fewer than it has. The future is ready when they are free. `None`: the permit is
-    /// released.
+    /// Releases units of a level, but not all of them. The future is ready when they are free. Returns `None` if the
+    /// permit is released.
     ///
     /// # Cancel safety
     ///
@@ -442,8 +441,8 @@ impl<T: Transport> Held<T> {
         })
     }
 
-    /// Releases it. The future says whether it was held until then; of a second call, that it was not. The task that polls it
-    /// carries the release if no call of its runtime is in flight, and else the thread.
+    /// Releases the permit. The future returns true if the permit was held until then, and false for a second call. The
+    /// task that polls the future sends the release if no call of its runtime is in flight, otherwise the thread does.
     ///
     /// # Cancel safety
     ///
@@ -459,7 +458,7 @@ impl<T: Transport> Held<T> {
             if !is_asked {
                 return false;
             }
-            // Only now, because a call that is made leaves at once.
+            // The call is made only now, because it must be sent at once.
             let mut own = Own::new(release_alone(&shared, id));
             poll_fn(|cx| {
                 own.poll(&cell, cx);
@@ -469,7 +468,8 @@ impl<T: Transport> Held<T> {
         }
     }
 
-    /// Whether the core tells when it is released.
+    /// Releases the permit, and asks the core to report the release. Returns false if the core does not know the
+    /// permit.
     fn asks_for_release(&self) -> bool {
         let asked = release(&self.driver.0.0, |core, rest, now| {
             let is_known = rest.cells.get(self.id).is_some();
@@ -482,7 +482,7 @@ impl<T: Transport> Held<T> {
     }
 }
 
-/// Lets the core release, and sends urgent releases at once.
+/// Runs a release in the core, and sends urgent releases at once.
 fn release<T: Transport, R>(
     shared: &Arc<Shared<T>>,
     work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
@@ -504,7 +504,7 @@ fn carry_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::
     }
 }
 
-/// The call of a release that waits to be sent, for the task that waits for it.
+/// The call of a waiting release, for the task that waits for its answer.
 fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<Carrier<T>> {
     let load = shared.enter(|core, rest, now| {
         let from = rest.runtimes.enter(here());
@@ -515,7 +515,7 @@ fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<
     Some(Carrier::new(shared, load))
 }
 
-/// What its holder reads.
+/// The state of the permit, for its holder.
 impl<T: Transport> Deref for Held<T> {
     type Target = Cell;
 

@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::{runtime::Handle, task};
 
-/// How often the thread looks. It registers no waker, because a thread-local destructor may run it, when Tokio's own
-/// thread-locals are gone.
+/// The interval at which the waiting thread checks for the end. It registers no waker, because a thread-local
+/// destructor may run this code after Tokio's own thread-locals are gone.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// True if this thread may block: it runs no task (like the main thread), or its runtime is shutting down.
@@ -17,7 +17,7 @@ pub(super) fn may_block() -> bool {
     task::try_id().is_none() || Handle::try_current().is_ok_and(|runtime| is_ending(&runtime))
 }
 
-/// True if a runtime is shutting down: then it drops a spawned task at once.
+/// True if a runtime is shutting down, because then it drops a spawned task at once.
 fn is_ending(runtime: &Handle) -> bool {
     let task = runtime.spawn(pending::<()>());
     let is_ending = task.is_finished();
@@ -26,7 +26,7 @@ fn is_ending(runtime: &Handle) -> bool {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Blocks this thread until nothing is left to send, but not beyond the deadline.
+    /// Blocks this thread until nothing is left to send, at most until the deadline.
     pub(super) fn wait_until_drained(&self, deadline: Instant) {
         while !*self.is_drained.borrow() && Instant::now() < deadline {
             thread::sleep(LOOK);

@@ -1,29 +1,29 @@
 
--- acquire: for each claim, one after the other: grants it units of each of its semaphores, all or none;
--- else it joins a queue, if it may wait.
+-- acquire: grants each claim, one after the other, units of all of its semaphores, or none. Otherwise the claim joins a
+-- queue, if it may wait.
 --
--- A claim has levels, mostly one, from the narrowest limit to the widest. Where one is full, a claim that
--- does not wait there gets nothing: it is decided before anything is granted, so nobody ever sees a
--- unit of it. A claim that waits there joins that queue, and holds the units of the narrower levels
--- for as long as it counts as alive. Everybody goes from narrow to wide, so there is no deadlock.
+-- A claim has levels, usually one, from the narrowest limit to the widest. If a level is full and the claim does not
+-- wait there, the claim gets nothing. This is decided before anything is granted, so no other client ever sees a unit
+-- of it. A claim that waits joins the queue of that level, and holds the units of the narrower levels for as long as it
+-- counts as alive. All claims go from narrow to wide, so there is no deadlock.
 --
--- Promises: at any instant of the server's clock, at most `limit` units are held. An id counts once,
--- however often it is sent, and keeps its position in the queue. Every permit gets a token greater
--- than those before it. A call that arrives after its deadline changes nothing.
+-- Promises: at any instant of the server's clock, at most `limit` units are held. An id counts once, however often it
+-- is sent, and keeps its position in the queue. Each permit gets a token greater than all earlier ones. A call that
+-- arrives after its deadline changes nothing.
 --
 -- KEYS  for each semaphore of these claims, once, held, queue, alive, token; see grant.lua
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
 --       4 lasts     ms, how long a grant lasts unless it is refreshed: a lease, or less
---       5 levels    of each claim; 0 if their numbers differ
---       and for each run of claims that wait alike: their number of levels, if 5 is 0; how many claims they are;
---       for each level its
---         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. LIMIT: how
---                 many units may be held together; 0 if the permit has several units itself, so that it never
---                 takes the fast path; -1 if it was sent before, so that an operator may have revoked it. For
---                 how many ms the waiter counts as alive, how many claims may wait, the arrival that an
---                 earlier call returned, or 0, and the head start in microseconds
+--       5 levels    the number of levels of each claim; 0 if the claims differ
+--       and for each run of claims with the same terms: their number of levels, if argument 5 is 0; the number of
+--       claims; for each level its
+--         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there.
+--                 LIMIT: the most units that may be held together; 0 for a permit of several units, so that it
+--                 never takes the fast path; -1 if it was sent before, so that an operator may have revoked it.
+--                 ALIVE: for how many ms the waiter counts as alive. MAX_WAITING: how many claims may wait.
+--                 ARRIVAL: the arrival that an earlier call returned, or 0. HEAD_START: in microseconds
 --       and for each level of each claim
 --         number  of the semaphore, from 1
 --         id      the permit's id
@@ -34,11 +34,11 @@
 --         {-3, level, units held now}    it was revoked at that level
 --         {-2, level, units held now, arrival, recheck_ms, last_token}
 --                                        it waits there. If recheck_ms is not -1, it should poll again
---                                        then: it is the head, and the earliest lease ends; or more of the
---                                        queue has died than one call removes. It holds nothing there, so
---                                        no token up to last_token is its own
+--                                        after that time: it is the head, and the earliest lease ends then;
+--                                        or more waiters have died than one call removes. It holds nothing
+--                                        there, so no token up to last_token is its own
 
--- Locals are faster than globals, and text is read as a number where that is needed: it takes as long as a call.
+-- Locals are faster than globals. Text is converted to a number only when needed, because that takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV
 local now, micros = clock()
 if now > ARGV[2] + 0 then
@@ -47,7 +47,7 @@ end
 local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
 local anything_waits = any_queue(KEYS)
 
--- For each semaphore how many units are held, and whether claims wait; see `granting` for `ended`.
+-- For each semaphore, the number of held units, and whether claims wait. See `granting` for `ended`.
 local used, is_contended, ended = {0}, {}, {}
 for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
@@ -73,7 +73,7 @@ while ARGV[at] do
   local terms, width, claim = at + 1, 2 * levels, at + 1 + levels
   at = claim + ARGV[at] * width
   while claim < at do
-    -- How many claims for these semaphores find room, and nothing that waits.
+    -- The number of claims for these semaphores that fit; 0 or less if anything waits.
     local free, stop = at, claim + width
     for level = 0, levels - 1 do
       local number, limit = ARGV[claim + 2 * level] + 0, ARGV[terms + level]
@@ -91,8 +91,8 @@ while ARGV[at] do
       free, stop = free - 1, stop + width
     end
     for level = 1, free > 0 and width or 0, 2 do
-      -- The fast path: one unit for each of these claims. The same as `grant` for one after the other, but an end is
-      -- never moved back: one that is there already is of the same call.
+      -- The fast path: one unit for each of these claims. It has the effect of `grant` for one after the other, but
+      -- never moves an end back: an end that is there already belongs to the same call.
       local number, first, count = ARGV[claim + level - 1] + 0, claim + level, 1
       local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
       if stop - claim == width then

@@ -1,25 +1,25 @@
--- How units of a contended semaphore are granted, and how its queue advances.
+-- Grants units of a contended semaphore, and advances its queue.
 --
--- A call is for one semaphore or for many, one after the other. KEYS has for each:
+-- A call is for one or more semaphores, one after the other. KEYS has for each:
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
--- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock; once a claim with
---        a flow has come, until the queue is empty, its start tag
--- alive  waiter's permit -> until when it counts as alive, ms; if waiters had head starts also
---        `arrival` -> the last arrival, negative, so that it is no end; if permits were revoked also
---        `revoked:PROCESS.SERIAL` -> until when that is remembered, ms, negative and below REVOKED; if the queue is
---        fair also `flow:FLOW` -> the finish tag of that flow, negative, always that of claims without a flow, and
---        `arrival` -> the virtual time
+-- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock. From the first claim
+--        with a flow until the queue is empty: its start tag
+-- alive  waiter's permit -> until when it counts as alive, ms
+--        `arrival` -> the last arrival, if waiters had head starts. Negative, so that it is no end
+--        `revoked:PROCESS.SERIAL` -> until when the revocation is stored, ms, negative and below -REVOKED
+--        in a fair queue `flow:FLOW` -> the finish tag of the flow, negative. Claims without a flow always have one
+--        in a fair queue `arrival` -> the virtual time, negative
 -- token  the last token
 --
--- ARGV has first the arguments for all semaphores; then for each semaphore the number of its
--- arguments, and these.
+-- ARGV has first the arguments for all semaphores; then, for each semaphore, the number of its arguments and the
+-- arguments.
 --
--- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE, and behind that
--- what operators see. It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the
--- others id:2, id:3 and so on.
+-- A permit's id contains all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. The rest is for operators.
+-- It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the others have id:2, id:3 and
+-- so on.
 
--- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
+-- True if any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
   if #keys == 4 then
     return call('EXISTS', keys[2]) == 1
@@ -31,20 +31,20 @@ local function any_queue(keys)
   return call('EXISTS', unpack(queues)) > 0
 end
 
--- Units that one call grants to waiters, and waiters that it removes because they have died, to bound how
--- long it blocks the server; and waiters that it looks at because one before them has left.
+-- Bounds how long one call blocks the server. `advanced` counts the units that it grants to waiters and the dead
+-- waiters that it removes. `looked` counts the waiters that it visits because one before them has left.
 local MAX_ADVANCED = 500
 local advanced, looked = 0, 0
 
--- What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
--- while the shares of all flows that wait add up to less.
+-- The amount that a unit adds to the tags of a flow of share 1. Every share is exact to one percent. Tags are free for
+-- newcomers while the shares of all waiting flows add up to less than this.
 local UNIT = 100000
 
 -- The scores of revocations are below those of arrivals and tags.
 local REVOKED = 5000000000000000
 
--- The first tag from here on that no waiter has: two of one tag would be served in the order of their ids. A run of tags is
--- passed in steps that double, and then halve.
+-- Returns the first tag from `tag` on that no waiter has, because two waiters with one tag would be served in the order
+-- of their ids. Passes a run of tags in steps that double, and then halve.
 local function free_tag(queue, tag)
   local size, growth = 1, 2
   repeat
@@ -59,10 +59,12 @@ local function free_tag(queue, tag)
   return tag
 end
 
--- A cluster's node that gives a slot away runs a script only if all of its keys are there, and ends the script where that
--- names a key that it has emptied. So the last member of a set stays until the script is done with the set: `finish`.
+-- A cluster's node that gives a slot away runs a script only if all of its keys are there. It aborts the script when
+-- the script names a key that it has emptied. So the last member of a set stays until `finish`, after the last use of
+-- the set.
 
--- Counts the units that are held of a contended semaphore. Removes those that have ended, unless all have. Returns that too.
+-- Counts the held units of a contended semaphore, and removes units that have ended. If all have ended, they stay, and
+-- the second result is true.
 local function count_held(held, now)
   local count = call('ZCARD', held)
   if count > 0 and not call('ZRANGEBYSCORE', held, text(now + 1), '+inf', 'LIMIT', 0, 1)[1] then
@@ -73,12 +75,12 @@ local function count_held(held, now)
   return count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
 end
 
--- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
--- held. By their `held`, all units of those in `ended` have ended, and are there. Built only for contended semaphores,
--- because building these functions takes longer than running them. Returns them from those that all need to those that
--- only `contended_claims` does.
+-- Builds the operations at one instant. They take a semaphore as a table of its keys and of `used`, the number of units
+-- held. If `ended` contains the `held` of a semaphore, all its units have ended, and are still in the set. Built only
+-- for contended semaphores, because building these functions takes longer than running them. Returns the functions for
+-- all callers first, and then those that only `contended_claims` needs.
 local function granting(now, micros, floor, ended, is_provisional)
-  -- How many claims wait in a queue, and the last one that has left it, which is there yet.
+  -- By queue: the number of waiting claims, and the id of the last one that has left but is still in the set.
   local sizes, last_of = {}, {}
 
   local function waiting_in(queue)
@@ -111,7 +113,8 @@ local function granting(now, micros, floor, ended, is_provisional)
     sizes[queue], last_of[queue] = size + 1, nil
   end
 
-  -- Takes a unit from a semaphore. The last one ends instead if claims wait or did. Returns 1 if it was held, else 0.
+  -- Takes a unit from a semaphore. If it is the last one, and claims wait or did, its end is set to 0 instead. Returns
+  -- 1 if it was held, else 0.
   local function free(semaphore, unit)
     local held, queue, used = semaphore.held, semaphore.queue, semaphore.used
     local is_last = used == 1 and (sizes[queue] ~= 0 or last_of[queue])
@@ -120,7 +123,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     return freed
   end
 
-  -- Removes the last of what has left. Nothing looks at the semaphore after it.
+  -- Removes the last members that were kept. The script does not use the semaphore after this.
   local function finish(held, queue, alive)
     if ended[held] then
       call('ZREMRANGEBYSCORE', held, '-inf', text(now))
@@ -136,15 +139,17 @@ local function granting(now, micros, floor, ended, is_provisional)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
   end
 
-  -- Where the finish tag of an id's flow is, what the claim adds to that, and whether the id names a flow.
+  -- Returns the member of the finish tag of an id's flow, what the claim adds to this tag, and whether the id names a
+  -- flow.
   local function flow_of(id)
     local share, flow = string.match(id, '~_(%d+)_(.+)$')
     return 'flow:' .. (flow or ''), math.ceil(UNIT * (weight_of(id) or 0) / (share or 1)), flow ~= nil
   end
 
-  -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later ones of its flow move up, each to where the
-  -- one before it finishes now, and so does the finish of the flow, unless some of them are behind MAX_ADVANCED others.
-  -- None moves before the virtual time, as behind claims that came before the first flow.
+  -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later waiters of
+  -- its flow move up, each to the current finish of the one before it. The finish of the flow moves too, unless some of
+  -- these waiters are behind MAX_ADVANCED others. No waiter moves before the virtual time, for example behind claims
+  -- that came before the first flow.
   local function leave(queue, alive, id)
     local start = waiting_in(queue) > 0 and call('ZSCORE', queue, id)
     if not start then
@@ -175,15 +180,15 @@ local function granting(now, micros, floor, ended, is_provisional)
     return true
   end
 
-  -- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
+  -- Returns the member under which the revocation of a permit is stored. A permit that gets another id keeps the last
   -- twelve digits of its serial.
   local function revocation_of(id)
     local process, serial = string.match(id, '^(%w+)%.(%x+)')
     return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
   end
 
-  -- Holds the units of a permit. If it is held already, moves their end: those that were released of it
-  -- since stay free, however late or often it is acquired.
+  -- Holds the units of a permit. If the permit is held already, moves their end. Units of it that were released since
+  -- stay free, however late or often it is acquired.
   local function hold(semaphore, id, weight, expires_at, ttl)
     local held, used = semaphore.held, semaphore.used
     if is_provisional then
@@ -191,7 +196,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
     local added = call('ZADD', held, expires_at, id)
     if ended[held] then
-      -- Another unit keeps the key now. What was there of this permit had ended.
+      -- Another unit keeps the key now. The old units of this permit had ended.
       call('ZREMRANGEBYSCORE', held, '-inf', text(now))
       ended[held], added = nil, 1
     end
@@ -210,14 +215,13 @@ local function granting(now, micros, floor, ended, is_provisional)
     semaphore.used = now_used
   end
 
-  -- Holds the units of a permit. Returns its token. A counter that has expired starts again at the
-  -- server's clock, or at the highest time that the clock has ever shown. Both are higher than every token
-  -- before, because fewer tokens were granted than microseconds have passed, so the counter may expire at
-  -- any time.
+  -- Holds the units of a permit. Returns its token. A counter that has expired starts again at the server's clock, or
+  -- at the highest time that the clock has ever shown. Both are higher than every earlier token, because fewer tokens
+  -- were granted than microseconds have passed. So the counter may expire at any time.
   --
-  -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
-  -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
-  -- within four leases of the last extension, which left `held` at least seven leases.
+  -- Only every fourth token extends the TTL of `held`. This is enough: a permit that is not refreshed lasts a lease at
+  -- most. So three permits, each granted before the previous one has ended, are over within four leases of the last
+  -- extension, which left `held` at least seven leases.
   local function grant(semaphore, id, weight, expires_at, lease)
     local token, ttl = semaphore.token, text(lease * LEASES)
     hold(semaphore, id, weight, expires_at, ttl)
@@ -232,10 +236,10 @@ local function granting(now, micros, floor, ended, is_provisional)
     return new_token
   end
 
-  -- Lowers each end that is further ahead than the permit's own lease to one lease from now. Such an
-  -- end was written before the clock was set back, and a dead permit or waiter would last too long.
+  -- Lowers each end that is more than the permit's own lease ahead to one lease from now. Such an end was written
+  -- before the clock was set back, and a dead permit or waiter would last too long.
   local function clamp(ends)
-    -- The last end first: mostly it is possible, and so are all.
+    -- Checks the last end first. Usually it is possible, and so are all others.
     local members, at, is_all = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES'), 1, false
     while members[at] do
       local lease = string.match(members[at], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
@@ -253,14 +257,14 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  -- Grants to the head of the queue while the head fits under its own limit, and removes waiters that
-  -- have died. Claims behind the head are not considered, so that light claims do not starve a heavy
-  -- one. A grant ends when the waiter would cease to count as alive, unless its process refreshes the
-  -- permit: so a process that has just died holds the queue up no longer than its waiter would have.
-  -- Its process is notified of the token. After MAX_ADVANCED of both the head is notified of token 0: it
-  -- polls, which advances the queue further. A head that has died cannot: then every poll of a waiter does
-  -- (`is_stuck`).
-  -- Returns the id of the head if one still waits.
+  -- Grants to the head of the queue while the head fits under its own limit, and removes dead waiters. Claims behind
+  -- the head are not considered, so that light claims do not starve a heavy one. A grant ends when the waiter would no
+  -- longer count as alive, unless its process refreshes the permit. So a process that has just died holds up the queue
+  -- no longer than its waiter would have. The process of a granted waiter is notified of the token.
+  --
+  -- After MAX_ADVANCED grants and removals the head is notified of token 0. It then polls, which advances the queue
+  -- further. A dead head cannot poll, so every poll of a waiter advances the queue instead (`is_stuck`). Returns the id
+  -- of the head if one still waits.
   local function advance(semaphore)
     local queue, alive = semaphore.queue, semaphore.alive
     while waiting_in(queue) > 0 do

@@ -1,22 +1,22 @@
--- limits: sets a limit, or takes one away, for an operator.
+-- limits: sets or removes a limit, for an operator.
 --
--- Promises: it touches no other key, so no permit and no waiter. The version grows with each call, even if the
--- server's clock is set back, and stays when the last limit is taken away: so a process that knows one finds out that
--- there is another. What it was at first stays behind it: with another one the limits were lost. Set again, the same is
--- there.
+-- Promises: it changes no other key, so no permit and no waiter. The version grows with each call, even if the server's
+-- clock is set back, and stays when the last limit is removed. So a process that knows a version can detect a newer
+-- one. The first version is stored behind it. If the first version differs, the server has lost its limits. A repeated
+-- call has the same result.
 --
--- KEYS  limits    a hash without an end: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
+-- KEYS  limits    a hash without a TTL: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
 -- ARGV  1 of      POLICY:KEY, or POLICY
---       2 value   LIMIT; -1: the limit is taken away
---       3 note    what the operator says of it, encoded
+--       2 value   LIMIT; -1 removes the limit
+--       3 note    the operator's note, encoded
 --       4 most    how many limits there may be
--- Returns the server's time in ms, and 1 (it is so) or 0 (there are too many, and nothing has changed).
+-- Returns the server's time in ms, and 1 (done) or 0 (too many limits; nothing has changed).
 
 local limits, of, limit, note = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now, micros = clock()
 
 local is_new = limit ~= '-1' and call('HEXISTS', limits, of) == 0
--- The version is one of the fields.
+-- HLEN includes the field of the version.
 if is_new and call('HLEN', limits) > tonumber(ARGV[4]) then
   return {now, 0}
 end

@@ -1,31 +1,31 @@
--- presence: says that a process lives and who it is, and reads the server's clock and the limits that operators have
--- set: the parts of that whose keys the call names. On a cluster the keys live on several nodes.
+-- presence: announces a process and describes it, and reads the server's clock and the limits that operators have set.
+-- A call does only the parts whose keys it names. On a cluster the keys are on several nodes.
 --
--- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is
--- called for it at least once in eight leases; the first token of a semaphore is at least as high. A process
--- counts as alive from its first call until a lease after its last one, or until it leaves; if the server's
--- clock is set back, until a lease after the next call of any process that stays.
+-- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is called for
+-- it at least once in eight leases. The first token of a semaphore is at least as high. A process counts as alive from
+-- its first call until a lease after its last call, or until it leaves. If the server's clock is set back, it counts
+-- until a lease after the next call of any process that stays.
 --
--- KEYS  for each part one; one without arguments only says which node is asked
+-- KEYS  one for each part; a key without arguments only selects the node
 --         clock      a string, the highest time that any process has seen, microseconds
 --         processes  process:lease -> end of its lease, ms
---         process    a string, what a process has said of itself
+--         process    a string, how a process describes itself
 --         limits     a hash, the limits that operators have set; see limits.lua
--- ARGV  1 lease  ms; 0: the process leaves, and the call is for nothing else
---       and for each key the number of its arguments, 2, and these
+-- ARGV  1 lease  ms; 0: the process leaves, and the call does nothing else
+--       and for each key the number of its arguments, 2, and the arguments
 --         part   clock, processes, process or limits
---         value  clock: what this process has seen, microseconds; processes: process:lease, with the
---                usual lease in ms; process: what it says of itself, empty if it is asked;
---                limits: the version that this process knows, empty if it knows none; 0: of a server without any
--- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: how
--- many are alive, this one among them, or 0 if it leaves; process: what it has said, empty if that is too long ago; limits: 0
--- if the version is the same, else the fields and values.
+--         value  clock: the highest time that this process has seen, microseconds; processes: process:lease,
+--                with the usual lease in ms; process: its description, or empty to read the stored one;
+--                limits: the version that this process knows, empty if it knows none, 0 for a server without any
+-- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: the number of live
+-- ones, including this one, or 0 if it leaves; process: the description, empty if it has expired; limits: 0 if the
+-- version is the same, else the fields and values.
 
 local now, micros = clock()
 local lease = tonumber(ARGV[1])
 local ttl = text(lease * LEASES)
 
--- The first write of each part needs no memory: a server whose memory is full accepts other writes only after
+-- The first write of each part needs no memory, because a server whose memory is full accepts other writes only after
 -- one.
 local parts = {}
 
@@ -45,7 +45,8 @@ function parts.processes(key, process)
   call('ZADD', key, text(now + lease), process)
   call('PEXPIRE', key, ttl)
   call('ZREMRANGEBYSCORE', key, '-inf', text(now))
-  -- Leases may differ. An end that is further away than its own lease is from before the clock was set back.
+  -- Leases may differ. An end that is more than the process's own lease ahead was written before the clock was set
+  -- back.
   for _, other in ipairs(call('ZRANGEBYSCORE', key, '(' .. text(now + lease), '+inf')) do
     local latest = now + (tonumber(string.match(other, ':(%d+)$')) or 0)
     if tonumber(call('ZSCORE', key, other)) > latest then

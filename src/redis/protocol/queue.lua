@@ -1,22 +1,22 @@
 
--- How claims are decided where something waits, or does not fit, or may have been revoked; see acquire.lua.
+-- Decides claims if any claim waits, does not fit, or may have been revoked; see acquire.lua.
 
--- How a claim waits, by its terms: for how many ms it counts as alive, how many may wait, its arrival and its head start.
+-- Returns from a claim's terms: for how many ms it counts as alive, how many may wait, its arrival and its head start.
 local function wait_of(terms)
   return string.match(terms, ' (%d+) (%d+) (%d+) (%d+)$')
 end
 
--- Builds what decides the claims from the run at `at` on. Of a semaphore with this number `used` says how
--- many units are held, and `is_contended` whether claims wait or did. Returns the function that decides a claim, and
--- `finish` of `granting`.
+-- Builds the functions that decide the claims from the run at `at` on. By the number of a semaphore, `used` contains
+-- how many units are held, and `is_contended` whether claims wait or did. Returns the function that decides a claim,
+-- and `finish` of `granting`.
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
   local free, leave, advance, finish, weight_of, revocation_of, grant, hold, clamp, flow_of,
     waiting_in, drop, enter, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
-  -- The waiters in this call are alive, however late their heartbeat arrives: this comes before a queue
-  -- advances and removes dead waiters.
+  -- The waiters in this call are alive, however late their heartbeat arrives. Note this before a queue advances and
+  -- removes dead waiters.
   while ARGV[at] do
     local levels = equal
     if equal == 0 then
@@ -35,7 +35,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
-  -- Whether as many waiters as allowed come before a claim with this score.
+  -- True if `max_waiting` waiters come before a claim with this score.
   local function is_full(queue, max_waiting, score)
     if waiting_in(queue) < max_waiting then
       return false
@@ -44,8 +44,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return max_waiting == 0 or tonumber(last[2]) <= score
   end
 
-  -- Removes up to 100 dead waiters, at any position, and ids of `alive` that are in no queue: a script that had ended
-  -- midway may have left them.
+  -- Removes up to 100 dead waiters, at any position, and ids of `alive` that are in no queue. An aborted script may
+  -- have left such ids.
   local function clear(queue, alive)
     clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
@@ -56,13 +56,13 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   end
 
   -- Start-time fair queueing (Goyal, Vin and Cheng, 1996): a claim starts when its flow's last one finishes, or at the
-  -- virtual time, which is that of the head: so a flow saves nothing up while it is idle, and no new one comes before a
-  -- head that does not fit. Returns the start, and what `alive` remembers then; `others` is the finish of claims
-  -- without a flow, if the queue is fair already.
+  -- virtual time, which is that of the head. So an idle flow saves nothing up, and no new flow comes before a head that
+  -- does not fit. Returns the start, and the marks to store in `alive`. `others` is the finish of claims without a
+  -- flow, if the queue is fair already.
   local function start_of(level, time, tail, others)
     local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id)
     if others then
-      -- A claim without a tag, of a release of this store without flows, stays before all that come later.
+      -- A claim without a tag comes from an older version of this store. It stays before all later claims.
       local _, _, has_flow = flow_of(tail[1])
       local untagged = not has_flow and tail[2] + others > 0 and tail[2] or 0
       time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2], untagged)
@@ -77,9 +77,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     }
   end
 
-  -- Joins the queue, or keeps the position there. A head start moves the claim forward, unless the queue is fair. Arrivals
-  -- strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is full, and was cleared of
-  -- dead waiters.
+  -- Joins the queue, or keeps the position there. A head start moves the claim forward, unless the queue is fair.
+  -- Arrivals strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is full even
+  -- after dead waiters were removed.
   local function join(level, is_cleared)
     local id, queue, alive = level.id, level.queue, level.alive
     local alive_ms, max_waiting, arrival, head_start = wait_of(level.terms)
@@ -91,7 +91,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
     local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
-    -- The marks of a queue that is over.
+    -- `alive` still has the marks of a queue that has emptied.
     local is_first = last_of[queue] or others and size == 0
     if is_first then
       mark, others = nil, nil
@@ -116,17 +116,18 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
     end
     if tags then
-      -- What has finished by now is forgotten.
+      -- Forgets the flows that have finished.
       call('ZREMRANGEBYSCORE', alive, tags[1], '-1')
       call('ZADD', alive, unpack(tags))
     elseif head_start > 0 then
-      -- Its score does not tell its arrival, and later ones have to be greater.
+      -- The score is not the arrival, and later arrivals must be greater.
       call('ZADD', alive, text(-math.max(arrival, last)), 'arrival')
     end
     return arrival
   end
 
-  -- Whether a permit may be granted at a level now. The claim's id is there, or is granted in passing.
+  -- True if a permit may be granted at a level now. That includes an id that is held already, or that `advance` has
+  -- just granted.
   local function is_admitted(level)
     local id, waits = level.id, level.waits
     local limit, weight = string.match(id, '^%w+%.%x+%.(%d+)%.(%d+)%.')
@@ -143,8 +144,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
-  -- Releases what a claim has at these levels. If it had something before this call, the next waiters
-  -- are granted.
+  -- Releases everything that a claim has at these levels. If it had anything before this call, the next waiters are
+  -- granted.
   local function release(levels, first, last)
     for at = first, last do
       local level = levels[at]
@@ -160,7 +161,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
-  -- Releases what the claim has at any level, but nothing where it neither is nor waits.
+  -- Refuses a claim, and releases everything that it has at any level. Skips the full level if nothing waits there,
+  -- because then the claim has nothing there.
   local function refuse(levels, why, at)
     local answer = {why, at, levels[at].used}
     local is_elsewhere = why == 0 and not levels[at].head
@@ -169,16 +171,16 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return answer
   end
 
-  -- Waits in the queue of a level, behind the head if there is one. Returns the arrival, when to poll
-  -- again, and the last token; nothing if the queue is full.
+  -- Waits in the queue of a level, behind the head if there is one. Returns the arrival, the time until the next poll,
+  -- and the last token; or nothing if the queue is full.
   local function wait_at(level)
     local arrival = join(level)
     if not arrival then
       return
     end
     local queue, alive, id, head = level.queue, level.alive, level.id, level.head
-    -- Reading a TTL is cheaper than setting it, and `alive` has no shorter TTL than the queue. It has a
-    -- longer one while it remembers a revocation.
+    -- Reading a TTL is cheaper than setting it. The TTL of `alive` is never shorter than that of the queue, and longer
+    -- while `alive` contains a revocation.
     if call('PTTL', queue) < short then
       call('PEXPIRE', queue, ttl)
       if call('PTTL', alive) < lease * LEASES then
@@ -187,14 +189,14 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id
     if is_head and head and head ~= id then
-      -- Its head start has brought it before a head that does not fit.
+      -- Its head start has put it before a head that does not fit.
       level.head = advance(level)
       if level.used > 0 and call('ZSCORE', level.held, id) then
-        -- Granted in passing: the next poll goes on from there.
+        -- `advance` has granted it. The next poll continues from there.
         return arrival, 0, grant(level, id, weight_of(id), expires_at, lease)
       end
     end
-    -- At once, if this call has done as much as it may.
+    -- It should poll at once if this call has done as much as it may.
     local recheck = level.is_stuck and 0 or -1
     if is_head then
       local ends = level.used > 0 and call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
@@ -203,8 +205,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return arrival, recheck, tonumber(call('GET', level.token) or micros - 1)
   end
 
-  -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has nothing of the wider ones, unless its
-  -- units here have expired since it was granted them: then it starts again from here.
+  -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has no units of the
+  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here.
   local function wait(levels, at)
     local arrival, recheck, last_token = wait_at(levels[at])
     if not arrival then
@@ -221,17 +223,17 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return {-2, at, levels[at].used, arrival, recheck, last_token}
   end
 
-  -- Whether an operator has revoked a permit, or the one that it adds units to.
+  -- True if an operator has revoked a permit, or the permit that it adds units to.
   local function is_revoked(level)
     local own, root = revocation_of(level.id), string.match(level.id, '%.%+(%x+)$')
     local of_root = root and string.match(own, '^revoked:%w+%.') .. root
     return call('ZSCORE', level.alive, own) or of_root and call('ZSCORE', level.alive, of_root)
   end
 
-  -- Whether the claim is admitted at all levels; else the answer to it.
+  -- Returns true if the claim is admitted at all levels, else false and the answer to it.
   local function admit(levels)
     for at, level in ipairs(levels) do
-      -- An acquire from before the revocation may have come after it.
+      -- An acquire that was sent before the revocation may arrive after it.
       if level.is_known and is_revoked(level) then
         return false, refuse(levels, -3, at)
       end
@@ -244,7 +246,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return true
   end
 
-  -- Decides the claim whose terms and ids begin at these arguments. Adds to the answer, and returns its size.
+  -- Decides the claim whose terms and ids begin at these arguments. Extends the answer, and returns its new size.
   return function(terms, first, count, answer, size)
     local levels = {}
     for level = 1, count do

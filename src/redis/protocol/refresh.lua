@@ -1,29 +1,28 @@
 -- refresh: moves the end of live leases forward.
 --
--- Promise: a lease that has ended stays ended, even if its units are still free. Only units that are
--- named and still held are touched. A call that was delayed, and runs behind a later one, moves no end
--- back. The counter of tokens outlives every permit that is refreshed.
+-- Promise: a lease that has ended stays ended, even if its units are still free. Only units that are named and still
+-- held are changed. A delayed call that runs after a later one moves no end back. The counter of tokens outlives every
+-- refreshed permit.
 --
--- The script grants nothing, so it takes no key of the queue: the head polls when a lease ends.
+-- The script grants nothing, so it has no key of the queue: the head polls when a lease ends.
 --
 -- KEYS  for each semaphore held, token; see grant.lua
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
 -- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
--- 1 (held) or 0 (lost). 0: it has removed what had ended, and has to be sent again. A cluster's node that gives a slot
--- away ends a script that names a key which it has emptied, and refuses the next one.
+-- 1 (held) or 0 (lost). Returns 0 if it has only removed units that had ended, and has to be sent again. A cluster's node
+-- that gives a slot away aborts a script that names a key which the script has emptied, and refuses the next script.
 
 local now = clock()
 local lease = tonumber(ARGV[1])
 local expires_at, expired_before = text(now + lease), text(now)
--- A TTL is set again only when a lease of it has passed, because reading a TTL is cheaper than setting
--- it.
+-- A TTL is set again only after one lease, because reading a TTL is cheaper than setting it.
 local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
--- One list for all semaphores, because lists are slow to grow.
+-- All semaphores share one list, because lists are slow to grow.
 local members = {}
--- A lease that lasts less than its permit's own is provisional, and may be a whole one since. A whole one does move
--- an end back that was written before the clock was set back.
+-- A lease that is shorter than its permit's own is provisional, and may have become a whole one since. So it never
+-- moves an end back. A whole lease does, if the end was written before the clock was set back.
 local own = string.match(ARGV[3], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
 local option = lease < tonumber(own) and 'GT' or 'XX'
 local all, at, has_removed = true, 2, false
@@ -50,7 +49,7 @@ if all then
   return now
 end
 
--- Some units are lost, or their end is as far ahead already, so that nothing changes.
+-- Some units are lost, or their end is already as far ahead, so that ZADD does not count them.
 local answer, at = {now}, 2
 for key = 1, #KEYS, 2 do
   local last = at + ARGV[at]

@@ -1,8 +1,8 @@
--- release: frees units, or leaves the queue, and grants to the next waiters.
+-- release: frees units, removes waiters, and grants to the next waiters.
 --
--- Promise: only units and waiters that are named are removed, so another permit is never released.
--- Units that become free are granted to the head of the queue in the same call. Only waiters that are
--- granted are notified, and the head if its poll can grant more.
+-- Promise: removes only units and waiters that are named, so it never releases another permit. Units that become free
+-- are granted to the head of the queue in the same call. It notifies only the waiters that it grants, and the head if
+-- its poll can grant more.
 --
 -- KEYS  for each semaphore held, queue, alive, token; see grant.lua
 -- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
@@ -17,7 +17,7 @@ local anything_waits = any_queue(KEYS)
 local now, micros, free, leave, advance, finish
 local answer, at, ended = {}, 3, {}
 
--- Frees what is named of a semaphore, from this argument to that one.
+-- Frees the units and waiters of a semaphore in the arguments from `first` to `last`.
 local function release(key, first, last)
   local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local is_contended = anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
@@ -44,10 +44,10 @@ local function release(key, first, last)
   for arg = first, last do
     answer[#answer + 1] = free(semaphore, ARGV[arg])
   end
-  -- Mostly none of them waits, and one call to Redis shows that, unless it could empty the set.
+  -- Usually none of them waits, and one call to Redis shows that. The call is skipped if it could empty the set.
   local may_wait = call('ZCARD', alive) <= last - first + 1
     or call('ZREM', alive, unpack(ARGV, first, last)) > 0
-  -- From the last to the first, because who comes last moves no other.
+  -- From the last to the first, because the last waiter of a flow moves no other.
   for arg = last, may_wait and first or last + 1, -1 do
     leave(queue, alive, ARGV[arg])
   end
@@ -58,7 +58,7 @@ end
 local failure
 for key = 1, #KEYS, 4 do
   local last = at + ARGV[at]
-  -- A key of another type is an error of its own semaphore, and is told when the others are free.
+  -- A key of another type is an error of this semaphore only. It is reported after the other semaphores are free.
   local is_done, reason = pcall(release, key, at + 1, last)
   if not is_done then
     failure = reason
@@ -66,7 +66,7 @@ for key = 1, #KEYS, 4 do
   at = last + 1
 end
 if type(failure) == 'string' and failure:sub(1, 1) ~= '@' then
-  -- Redis 7 puts ERR before an error that is raised again, and its code would be lost.
+  -- If the error were raised again, Redis 7 would put ERR before it, and its code would be lost.
   return redis.error_reply(failure)
 elseif failure then
   error(failure, 0)
