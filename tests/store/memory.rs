@@ -358,11 +358,9 @@ async fn a_process_with_long_keys() {
         drop(gone);
     }
     let grown = resident().saturating_sub(before);
-    assert!(
-        grown < 40 * 1_024,
-        "{grown} KiB of 1,000 keys, limits and flows"
-    );
     println!("grown by {grown} KiB");
+    // Keys, limits and flows that are kept whole take 29 MiB, and as digests less than 2.
+    assert!(grown < 5 * 1_024, "{grown} KiB");
 }
 
 #[test]
