@@ -274,6 +274,24 @@ async fn a_change_that_an_outer_limit_refuses_lets_no_waiter_in() {
     assert!((&mut waiter).now_or_never().is_none());
 }
 
+#[tokio::test]
+async fn a_hundred_claims_wait_for_a_key_at_most_unless_a_claim_sets_another_number() {
+    let store = MemorySemaphore::new();
+    let claim = || Claim::new("a").with_limit(1).with_wait(BOUND);
+    let _held = store.acquire(claim()).await.expect("there is room");
+    let waiting = (0..100).map(|_| {
+        let mut acquire = store.acquire(claim());
+        assert!((&mut acquire).now_or_never().is_none(), "it waits");
+        acquire
+    });
+    let _waiting: Vec<_> = waiting.collect();
+    let refused = store.acquire(claim()).await;
+    assert!(
+        matches!(refused, Err(AcquireError::QueueFull)),
+        "{refused:?}"
+    );
+}
+
 /// The time that the CPU has spent on this thread, whatever runs beside it.
 fn on_the_cpu() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("procfs");

@@ -312,3 +312,99 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::redis::{
+        core::{Call, Change, Core, Event, Failure, Level, RuntimeId, Settings, THREAD, Time},
+        protocol::{Acquired, Answer, Told},
+    };
+    use std::time::Duration;
+
+    const NOW: Time = Time::from_secs(100);
+    const RUNTIME: RuntimeId = RuntimeId(1);
+
+    /// A core whose only server has reported its time and its limits.
+    fn core() -> Core {
+        let mut core = Core::new(Settings {
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_millis(250),
+            claims: true,
+            is_own: true,
+            ..Settings::default()
+        });
+        for runtime in [THREAD, RUNTIME] {
+            core.handle_servers(NOW, Change::Connected(runtime, 0));
+        }
+        core.handle_timeout(NOW);
+        while let Some(call) = core.poll_call(NOW, THREAD) {
+            let reported = || Answer::Presence(1, None, Some(1), Some(Told::default()));
+            let answers = call.commands.iter().map(|_| reported());
+            core.handle_reply(NOW, call.id, Ok(answers.collect()));
+        }
+        core
+    }
+
+    /// Two releases of a permit that are in flight together: that of a runtime, and that of the thread after a shutdown.
+    fn released_twice(core: &mut Core) -> [Call; 2] {
+        let level = Level {
+            name: "a".into(),
+            slot: 0,
+            limit: 1,
+            weight: 1,
+            wait: None,
+            is_strict: true,
+            label: None,
+            flow: None,
+        };
+        let (id, call) = core.acquire(NOW, RUNTIME, &[level]);
+        let granted = Answer::Acquired(1, vec![Acquired::Granted(vec![(1, 1)])]);
+        let call = call.expect("nothing is in flight");
+        core.handle_reply(NOW, call.id, Ok(vec![granted]));
+        core.release(NOW, id, true);
+        let first = core.poll_call(NOW, RUNTIME).expect("the key is full");
+        core.shutdown();
+        core.handle_timeout(NOW);
+        let second = core.poll_call(NOW, THREAD);
+        [first, second.expect("the runtime may be about to end")]
+    }
+
+    /// What the core reports of the release.
+    fn reported(core: &mut Core) -> Option<bool> {
+        let mut events = std::iter::from_fn(|| core.poll_event());
+        events.find_map(|(_, event)| match event {
+            Event::Released(was_held) => Some(was_held),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn of_two_releases_the_last_answer_decides_if_the_permit_was_held() {
+        let found = |found| Ok(vec![Answer::Held(vec![found])]);
+        for (last, was_held) in [
+            (found(true), true),
+            (found(false), false),
+            // It may have run.
+            (Err(Failure::TimedOut), true),
+            (Err(Failure::NotConnected), false),
+        ] {
+            let mut core = core();
+            let [first, second] = released_twice(&mut core);
+            core.handle_reply(NOW, second.id, found(false));
+            assert_eq!(reported(&mut core), None);
+            core.handle_reply(NOW, first.id, last);
+            assert_eq!(reported(&mut core), Some(was_held));
+            assert!(core.is_forgotten());
+        }
+    }
+
+    #[test]
+    fn the_first_answer_is_enough_if_it_has_found_the_permit() {
+        let mut core = core();
+        let [first, second] = released_twice(&mut core);
+        core.handle_reply(NOW, second.id, Ok(vec![Answer::Held(vec![true])]));
+        assert_eq!(reported(&mut core), Some(true));
+        core.handle_reply(NOW, first.id, Ok(vec![Answer::Held(vec![false])]));
+        assert_eq!(reported(&mut core), None);
+    }
+}

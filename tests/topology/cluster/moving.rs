@@ -289,8 +289,11 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
         .acquire(claims[1].clone())
         .await
         .expect("there is room");
+    let unserved = store.acquire(claims[0].clone()).await;
+    let unserved = unserved.expect("there is room");
     leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
-    // More failures in a row than make an outage.
+    // The thread has failed to refresh it more often than makes an outage.
+    eventually("its lease ends", BOUND, async || unserved.is_degraded()).await;
     for _ in 0..10 {
         for (number, claim) in claims.iter().enumerate().filter(|(number, _)| *number != 1) {
             let permit = store.acquire(claim.clone()).await.expect("it is admitted");
