@@ -57,7 +57,8 @@ impl<B: Body> Started<B> {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         match self.first {
-            Some(_) => self.size,
+            // `Copy` only from http-body 1.1 on.
+            Some(_) => Clone::clone(&self.size),
             None => self.body.size_hint(),
         }
     }
