@@ -227,14 +227,23 @@ macro_rules! from_addresses {
 
 from_addresses!(IpAddr Ipv4Addr Ipv6Addr);
 
-/// A UUID's bytes, in their usual order.
-impl From<[u8; 16]> for Key {
-    fn from(uuid: [u8; 16]) -> Self {
-        let uuid = u128::from_be_bytes(uuid);
-        let bits_at = |shift: u32, bits: u32| uuid >> shift & ((1 << bits) - 1);
-        let (a, b, c) = (bits_at(96, 32), bits_at(80, 16), bits_at(64, 16));
-        let (d, e) = (bits_at(48, 16), bits_at(0, 48));
-        Self::text(format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(key: [u8; N]) -> Self {
+        key[..].into()
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Key {
+    fn from(key: &[u8; N]) -> Self {
+        key[..].into()
+    }
+}
+
+/// The UUID's text, as in `67e55044-10b1-426f-9247-bb680e5fe0c8`.
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(key: uuid::Uuid) -> Self {
+        Self::text(format_args!("{key}"))
     }
 }
 
