@@ -1,14 +1,13 @@
 //! The states of a request between its claim and its response.
 
 use crate::{
-    body::{PermitGuard, ResponseBody, Tunnel, Upload},
+    body::{PermitGuard, Tunnel, Upload},
     nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{AcquireError, Permit, PermitLost, SyncFuture},
     settings::{OnLost, Settings},
 };
-use bytes::Bytes;
 use http::{Method, Request, Response, request::Parts};
 use http_body::Body;
 use std::{
@@ -167,29 +166,26 @@ impl Granted {
         ))
     }
 
-    /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
-    pub(crate) fn respond<B: Body<Data = Bytes>>(
-        granted: Option<Self>,
-        mut response: Response<B>,
+    /// Moves the permit into the guard of the response's body, or releases it here under [`ReleaseAt::Head`].
+    pub(crate) fn guard_body<B>(
+        self,
+        response: &mut Response<B>,
         settings: &Settings,
-    ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|granted| {
-            let Self {
-                permit,
-                method,
-                abort,
-                ..
-            } = granted;
-            let tunnel = Tunnel::opened_by(&method, response.status(), settings);
-            let headers = response.headers_mut();
-            if !permit.is_shadow() {
-                let levels = permit.levels();
-                levels.for_each(|level| settings.fields.append(headers, level));
-            }
-            let lost = abort.map(|abort| abort.lost);
-            PermitGuard::new(permit, lost, tunnel, headers, settings)
-        });
-        response.map(|body| ResponseBody::new(body, guard))
+    ) -> Option<PermitGuard> {
+        let Self {
+            permit,
+            method,
+            abort,
+            ..
+        } = self;
+        let tunnel = Tunnel::opened_by(&method, response.status(), settings);
+        let headers = response.headers_mut();
+        if !permit.is_shadow() {
+            let levels = permit.levels();
+            levels.for_each(|level| settings.fields.append(headers, level));
+        }
+        let lost = abort.map(|abort| abort.lost);
+        PermitGuard::new(permit, lost, tunnel, headers, settings)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::{
     admission::{Acquiring, Admitted, Granted},
-    body::ResponseBody,
+    body::{BoxError, PermitGuard, ResponseBody},
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection, respond},
-    semaphore::{Acquire, AcquireError, Permit, PermitLost},
+    semaphore::{Acquire, AcquireError, Permit, PermitLost, SyncFuture},
     settings::Settings,
     shadow::Shadow,
+    timer::timeout,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -20,14 +21,34 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tower_service::Service;
+
+/// The longest wait of a head for the answer to its permit's release. From a Redis nearby it takes a fraction of a
+/// millisecond.
+const LONGEST_WAIT: Duration = Duration::from_millis(2);
+
+/// A service that answers with HTTP responses. It names the body of these for [`ResponseFuture`].
+pub trait Answers<B>: Service<Request<B>> {
+    /// The body of its responses.
+    type Body;
+}
+
+impl<S, B, R> Answers<B> for S
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Body = R;
+}
 
 pin_project! {
     /// The future of a response, which [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
-    /// The future resolves to the inner service's response, or to that of a rejection. Under
+    /// The future resolves to the inner service's response, or to that of a rejection. If the permit's key is full in
+    /// Redis and the body ends in its first frame, the response waits for the answer to the permit's release, for 2 ms at
+    /// most. A custom store decides that with [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). Under
     /// [`OnLost::Abort`](crate::OnLost::Abort) it drops the inner service's future before it returns a rejection.
     ///
     /// # Errors
@@ -36,7 +57,7 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// When it is polled after it was ready. When the store or
+    /// When it is polled after it was ready, or when the body panics that it polls. When the store or
     /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
     /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) needs a Tokio runtime and the
     /// future is polled outside of one.
@@ -47,7 +68,7 @@ pin_project! {
     /// and the inner service's future is dropped.
     pub struct ResponseFuture<S, B>
     where
-        S: Service<Request<B>>,
+        S: Answers<B>,
     {
         #[pin]
         state: State<S, B>,
@@ -59,11 +80,14 @@ pin_project! {
     #[project = StateProj]
     enum State<S, B>
     where
-        S: Service<Request<B>>,
+        S: Answers<B>,
     {
         Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
         Call { #[pin] future: S::Future, granted: Option<Granted> },
+        /// The inner service's future is dropped, and with it the request.
+        Start { answer: Option<(Response<S::Body>, PermitGuard)> },
+        Release { response: Option<Response<ResponseBody<S::Body>>>, answered: SyncFuture<()> },
         Rejected { rejection: Option<Rejection> },
         Done,
     }
@@ -74,7 +98,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 
 impl<S, B> ResponseFuture<S, B>
 where
-    S: Service<Request<B>>,
+    S: Answers<B>,
     B: Body + Send + 'static,
 {
     pub(crate) fn limited(
@@ -141,6 +165,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
+    ResBody::Error: Into<BoxError>,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 
@@ -163,6 +188,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
+    ResBody::Error: Into<BoxError>,
 {
     fn step(
         self: Pin<&mut Self>,
@@ -185,11 +211,18 @@ where
             }
             StateProj::Call { future, granted } => {
                 match ready!(Granted::poll_inner(granted, cx, |cx| future.poll(cx))) {
-                    Ok(answer) => {
-                        Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
-                    }
+                    Ok(Ok(response)) => State::respond(granted.take(), response, settings),
+                    Ok(Err(error)) => Break(Err(error)),
                     Err(PermitLost) => Continue(State::aborted(granted, settings)),
                 }
+            }
+            StateProj::Start { answer } => {
+                let (response, guard) = answer.take().expect(AGAIN);
+                State::start(response, guard, cx)
+            }
+            StateProj::Release { response, answered } => {
+                ready!(Pin::new(answered).poll(cx));
+                Break(Ok(response.take().expect(AGAIN)))
             }
             StateProj::Rejected { rejection } => {
                 let response = respond(&*settings.reject, rejection.take().expect(AGAIN));
@@ -198,11 +231,56 @@ where
             StateProj::Done => panic!("{AGAIN}"),
         })
     }
+
+    /// Returns the response, unless its permit should be released first if the body ends at once.
+    fn respond(
+        granted: Option<Granted>,
+        mut response: Response<ResBody>,
+        settings: &Settings,
+    ) -> Step<S, ReqBody, ResBody, S::Error> {
+        let guard = granted.and_then(|granted| granted.guard_body(&mut response, settings));
+        match guard {
+            Some(guard) if guard.awaits_release() => Continue(Self::Start {
+                answer: Some((response, guard)),
+            }),
+            guard => Break(Ok(response.map(|body| ResponseBody::new(body, guard)))),
+        }
+    }
+
+    /// Polls the body, and releases the permit if the body has ended: a client that has read its end may send the next
+    /// request to another process, so the release should be there first.
+    ///
+    /// Not the body's last frame waits for that but the head: a server that finds no frame sends the head alone, and
+    /// without `TCP_NODELAY` the frame leaves 40 ms later.
+    fn start(
+        response: Response<ResBody>,
+        guard: PermitGuard,
+        cx: &mut Context<'_>,
+    ) -> Step<S, ReqBody, ResBody, S::Error> {
+        let (head, body) = response.into_parts();
+        let (body, permit) = ResponseBody::start(body, guard, cx);
+        let response = Response::from_parts(head, body);
+        match permit {
+            Some(permit) => Continue(Self::Release {
+                response: Some(response),
+                answered: release(&permit),
+            }),
+            None => Break(Ok(response)),
+        }
+    }
+}
+
+/// Releases a permit. The future is ready when that is answered, or takes too long.
+fn release(permit: &Permit) -> SyncFuture<()> {
+    let released = permit.release();
+    SyncFuture::new(async move {
+        let _ = timeout(LONGEST_WAIT, released).await;
+    })
 }
 
 impl<S, B> State<S, B>
 where
-    S: Service<Request<B>>,
+    S: Answers<B>,
     B: Body + Send + 'static,
 {
     fn answered(
@@ -245,7 +323,7 @@ where
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where
-    S: Service<Request<B>>,
+    S: Answers<B>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

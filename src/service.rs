@@ -2,7 +2,7 @@
 
 use crate::{
     admission::Acquiring,
-    body::ResponseBody,
+    body::{BoxError, ResponseBody},
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
     nested,
@@ -124,6 +124,7 @@ where
     K: KeyExtractor,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
+    ResBody::Error: Into<BoxError>,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;

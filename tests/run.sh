@@ -23,6 +23,7 @@ source tests/run/bound.sh
 source tests/run/examples.sh
 source tests/run/pool.sh
 
+rm -f "$(defects_log)"
 # Prints the defects last, even if something else fails.
 trap 'clean_up; print_defects' EXIT
 trap 'exit 130' INT TERM

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What polling a body returns: a frame, or its end, and true if no frame follows.
 pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
@@ -95,6 +95,23 @@ impl PermitGuard {
         })
     }
 
+    /// True if the response's head should wait for the permit's release.
+    pub(crate) fn awaits_release(&self) -> bool {
+        self.permit.awaits_release()
+    }
+
+    /// The permit, if nothing else holds it. `None` for a tunnel's, because only the drop of its guard warns.
+    pub(super) fn last_permit(&self) -> Option<Permit> {
+        let is_last = self.tunnel.is_none() && self.is_last_holder();
+        is_last.then(|| self.permit.clone())
+    }
+
+    /// True if only the guard and its watches, which have a clone each, hold the permit.
+    fn is_last_holder(&self) -> bool {
+        let watches = usize::from(self.loss.is_some()) + usize::from(self.stall.is_some());
+        self.permit.is_held_by(1 + watches)
+    }
+
     /// The last frame of a body whose permit is lost, if the loss ends the body.
     pub(super) fn poll_lost(
         &mut self,
@@ -120,12 +137,8 @@ impl PermitGuard {
 
 impl Drop for PermitGuard {
     fn drop(&mut self) {
-        if let Some(tunnel) = self.tunnel.take() {
-            // Each holds a clone of the permit.
-            (self.loss, self.stall) = (None, None);
-            if self.permit.is_last_holder() {
-                tunnel.mistakes.unheld_tunnel(&tunnel.policy);
-            }
+        if let Some(tunnel) = self.tunnel.take().filter(|_| self.is_last_holder()) {
+            tunnel.mistakes.unheld_tunnel(&tunnel.policy);
         }
     }
 }

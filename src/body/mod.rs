@@ -2,16 +2,18 @@
 
 mod guard;
 mod request;
+mod started;
 
-pub(crate) use guard::{PermitGuard, Tunnel};
+pub(crate) use guard::{BoxError, PermitGuard, Tunnel};
 pub use request::RequestBody;
 pub(crate) use request::Upload;
 
-use crate::reject::RejectionBody;
+use crate::{reject::RejectionBody, semaphore::Permit};
 use bytes::Bytes;
-use guard::{BoxError, Step};
+use guard::Step;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use started::{Started, poll_step};
 use std::{
     fmt,
     pin::Pin,
@@ -25,6 +27,9 @@ pin_project! {
     /// its end after a frame, returns trailers or no more frames, fails, or is dropped, whichever
     /// comes first. A body that a server has taken in one frame has ended, however slowly the
     /// client reads it.
+    ///
+    /// Over Redis the layer polls the body of a full key once before it returns the response, and holds that frame. A
+    /// body that ends in this frame has ended then, and its permit is released.
     ///
     /// # Errors
     ///
@@ -42,6 +47,8 @@ pin_project! {
     #[project = InnerProj]
     enum Inner<B> {
         Body { #[pin] body: B },
+        /// Boxed, because it was polled before it moved into the response.
+        Started { started: Pin<Box<Started<B>>> },
         Rejection { body: RejectionBody },
         Aborted,
     }
@@ -53,6 +60,26 @@ impl<B: Body> ResponseBody<B> {
             guard: guard.filter(|_| !body.is_end_stream()),
             inner: Inner::Body { body },
         }
+    }
+
+    /// Polls the body once, before the response's head is returned. Also returns the permit if the body has ended and
+    /// nothing else holds the permit; its caller should release it.
+    pub(crate) fn start(body: B, guard: PermitGuard, cx: &mut Context<'_>) -> (Self, Option<Permit>)
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        if body.is_end_stream() {
+            let permit = guard.last_permit();
+            return (Self::new(body, Some(guard)), permit);
+        }
+        let (started, has_ended) = Started::poll_first(body, cx);
+        let permit = guard.last_permit().filter(|_| has_ended);
+        let body = Self {
+            inner: Inner::Started { started },
+            guard: permit.is_none().then_some(guard),
+        };
+        (body, permit)
     }
 
     pub(crate) fn rejection(body: RejectionBody) -> Self {
@@ -96,6 +123,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Body { body } => body.is_end_stream(),
+            Inner::Started { started } => started.is_end_stream(),
             Inner::Rejection { body } => body.is_end_stream(),
             Inner::Aborted => true,
         }
@@ -104,6 +132,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Body { body } => body.size_hint(),
+            Inner::Started { started } => started.size_hint(),
             Inner::Rejection { body } => body.size_hint(),
             Inner::Aborted => SizeHint::with_exact(0),
         }
@@ -117,25 +146,14 @@ where
 {
     fn poll_inner(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
         match self.project() {
-            InnerProj::Body { mut body } => {
-                let frame = ready!(body.as_mut().poll_frame(cx));
-                let ended = is_last(frame.as_ref()) || body.is_end_stream();
-                Poll::Ready((frame.map(|frame| frame.map_err(Into::into)), ended))
-            }
+            InnerProj::Body { body } => poll_step(body, cx),
+            InnerProj::Started { started } => started.as_mut().poll_next(cx),
             InnerProj::Rejection { body } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready((frame, true))
             }
             InnerProj::Aborted => Poll::Ready((None, true)),
         }
-    }
-}
-
-/// Whether no frame follows. Trailers are the last frame, even if the body does not report its end.
-fn is_last<E>(frame: Option<&Result<Frame<Bytes>, E>>) -> bool {
-    match frame {
-        Some(Ok(frame)) => frame.is_trailers(),
-        Some(Err(_)) | None => true,
     }
 }
 

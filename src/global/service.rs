@@ -3,7 +3,7 @@
 use super::gate::{Answer, Gate, Gates};
 use crate::{
     admission::Granted,
-    body::ResponseBody,
+    body::{BoxError, ResponseBody},
     future::ResponseFuture,
     nested::{ask, called_for, is_polled_for, poll_for},
     reject::{Limits, Reason},
@@ -186,6 +186,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
+    ResBody::Error: Into<BoxError>,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;

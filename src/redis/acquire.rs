@@ -317,6 +317,10 @@ impl Grant for RedisGrant {
         Some(set.unwrap_or(self.levels[level].limit))
     }
 
+    fn awaits_release(&self) -> bool {
+        self.held.was_full()
+    }
+
     fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
         Box::pin(self.change(levels))
     }

@@ -135,6 +135,16 @@ pub trait Grant: Send + Sync + 'static {
         None
     }
 
+    /// True if a response waits for the answer to [`release`](Self::release), for 2 ms at most, before its head is sent.
+    /// That pays if releases travel, and claims elsewhere may be refused until this one has arrived. `false` unless
+    /// implemented.
+    ///
+    /// The layer calls this method once per response, which waits only if its body ends in its first frame and nothing
+    /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
+    fn awaits_release(&self) -> bool {
+        false
+    }
+
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
@@ -651,9 +661,14 @@ impl Permit {
         }
     }
 
-    /// True if this is the last clone of the permit, and the grant is neither released nor lost.
-    pub(crate) fn is_last_holder(&self) -> bool {
-        Arc::strong_count(&self.own) == 1 && self.weight() > 0 && !self.own.grant.is_lost()
+    /// True if the permit has only this many clones, and the grant is neither released nor lost.
+    pub(crate) fn is_held_by(&self, clones: usize) -> bool {
+        Arc::strong_count(&self.own) == clones && self.weight() > 0 && !self.own.grant.is_lost()
+    }
+
+    /// True if a response should wait for the answer to the release. A permit that keeps others would release them too.
+    pub(crate) fn awaits_release(&self) -> bool {
+        self.outer.is_none() && self.own.grant.awaits_release()
     }
 
     /// A reference that holds nothing, without the limits outside.

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use std::{convert::Infallible, future::ready};
+use std::{convert::Infallible, error::Error, future::ready};
 use testing::{
     http_requests::{limit, request},
     ledger::{Ledger, Page},
@@ -13,6 +13,7 @@ use testing::{
         Script,
         Step::{self, Data, Fail, Trailers},
     },
+    stubs::Remote,
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};
@@ -32,6 +33,7 @@ const fn page(returned: u32) -> Page {
 fn wrap<B>(body: B, semaphore: impl Semaphore) -> ResponseBody<B>
 where
     B: Body<Data = Bytes> + Clone,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let answer = service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(body.clone()))));
     let service = limit(1, semaphore).layer(answer);
@@ -114,6 +116,16 @@ fn frames(most: usize) -> Vec<Vec<Step>> {
 fn a_server_sees_the_same_body_with_and_without_the_limit() {
     for script in scripts() {
         let limited = wrap(script.clone(), MemorySemaphore::new());
+        assert_eq!(transcript(limited), transcript(script));
+    }
+}
+
+#[test]
+fn a_server_sees_the_same_body_if_the_limit_has_polled_it_before() {
+    let store = Remote::full();
+    store.answer();
+    for script in scripts() {
+        let limited = wrap(script.clone(), store.clone());
         assert_eq!(transcript(limited), transcript(script));
     }
 }

@@ -50,7 +50,7 @@ again() {
         mv "$log.log" "$log.first.log"
         mapfile -t tests < <(not_passed "$program" "$log.first.log")
         if run_logged "$1" "$program" ${tests[@]:+--exact "${tests[@]}"} </dev/null; then
-            note_defects "$log.first.log" >>"$1/defects"
+            note_defects "$log.first.log" >>"$(defects_log)"
         else
             failed=1
         fi
@@ -71,9 +71,15 @@ note_defects() {
     printf '%s\n' "${tests:-a program that has crashed}" | sed "s|\$|: see $1|"
 }
 
+# Prints the path of the list of defects.
+defects_log() {
+    printf '%s/tests/defects\n' "${CARGO_TARGET_DIR:-target}"
+}
+
 # Prints the tests that failed and then passed alone.
 print_defects() {
-    local defects=${CARGO_TARGET_DIR:-target}/tests/defects
+    local defects
+    defects=$(defects_log)
     [ -s "$defects" ] || return 0
     printf '\n!!! Defects: %d. These tests have failed beside others and passed alone, so they have a race:\n' \
         "$(wc -l <"$defects")"

@@ -4,11 +4,13 @@ use crate::{fleet::Fleet, golden::assert_golden};
 use std::{
     process::{Command, id},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, wait::eventually};
+use testing::redis::RedisServer;
+use tokio::time::sleep;
 
 const BOUND: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A terminal, which ends when it is dropped.
 struct Terminal {
@@ -64,16 +66,18 @@ impl Terminal {
         self.ask(&["send-keys", keys]);
     }
 
-    /// The screen, once it has this.
+    /// The screen, once it has this. A failure shows the last screen.
     async fn shows(&self, text: &str) -> String {
-        let mut last = String::new();
-        let slot = &mut last;
-        eventually(text, BOUND, async || {
-            *slot = self.screen();
-            slot.contains(text)
-        })
-        .await;
-        last
+        let end = Instant::now() + BOUND;
+        loop {
+            let is_last = Instant::now() >= end;
+            let screen = self.screen();
+            if screen.contains(text) {
+                return screen;
+            }
+            assert!(!is_last, "not within {BOUND:?}: {text:?} in\n{screen}");
+            sleep(PAUSE).await;
+        }
     }
 
     /// The number of the program's process.

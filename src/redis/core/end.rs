@@ -298,7 +298,7 @@ impl Core {
         self.waiters.remove(&id.serial);
         let permit = self.permits.remove(id.slot);
         for level in &permit.levels {
-            self.keys.leave(level.key);
+            self.keys.leave(level.key, self.now);
         }
         match permit.adds_to {
             Some((root, _)) if permit.ends_with_root => self.growth_over(root, permit.was_held),

@@ -7,6 +7,7 @@ use super::{
 use slab::Slab;
 use std::{
     collections::{BTreeSet, HashMap},
+    mem,
     ops::{Index, IndexMut},
     sync::Arc,
 };
@@ -43,6 +44,34 @@ impl Key {
 pub(super) struct Keys {
     all: Slab<Key>,
     numbers: HashMap<Arc<str>, usize>,
+    full: Full,
+}
+
+/// Until when forgotten semaphores count as full: a client that sends one request after the other leaves its semaphore
+/// without a lease between two requests.
+#[derive(Debug, Default)]
+struct Full {
+    recent: HashMap<Arc<str>, Time>,
+    /// The previous `recent`.
+    older: HashMap<Arc<str>, Time>,
+    since: Time,
+}
+
+impl Full {
+    /// The most semaphores in `recent`, to bound the memory.
+    const MOST: usize = 1_024;
+
+    fn note(&mut self, key: Key, now: Time) {
+        if self.recent.len() >= Self::MOST || self.since + FULL_FOR <= now {
+            (self.older, self.since) = (mem::take(&mut self.recent), now);
+        }
+        self.recent.insert(key.name, key.full_until);
+    }
+
+    fn until(&self, name: &str) -> Time {
+        let until = self.recent.get(name).or_else(|| self.older.get(name));
+        until.copied().unwrap_or_default()
+    }
 }
 
 impl Keys {
@@ -53,6 +82,7 @@ impl Keys {
         }
         let number = self.all.insert(Key {
             name: Arc::clone(name),
+            full_until: self.full.until(name),
             ..Key::default()
         });
         self.numbers.insert(Arc::clone(name), number);
@@ -63,12 +93,15 @@ impl Keys {
         self.all.is_empty() && self.numbers.is_empty()
     }
 
-    pub(super) fn leave(&mut self, number: usize) {
+    pub(super) fn leave(&mut self, number: usize, now: Time) {
         let key = &mut self.all[number];
         key.leases -= 1;
         if key.leases == 0 {
             let key = self.all.remove(number);
             self.numbers.remove(&key.name);
+            if key.is_full(now) {
+                self.full.note(key, now);
+            }
         }
     }
 }
@@ -84,5 +117,51 @@ impl Index<usize> for Keys {
 impl IndexMut<usize> for Keys {
     fn index_mut(&mut self, number: usize) -> &mut Key {
         &mut self.all[number]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FULL_FOR, Full, Keys, Time};
+    use std::time::Duration;
+
+    /// Claims a semaphore, finds it full, and forgets it.
+    fn fill(keys: &mut Keys, name: &str, now: Time) {
+        let number = keys.number(&name.into());
+        keys[number].leases += 1;
+        keys[number].note_full(now);
+        keys.leave(number, now);
+    }
+
+    fn is_full(keys: &mut Keys, name: &str, now: Time) -> bool {
+        let number = keys.number(&name.into());
+        keys[number].leases += 1;
+        let is_full = keys[number].is_full(now);
+        keys.leave(number, now);
+        is_full
+    }
+
+    #[test]
+    fn a_forgotten_semaphore_counts_as_full_for_as_long_as_another_one() {
+        let (mut keys, start) = (Keys::default(), Time::default() + Duration::from_secs(100));
+        fill(&mut keys, "a", start);
+        fill(&mut keys, "b", start + FULL_FOR / 2);
+        for (at, expected) in [(1, [true, true]), (3, [false, true]), (4, [false, false])] {
+            let now = start + FULL_FOR * at * 2 / 5;
+            assert_eq!(
+                ["a", "b"].map(|name| is_full(&mut keys, name, now)),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn the_memory_of_full_semaphores_is_bounded() {
+        let (mut keys, now) = (Keys::default(), Time::default());
+        for number in 0..Full::MOST * 5 {
+            fill(&mut keys, &number.to_string(), now);
+        }
+        assert!(keys.full.recent.len() + keys.full.older.len() <= Full::MOST * 2);
+        assert!(is_full(&mut keys, &(Full::MOST * 5 - 1).to_string(), now));
     }
 }

@@ -74,9 +74,9 @@
 //!     refused to report them for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
-//!     another such claim. The first runtime that enters the core sends the release: mostly the one that drops the
-//!     permit, else the thread. While a runtime has several calls in flight, the release joins the next call instead,
-//!     so that a busy process sends few calls.
+//!     another such claim, also while no lease of this process has it. The first runtime that enters the core sends the
+//!     release: mostly the one that drops the permit, else the thread. While a runtime has several calls in flight, the
+//!     release joins the next call instead, so that a busy process sends few calls.
 //! 20. *A claim waits for its own keys only*: each key of the store is named by a separate command, so where its slot is
 //!     moving or stuck nothing else is refused.
 
@@ -371,7 +371,7 @@ impl Core {
             Change::NotConnected {
                 server,
                 is_denied: false,
-            } => self.servers[server].is_denied = false,
+            } => self.ends_denial(server),
         }
     }
 
@@ -667,6 +667,10 @@ impl Core {
         if lease.waits().is_some() || lease.next > self.now {
             return;
         }
+        // After a shutdown the sweep releases a lost lease, so the lease does not come back.
+        if self.is_closed && lease.is_absent() {
+            return;
+        }
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
             return self.hold_back(at);
         }
@@ -732,11 +736,16 @@ impl Core {
     /// about to end.
     fn is_urgent(&self, at: At) -> bool {
         let permit = &self.permits[at.0];
-        let mut levels = self.levels_of(at).iter();
         let is_of_thread = permit.tells_release && permit.from == THREAD;
-        let is_full = |level: &Own| self.keys[level.key].is_full(self.now);
-        let is_awaited = levels.any(is_full) && !self.is_busy(self.server_of(at));
+        let is_full = self.is_any_full(self.levels_of(at));
+        let is_awaited = is_full && !self.is_busy(self.server_of(at));
         self.is_closed || is_of_thread || is_awaited
+    }
+
+    /// True if one of these semaphores counts as full.
+    fn is_any_full(&self, levels: &[Own]) -> bool {
+        let mut levels = levels.iter();
+        levels.any(|level| self.keys[level.key].is_full(self.now))
     }
 
     /// True if a runtime has several calls in flight, so that its next call is soon sent and can include releases.

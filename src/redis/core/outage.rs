@@ -13,12 +13,11 @@ use std::mem;
 impl Core {
     /// A server has answered what was sent to it then. If it `works` it has also done all of that.
     pub(super) fn answers(&mut self, number: usize, sent: Time, works: bool) {
-        let server = &mut self.servers[number];
-        let was_open = server.health.is_open(&self.settings);
-        // While it refused connections others may have gone on without it.
-        if works && mem::take(&mut server.is_denied) {
-            server.health.succeeds(self.now);
+        let was_open = self.is_open(number);
+        if works {
+            self.ends_denial(number);
         }
+        let server = &mut self.servers[number];
         if !server.health.works(sent, self.now, &self.settings) {
             return;
         }
@@ -34,6 +33,14 @@ impl Core {
         self.servers[server].is_denied = true;
         self.answers(server, self.now, false);
         self.sweep = Some(0);
+    }
+
+    /// A server no longer refuses connections. While it did, other processes may have gone on without it.
+    pub(super) fn ends_denial(&mut self, number: usize) {
+        let server = &mut self.servers[number];
+        if mem::take(&mut server.is_denied) {
+            server.health.succeeds(self.now);
+        }
     }
 
     /// A call to a server has failed that was sent then. If it was a caller's, the thread looks whether the server is there.
@@ -153,14 +160,16 @@ impl Core {
     fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
         let levels = permit.levels.iter();
-        let held = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
-        let held = held.collect();
+        let levels = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
+        let levels = levels.collect();
         self.permits[id].budget = None;
         let then = self.now + self.settings.absence();
         self.each_of(id, |core, at| core.degrade(at, then, false));
         self.count(id);
         self.tell_end(id);
-        self.events.push_back((id, Event::Granted(held)));
+        let is_full = false;
+        self.events
+            .push_back((id, Event::Granted { levels, is_full }));
         self.file(id);
     }
 

@@ -367,11 +367,14 @@ impl Core {
             return self.begin_again(at);
         }
         self.count(at.0);
-        let permit = &mut self.permits[at.0];
-        permit.budget = None;
-        let event = (at.0, Event::Granted(permit.grants().collect()));
+        self.permits[at.0].budget = None;
+        let permit = &self.permits[at.0];
+        let event = Event::Granted {
+            levels: permit.grants().collect(),
+            is_full: self.is_any_full(&permit.levels),
+        };
         self.tell_end(at.0);
-        self.events.push_back(event);
+        self.events.push_back((at.0, event));
         // Its leases are refreshed that were to last only until the claim is whole.
         self.each_of(at.0, |core, at| {
             if core.permits[at].length < core.settings.lease {

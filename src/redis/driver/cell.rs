@@ -51,6 +51,8 @@ pub(in crate::redis) struct Cell {
     is_gone: AtomicBool,
     /// What has become of the claim.
     outcome: OnceLock<Result<(), Refused>>,
+    /// True if one of its semaphores counted as full when it was granted.
+    was_full: AtomicBool,
     /// Whether it goes on without its server.
     is_degraded: AtomicBool,
     /// Whether it was held when it was released.
@@ -83,9 +85,10 @@ impl Cell {
     pub(super) fn take(&self, event: Event) -> Vec<News> {
         match event {
             Event::Queued(level) => self.queued.store(level + 1, Relaxed),
-            Event::Granted(grants) => {
-                self.set_tokens(grants.iter().map(|(token, ..)| *token));
-                for (level, (_, held, limit)) in self.levels.iter().zip(grants) {
+            Event::Granted { levels, is_full } => {
+                self.was_full.store(is_full, Relaxed);
+                self.set_tokens(levels.iter().map(|(token, ..)| *token));
+                for (level, (_, held, limit)) in self.levels.iter().zip(levels) {
                     level.held.store(u64::from(held), Relaxed);
                     level.limit.store(u64::from(limit), Relaxed);
                 }
@@ -221,6 +224,11 @@ impl Cell {
     pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
         let Level { held, limit, .. } = &self.levels[level];
         (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
+    }
+
+    /// True if one of its semaphores counted as full when it was granted.
+    pub(in crate::redis) fn was_full(&self) -> bool {
+        self.was_full.load(Relaxed)
     }
 
     pub(super) fn outcome(&self) -> Option<Result<(), Refused>> {

@@ -122,6 +122,25 @@ fn the_release_of_a_full_key_leaves_within_its_drop() {
     });
 }
 
+/// The store forgets a key between two requests of a client that sends one after the other.
+#[test]
+fn a_key_that_was_full_counts_as_full_after_the_store_has_forgotten_it() {
+    let (_fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        let first = acquire(&driver, limited("a", 2)).await;
+        let second = acquire(&driver, limited("a", 2)).await;
+        assert_eq!((first.was_full(), second.was_full()), (false, true));
+        assert!(first.release().await && second.release().await);
+        for _ in 0..3 {
+            let held = acquire(&driver, limited("a", 2)).await;
+            assert!(held.was_full());
+            assert!(held.release().await);
+        }
+        let other = acquire(&driver, limited("b", 2)).await;
+        assert!(!other.was_full());
+    });
+}
+
 #[test]
 fn the_release_of_a_key_that_is_not_full_rides_on_the_next_claim() {
     let (fake, driver, _) = started(LEASE);

@@ -1,13 +1,38 @@
 //! One limit for services in several processes.
 
-use super::inner::{Answer, BOUND, Ok, ok, read};
-use http::Request;
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use super::inner::{BOUND, read};
+use http::{Request, Response};
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+};
+use testing::{
+    redis::RedisServer,
+    resp::Raw,
+    script::{Script, Step::Data},
+    wait::eventually,
+};
 use tokio::{task::JoinHandle, time::timeout};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
-use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded, service_fn,
+    util::ServiceFn,
+};
+use tower_semaphore::{
+    GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore, ResponseBody,
+};
 
 const QUEUE: &str = "semaphore:{concurrency:host}:queue";
+
+/// A response. Holding it is holding the permit, because its body does not end in its first frame.
+type Answer = Response<ResponseBody<Script>>;
+
+type Answered = Ready<Result<Response<Script>, Infallible>>;
+type Ok = ServiceFn<fn(Request<String>) -> Answered>;
+
+/// Answers every request with the same two bytes.
+fn ok() -> Ok {
+    service_fn(|_| ready(Ok(Response::new(Script::stream([Data("ok")])))))
+}
 
 /// A layer over a store of its own, as another process has it.
 async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {

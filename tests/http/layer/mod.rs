@@ -5,6 +5,7 @@ mod aborted;
 mod api;
 mod claims;
 mod drain;
+mod early;
 mod fields;
 mod first_of;
 mod grpc;

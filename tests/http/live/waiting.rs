@@ -4,6 +4,7 @@ use super::{BOUND, Held, arrive, layer, queues};
 use http::Response;
 use std::{convert::Infallible, time::Duration};
 use testing::{
+    script::{Script, Step::Data},
     stores::{Store, facts_of_two},
     wait::eventually,
 };
@@ -18,7 +19,11 @@ async fn is_there<B>(held: &Held<B>) {
 
 async fn who_waits_keeps_limit_and_position(store: Store) {
     let (operator, limit) = watch::channel(1);
-    let done = service_fn(async |_| Ok::<_, Infallible>(Response::new("done".to_owned())));
+    // A body that does not end in its first frame, so that holding a response is holding its permit.
+    let done = service_fn(async |_| {
+        let body = Script::stream([Data("done")]);
+        Ok::<_, Infallible>(Response::new(body))
+    });
     let service = layer(limit, store.clone())
         .with_wait(Duration::from_secs(60))
         .layer(done);

@@ -2,10 +2,16 @@
 //! a thread unwinds too. In a process of its own, because what goes wrong aborts it.
 
 use super::recorders::Hooked;
-use futures_util::FutureExt;
+use bytes::Bytes;
+use futures_util::{
+    FutureExt,
+    stream::{Iter, iter},
+};
 use http::{Request, Response};
-use http_body_util::BodyExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use std::{
+    array,
     convert::Infallible,
     env, panic,
     sync::{
@@ -20,7 +26,7 @@ use tokio::time::timeout;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore,
-    Permit, RedisSemaphore, Semaphore, key,
+    Permit, RedisSemaphore, ResponseBody, Semaphore, key,
 };
 #[cfg(feature = "tracing")]
 use tracing::span::{Attributes, Id, Record};
@@ -141,7 +147,7 @@ async fn claims(store: &impl Semaphore, held: Permit) {
 /// Each request answers with its account, or panics without one.
 async fn requests<S>(service: S)
 where
-    S: Service<Request<String>, Response = Response<tower_semaphore::ResponseBody<String>>>
+    S: Service<Request<String>, Response = Response<ResponseBody<Streamed>>>
         + Clone
         + Send
         + 'static,
@@ -166,9 +172,13 @@ where
     assert_eq!(answer.status(), 200, "nothing is held");
 }
 
-async fn handler(request: Request<String>) -> Result<Response<String>, Infallible> {
+/// A body that does not end in its first frame, so that holding a response is holding its permit.
+type Streamed = StreamBody<Iter<array::IntoIter<Result<Frame<Bytes>, Infallible>, 1>>>;
+
+async fn handler(request: Request<String>) -> Result<Response<Streamed>, Infallible> {
     assert_ne!(request.body(), "panic", "the user's handler");
-    Ok(Response::new(request.into_body()))
+    let frame = Frame::data(request.into_body().into());
+    Ok(Response::new(StreamBody::new(iter([Ok(frame)]))))
 }
 
 async fn layers(store: &(impl Semaphore + Clone)) {

@@ -379,9 +379,9 @@ impl Shipped {
             let (id, event) = self.core.poll_event()?;
             let permit = subject::PermitId(id.serial);
             return Some(match event {
-                Event::Granted(grants) => {
-                    let grants = grants.into_iter().map(|(token, ..)| token);
-                    subject::Event::Granted(permit, tokens(grants))
+                Event::Granted { levels, .. } => {
+                    let granted = levels.into_iter().map(|(token, ..)| token);
+                    subject::Event::Granted(permit, tokens(granted))
                 }
                 Event::Refused(why) => {
                     let why = match why {

@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
+use tokio::sync::watch;
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
     semaphore::{BoxFuture, Grant, Loss, StoreError},
@@ -207,5 +208,97 @@ impl Grant for Lent {
 
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(false))
+    }
+}
+
+/// A store that grants everything, and answers releases once a test calls [`answer`](Self::answer).
+#[derive(Clone)]
+pub struct Remote(Arc<Server>);
+
+struct Server {
+    is_full: bool,
+    released: AtomicUsize,
+    is_answering: watch::Sender<bool>,
+}
+
+impl Remote {
+    /// A store whose keys are full, so that responses wait for the answers to releases.
+    pub fn full() -> Self {
+        Self::new(true)
+    }
+
+    /// A store whose keys have room.
+    pub fn with_room() -> Self {
+        Self::new(false)
+    }
+
+    fn new(is_full: bool) -> Self {
+        Self(Arc::new(Server {
+            is_full,
+            released: AtomicUsize::new(0),
+            is_answering: watch::Sender::new(false),
+        }))
+    }
+
+    /// Answers all releases, those before and those from now on.
+    pub fn answer(&self) {
+        self.0.is_answering.send_replace(true);
+    }
+
+    /// How many permits were released.
+    pub fn released(&self) -> usize {
+        self.0.released.load(Ordering::SeqCst)
+    }
+}
+
+impl Semaphore for Remote {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        let loan = Loan {
+            server: Arc::clone(&self.0),
+            is_released: AtomicBool::new(false),
+            loss: Loss::default(),
+        };
+        let granted = |claim: Claim| Permit::new(loan, [(&claim, 1)]);
+        Acquire::ready(claims.only().map(granted))
+    }
+}
+
+struct Loan {
+    server: Arc<Server>,
+    is_released: AtomicBool,
+    loss: Loss,
+}
+
+impl Grant for Loan {
+    fn token(&self, _: usize) -> Option<u64> {
+        None
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    fn awaits_release(&self) -> bool {
+        self.server.is_full
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        if self.is_released.swap(true, Ordering::SeqCst) {
+            return Box::pin(ready(false));
+        }
+        self.server.released.fetch_add(1, Ordering::SeqCst);
+        let mut is_answering = self.server.is_answering.subscribe();
+        Box::pin(async move {
+            is_answering
+                .wait_for(|is_answering| *is_answering)
+                .await
+                .is_ok()
+        })
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        drop(self.release());
     }
 }

@@ -13,25 +13,56 @@ use std::env;
 const FIRST: &str = "SCHEDULE";
 /// How many schedules run, instead of a few.
 const COUNT: &str = "SCHEDULES";
+const PART: u64 = 300;
 
-/// The seeds of a test's schedules.
-fn seeds(few: u64) -> impl Iterator<Item = u64> {
+/// The seeds of one part. `SCHEDULES` counts those of each part.
+fn seeds(part: u64) -> impl Iterator<Item = u64> {
     let number = |name| {
         env::var(name)
             .ok()
             .map(|text| text.parse().expect("it is a number"))
     };
-    let first: u64 = number(FIRST).unwrap_or(0);
-    first..first + number(COUNT).unwrap_or(few)
+    let (first, count): (u64, u64) = (number(FIRST).unwrap_or(0), number(COUNT).unwrap_or(PART));
+    let first = first + part * count;
+    first..first + count
 }
 
-#[test]
-fn random_schedules_in_memory_are_as_the_model_says() {
+fn run_part(part: u64) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    for seed in seeds(1_500) {
+    for seed in seeds(part) {
         let runtime = builder.enable_all().start_paused(true).build();
         let runtime = runtime.expect("a runtime starts");
         let done = runtime.block_on(ops::run(seed));
         done.unwrap_or_else(|why| panic!("schedule {seed}:\n{why}"));
+    }
+}
+
+/// In parts, so that each test ends in time on a busy machine.
+mod random_schedules_in_memory_are_as_the_model_says {
+    use super::run_part;
+
+    #[test]
+    fn in_the_first_part() {
+        run_part(0);
+    }
+
+    #[test]
+    fn in_the_second_part() {
+        run_part(1);
+    }
+
+    #[test]
+    fn in_the_third_part() {
+        run_part(2);
+    }
+
+    #[test]
+    fn in_the_fourth_part() {
+        run_part(3);
+    }
+
+    #[test]
+    fn in_the_fifth_part() {
+        run_part(4);
     }
 }
