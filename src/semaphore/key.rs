@@ -18,8 +18,8 @@ use std::{
 /// and so do two Unicode spellings of one letter.
 ///
 /// A number becomes its decimal text, and an IP address its usual text; an IPv4 address that is
-/// mapped into IPv6 becomes the IPv4 address. A `[u8; 16]` is taken as a UUID, and becomes its
-/// text. A key of up to 38 bytes, which a UUID's text fits, needs no allocation.
+/// mapped into IPv6 becomes the IPv4 address. With the feature `uuid`, a `Uuid` becomes its hyphenated text. A key of
+/// up to 38 bytes, such as the text of a UUID, needs no allocation.
 ///
 /// # Examples
 ///
@@ -28,10 +28,7 @@ use std::{
 ///
 /// assert_eq!(Key::from(42).as_bytes(), b"42");
 /// assert_eq!(Key::from("account-42"), Key::from(b"account-42".to_vec()));
-/// assert_eq!(
-///     Key::from([0x11; 16]),
-///     Key::from("11111111-1111-1111-1111-111111111111"),
-/// );
+/// assert_eq!(Key::from([0x61; 3]), Key::from("aaa"));
 /// ```
 #[derive(Clone)]
 pub struct Key(Repr);
