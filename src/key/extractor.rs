@@ -184,6 +184,12 @@ impl From<&HeaderValue> for Key {
     }
 }
 
+impl From<HeaderValue> for Key {
+    fn from(value: HeaderValue) -> Self {
+        (&value).into()
+    }
+}
+
 /// The first of two to four extractors that finds a key in the request: per account, else per address.
 ///
 /// Only absence leads to the next extractor: [`KeyError::Missing`], [`KeyError::MissingExtension`] and an

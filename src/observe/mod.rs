@@ -20,8 +20,8 @@
 //! | `tower_semaphore.store_call.duration` | histogram | seconds | `store`, `verb`, `outcome` | from sending a command to its answer; `outcome`: `ok`, `timeout`, `error` |
 //! | `tower_semaphore.store_call.size` | histogram | claims or permits | `store`, `verb` | how many travel in one command: the sizes of the batches |
 //!
-//! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each is a set of
-//!   series, and where there are more than 256 each claim takes longer. A key is never a label.
+//! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each has about a hundred series. The
+//!   first 256 of a process have their own; all others share the label `_other`. A key is never a label.
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
 //! - `verb` is `acquire`, `refresh` or `release`; `usage`, `revoke` and `limits` for an
@@ -158,8 +158,9 @@ pub(crate) use outcome::Answered;
 pub(crate) use recorder::has_recorder;
 #[cfg(feature = "metrics")]
 pub use recorder::{
-    ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,
-    PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
+    ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS, MAX_POLICIES,
+    OTHER_POLICIES, PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES,
+    TIME_IN_QUEUE,
 };
 pub(crate) use {
     boundary::contain,

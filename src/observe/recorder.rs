@@ -13,8 +13,10 @@ use metrics::{
     Label, Recorder, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram, with_recorder,
 };
+use parking_lot::Mutex;
 use std::{
     cell::RefCell,
+    collections::BTreeSet,
     ptr,
     sync::{
         Arc,
@@ -70,6 +72,23 @@ pub const SECONDS: &[f64] = &[
 
 /// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
 pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// The most policies of a process that are values of the label `policy`. All later ones share [`OTHER_POLICIES`], so that
+/// policies made from requests cannot fill a recorder.
+pub const MAX_POLICIES: usize = 256;
+
+/// The value of the label `policy` for each policy beyond the first [`MAX_POLICIES`].
+pub const OTHER_POLICIES: &str = "_other";
+
+/// The policies that are labels.
+static POLICIES: Mutex<BTreeSet<Box<str>>> = Mutex::new(BTreeSet::new());
+
+fn label_of(policy: &str) -> &str {
+    let mut known = POLICIES.lock();
+    let has_room = known.len() < MAX_POLICIES;
+    let is_label = known.contains(policy) || has_room && known.insert(policy.into());
+    if is_label { policy } else { OTHER_POLICIES }
+}
 
 pub(super) type Counter = Foreign<metrics::Counter>;
 pub(super) type Gauge = Foreign<metrics::Gauge>;
@@ -131,9 +150,9 @@ pub(super) struct Instruments {
 impl Instruments {
     fn register(of: Of, name: &str) -> Self {
         match of {
-            Of::Requests => Self::of_requests(REQUESTS, name),
-            Of::Shadow => Self::of_requests(SHADOW_REFUSALS, name),
-            Of::Claims(store) => Self::of_claims(store, name),
+            Of::Requests => Self::of_requests(REQUESTS, label_of(name)),
+            Of::Shadow => Self::of_requests(SHADOW_REFUSALS, label_of(name)),
+            Of::Claims(store) => Self::of_claims(store, label_of(name)),
             Of::Calls(store) => Self::of_calls(store, name),
         }
     }
@@ -200,9 +219,9 @@ fn is_installed(recorder: &dyn Recorder) -> bool {
 /// How long instruments are cached.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Maximum of cached names, of which a policy of requests has two; one more clears the cache. It suffices for a
-/// gateway with a policy per route, and searching this many is much cheaper than a lookup.
-const MOST: usize = 512;
+/// The most names that are cached; one more clears the cache. A policy of requests has two. Searching this many is much
+/// cheaper than a lookup.
+const MOST: usize = 2 * MAX_POLICIES;
 
 thread_local! {
     static CACHE: RefCell<Cache> = RefCell::default();

@@ -18,8 +18,8 @@ use std::{
 /// and so do two Unicode spellings of one letter.
 ///
 /// A number becomes its decimal text, and an IP address its usual text; an IPv4 address that is
-/// mapped into IPv6 becomes the IPv4 address. A `[u8; 16]` is taken as a UUID, and becomes its
-/// text. A key of up to 38 bytes, which a UUID's text fits, needs no allocation.
+/// mapped into IPv6 becomes the IPv4 address. With the feature `uuid`, a `Uuid` becomes its hyphenated text. A key of
+/// up to 38 bytes, such as the text of a UUID, needs no allocation.
 ///
 /// # Examples
 ///
@@ -28,10 +28,7 @@ use std::{
 ///
 /// assert_eq!(Key::from(42).as_bytes(), b"42");
 /// assert_eq!(Key::from("account-42"), Key::from(b"account-42".to_vec()));
-/// assert_eq!(
-///     Key::from([0x11; 16]),
-///     Key::from("11111111-1111-1111-1111-111111111111"),
-/// );
+/// assert_eq!(Key::from([0x61; 3]), Key::from("aaa"));
 /// ```
 #[derive(Clone)]
 pub struct Key(Repr);
@@ -227,14 +224,23 @@ macro_rules! from_addresses {
 
 from_addresses!(IpAddr Ipv4Addr Ipv6Addr);
 
-/// A UUID's bytes, in their usual order.
-impl From<[u8; 16]> for Key {
-    fn from(uuid: [u8; 16]) -> Self {
-        let uuid = u128::from_be_bytes(uuid);
-        let bits_at = |shift: u32, bits: u32| uuid >> shift & ((1 << bits) - 1);
-        let (a, b, c) = (bits_at(96, 32), bits_at(80, 16), bits_at(64, 16));
-        let (d, e) = (bits_at(48, 16), bits_at(0, 48));
-        Self::text(format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(key: [u8; N]) -> Self {
+        key[..].into()
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Key {
+    fn from(key: &[u8; N]) -> Self {
+        key[..].into()
+    }
+}
+
+/// The UUID's text, as in `67e55044-10b1-426f-9247-bb680e5fe0c8`.
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(key: uuid::Uuid) -> Self {
+        Self::text(format_args!("{key}"))
     }
 }
 

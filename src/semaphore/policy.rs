@@ -81,6 +81,18 @@ impl PartialEq for Policy {
 
 impl Eq for Policy {}
 
+impl PartialEq<str> for Policy {
+    fn eq(&self, name: &str) -> bool {
+        self.as_str() == name
+    }
+}
+
+impl PartialEq<&str> for Policy {
+    fn eq(&self, name: &&str) -> bool {
+        self.as_str() == *name
+    }
+}
+
 impl Hash for Policy {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);

@@ -14,7 +14,7 @@ use testing::{
 };
 use tower::Layer;
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, Key, KeyError, KeyExtractor, MemorySemaphore, key,
+    Claim, ConcurrencyLimitLayer, Key, KeyError, KeyExtractor, MemorySemaphore, Policy, key,
 };
 
 fn parts() -> Parts {
@@ -98,11 +98,31 @@ fn an_address_becomes_its_usual_text() {
 }
 
 #[test]
-fn sixteen_bytes_become_the_text_of_a_uuid() {
+fn bytes_stay_bytes() {
+    let bytes = *b"sixteen bytes of";
+    assert_eq!(Key::from(bytes).as_bytes(), bytes);
+    assert_eq!(Key::from(&bytes), Key::from(bytes));
+    assert_eq!(Key::from(b"ann"), Key::from("ann"));
+}
+
+#[cfg(feature = "uuid")]
+#[test]
+fn a_uuid_becomes_its_text() {
     let uuid = uuid::uuid!("67e55044-10b1-426f-9247-bb680e5fe0c8");
-    assert_eq!(Key::from(uuid.into_bytes()), Key::from(uuid.to_string()));
-    let zeros = Key::from("00000000-0000-0000-0000-000000000000");
-    assert_eq!(Key::from([0; 16]), zeros);
+    assert_eq!(Key::from(uuid), Key::from(uuid.to_string()));
+}
+
+#[test]
+fn a_header_is_a_key() {
+    let value = HeaderValue::from_static("ann");
+    assert_eq!(Key::from(&value), Key::from("ann"));
+    assert_eq!(Key::from(value), Key::from("ann"));
+}
+
+#[test]
+fn a_policy_compares_with_its_name() {
+    let policy = Policy::from("reads");
+    assert!(policy == "reads" && policy == *"reads" && policy != "writes");
 }
 
 #[test]

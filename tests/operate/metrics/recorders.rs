@@ -1,6 +1,6 @@
 //! Recorders of the user's: which of them counts, and what one costs that panics.
 
-use super::exposition::{BOUND, Series, builder, series};
+use super::exposition::{BOUND, Series, all, builder, install, series, sum};
 use futures_util::FutureExt;
 use http::{Request, Response};
 use metrics::{
@@ -8,6 +8,7 @@ use metrics::{
     SharedString, Unit,
 };
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     sync::{
         Arc,
@@ -15,11 +16,11 @@ use std::{
     },
     time::Duration,
 };
-use testing::wait::eventually;
+use testing::{child::child, wait::eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore,
-    observe::{ACTIVE_PERMITS, QUEUED_CLAIMS},
+    observe::{ACTIVE_PERMITS, MAX_POLICIES, OTHER_POLICIES, QUEUED_CLAIMS},
 };
 
 /// What a recorder or one of its instruments is told.
@@ -182,9 +183,45 @@ async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
     }
 }
 
+/// Runs an ignored test in a process of its own, because policies count for the life of their process.
+fn passes_alone(test: &str) {
+    let status = child(module_path!(), test).status();
+    assert!(status.expect("it starts").success());
+}
+
+#[test]
+fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_claim() {
+    passes_alone("a_process_of_two_hundred_policies");
+}
+
+#[test]
+fn policies_beyond_the_bound_share_a_label_and_are_counted() {
+    passes_alone("a_process_of_more_policies_than_labels");
+}
+
+#[tokio::test]
+#[ignore = "another test starts it as a process of its own"]
+async fn a_process_of_more_policies_than_labels() {
+    const MORE: usize = 50;
+    install();
+    let store = MemorySemaphore::new();
+    let mut held = Vec::new();
+    for policy in 0..MAX_POLICIES + MORE {
+        held.push(acquire(&store, &policy.to_string()).await);
+    }
+    let all = all();
+    let name = "tower_semaphore_active_permits";
+    let labels = all.iter().filter(|series| series.name == name);
+    let labels = labels.filter_map(|series| series.labels.get("policy"));
+    assert_eq!(labels.collect::<BTreeSet<_>>().len(), MAX_POLICIES + 1);
+    let active = |policy: &str| sum(&all, name, &[("policy", policy)]);
+    assert_eq!((active("0"), active(OTHER_POLICIES)), (1.0, MORE as f64));
+}
+
 /// A gateway may have one for each route. What is looked up counts for a second at most.
 #[tokio::test]
-async fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_claim() {
+#[ignore = "another test starts it as a process of its own"]
+async fn a_process_of_two_hundred_policies() {
     let looked_up = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looked_up);
     let recorder = Hooked::new(move |_, told| {
