@@ -21,7 +21,7 @@
 //! A race remains for other bodies, such as streams and unary gRPC responses, whose end is a second frame. Their
 //! release is sent at once when the body ends, but the next claim travels over another connection. A second race
 //! remains if Redis takes more than 2 ms. Of 500 requests sent without a pause, at most two were refused
-//! (`benches/turns`). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
+//! (BENCHMARKS.md). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
 //! race, or let clients retry once.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
