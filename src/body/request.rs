@@ -50,7 +50,7 @@ pin_project! {
     ///     .with_on_lost(OnLost::Abort);
     /// let service = ServiceBuilder::new()
     ///     .layer(limit)
-    ///     .map_request(RequestBody::watch)
+    ///     .map_request(RequestBody::<Incoming>::watch)
     ///     .service_fn(upload);
     /// # drop(service);
     /// ```

@@ -207,7 +207,10 @@
 //! let limit = ConcurrencyLimitLayer::new(2, key::header("x-account-id"), MemorySemaphore::new())
 //!     .with_max_stall(Duration::from_secs(30))
 //!     .with_on_lost(OnLost::Abort);
-//! let service = ServiceBuilder::new().layer(limit).map_request(RequestBody::watch).service_fn(upload);
+//! let service = ServiceBuilder::new()
+//!     .layer(limit)
+//!     .map_request(RequestBody::<Incoming>::watch)
+//!     .service_fn(upload);
 //! # drop(service);
 //! ```
 //!
