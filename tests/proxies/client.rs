@@ -116,6 +116,7 @@ impl Client {
     }
 
     /// Reads this many bytes of a body.
+    #[cfg(feature = "redis")]
     pub(crate) async fn read_some(&mut self, bytes: usize) -> io::Result<()> {
         let mut body = vec![0; bytes];
         soon(self.from.read_exact(&mut body)).await?;

@@ -71,16 +71,16 @@ fn services(layer: &ConcurrencyLimitLayer<key::Header>, pause: Duration) -> Vec<
         .layer(layer.clone())
         .map_request(RequestBody::watch)
         .service_fn(move |request: Request<RequestBody<Upload>>| read(request, pause));
-    let mut services = vec![boxed(watched)];
+    #[cfg(not(feature = "axum"))]
+    return vec![boxed(watched)];
     #[cfg(feature = "axum")]
     {
         let in_place = ServiceBuilder::new()
             .map_request(|request: Request<Upload>| request.map(axum::body::Body::new))
             .layer(layer.clone())
             .service_fn(move |request: Request<axum::body::Body>| read(request, pause));
-        services.push(boxed(in_place));
+        vec![boxed(watched), boxed(in_place)]
     }
-    services
 }
 
 fn boxed<S, B>(service: S) -> Limited
