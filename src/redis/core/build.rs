@@ -57,8 +57,13 @@ impl Core {
     pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
+        let releases = &self.servers[server].releases;
+        let carries_no_other =
+            releases.len() <= MOST_CLAIMS && !releases.iter().any(|at| self.is_awaited(*at));
         let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        is_alone.then(|| self.call_to(from, server)).flatten()
+        (is_alone && carries_no_other)
+            .then(|| self.call_to(from, server))
+            .flatten()
     }
 
     /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
@@ -75,14 +80,18 @@ impl Core {
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
         let waiting = &self.servers[server].releases;
-        let tells = |other: &At| {
-            let permit = self.permits.get(other.0.slot);
-            permit.is_some_and(|permit| permit.id == other.0 && permit.tells_release)
-        };
         let is_alone = waiting.len() <= MOST_CLAIMS
-            && waiting.iter().all(|other| *other == at || !tells(other));
+            && waiting
+                .iter()
+                .all(|other| *other == at || !self.is_awaited(*other));
         let can_send = is_idle && is_alone && self.servers[server].is_known();
         can_send.then(|| self.make(from, server)).flatten()
+    }
+
+    /// True if a task waits for the answer to a release.
+    fn is_awaited(&self, at: At) -> bool {
+        let permit = self.permits.get(at.0.slot);
+        permit.is_some_and(|permit| permit.id == at.0 && permit.tells_release)
     }
 
     fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {

@@ -317,9 +317,9 @@ impl Core {
 mod tests {
     use crate::redis::{
         core::{Call, Change, Core, Event, Failure, Level, RuntimeId, Settings, THREAD, Time},
-        protocol::{Acquired, Answer, Told},
+        protocol::{Acquired, Answer, Command, Told},
     };
-    use std::time::Duration;
+    use std::{mem, time::Duration};
 
     const NOW: Time = Time::from_secs(100);
     const RUNTIME: RuntimeId = RuntimeId(1);
@@ -345,22 +345,91 @@ mod tests {
         core
     }
 
-    /// Two releases of a permit that are in flight together: that of a runtime, and that of the thread after a shutdown.
-    fn released_twice(core: &mut Core) -> [Call; 2] {
-        let level = Level {
-            name: "a".into(),
+    fn level(name: &str, limit: u32) -> Level {
+        Level {
+            name: name.into(),
             slot: 0,
-            limit: 1,
+            limit,
             weight: 1,
             wait: None,
             is_strict: true,
             label: None,
             flow: None,
+        }
+    }
+
+    fn granted() -> Result<Vec<Answer>, Failure> {
+        let granted = Acquired::Granted(vec![(1, 1)]);
+        Ok(vec![Answer::Acquired(1, vec![granted])])
+    }
+
+    #[test]
+    fn a_claim_carries_no_release_that_another_task_waits_for() {
+        let mut core = core();
+        let (held, call) = core.acquire(NOW, RUNTIME, &[level("a", 9)]);
+        core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());
+        let (_, busy) = core.acquire(NOW, RUNTIME, &[level("b", 9)]);
+        core.release(NOW, held, true);
+        assert!(core.release_alone(NOW, RUNTIME, held).is_none());
+        core.handle_reply(NOW, busy.expect("the call is over").id, granted());
+        let (_, own) = core.acquire(NOW, RUNTIME, &[level("c", 9)]);
+        assert!(own.is_none(), "another task carries both");
+        assert!(core.has_call(RUNTIME));
+    }
+
+    #[test]
+    fn a_refusal_at_one_limit_leaves_the_wider_ones_with_room() {
+        let mut core = core();
+        let both = [level("a", 1), level("fleet", 1_000)];
+        let (_, call) = core.acquire(NOW, RUNTIME, &both);
+        let full = Acquired::Full { level: 0, held: 1 };
+        let full = Ok(vec![Answer::Acquired(1, vec![full])]);
+        core.handle_reply(NOW, call.expect("nothing is in flight").id, full);
+        let mut is_full = |name: &str| {
+            let number = core.keys.number(&name.into());
+            core.keys[number].is_full(NOW)
         };
-        let (id, call) = core.acquire(NOW, RUNTIME, &[level]);
-        let granted = Answer::Acquired(1, vec![Acquired::Granted(vec![(1, 1)])]);
-        let call = call.expect("nothing is in flight");
-        core.handle_reply(NOW, call.id, Ok(vec![granted]));
+        assert!(is_full("a") && !is_full("fleet"));
+    }
+
+    /// However long it was held after a refresh that had no answer.
+    #[test]
+    fn a_release_is_given_up_after_the_lease_and_that_of_each_call_without_an_answer() {
+        let (mut core, lease) = (core(), Duration::from_secs(10));
+        let (held, call) = core.acquire(NOW, RUNTIME, &[level("a", 9)]);
+        core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());
+        let (mut now, mut is_first) = (NOW, true);
+        let mut pass = |core: &mut Core, time: Duration, answers: bool| {
+            let end = now + time;
+            while now < end {
+                now += Duration::from_millis(10);
+                core.handle_timeout(now);
+                while let Some(call) = core.poll_call(now, THREAD) {
+                    let is_refresh = matches!(call.commands[0], Command::Refresh { .. });
+                    let is_lost = is_refresh && mem::take(&mut is_first);
+                    let answers = answers && !is_lost;
+                    let replies = call.commands.iter().map(|command| match command {
+                        Command::Presence(_) => Answer::Presence(1, None, Some(1), None),
+                        _ => Answer::Held(vec![true]),
+                    });
+                    let reply = answers.then(|| replies.collect()).ok_or(Failure::Broken);
+                    core.handle_reply(now, call.id, reply);
+                }
+            }
+            now
+        };
+        pass(&mut core, lease * 30, true);
+        while core.poll_event().is_some() {}
+        let now = pass(&mut core, Duration::from_millis(10), true);
+        core.release(now, held, true);
+        pass(&mut core, lease * 3, false);
+        assert_eq!(reported(&mut core), Some(false));
+    }
+
+    /// Two releases of a permit that are in flight together: that of a runtime, and that of the thread after a shutdown.
+    fn released_twice(core: &mut Core) -> [Call; 2] {
+        let (id, call) = core.acquire(NOW, RUNTIME, &[level("a", 1)]);
+        core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());
         core.release(NOW, id, true);
         let first = core.poll_call(NOW, RUNTIME).expect("the key is full");
         core.shutdown();

@@ -88,8 +88,8 @@ pub(super) struct Lease {
     pub(super) outdated: Option<CallId>,
     /// True once an acquire under the current id has been sent.
     pub(super) was_sent: bool,
-    /// True once a call of it had no answer.
-    pub(super) was_unanswered: bool,
+    /// The number of calls of it that had no answer.
+    pub(super) unanswered: u32,
     /// The time that the last acquire or refresh lasts on the server.
     pub(super) length: Duration,
     /// The time until which the server may have the lease, after all that was sent.
@@ -217,11 +217,9 @@ impl Lease {
         }
     }
 
-    /// Notes an answered refresh. If no other call may still run, the answer determines how long the lease lasts.
+    /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
     pub(super) fn refreshed(&mut self, now: Time) {
-        if !self.was_unanswered {
-            self.lasts = now + self.length;
-        }
+        self.lasts = now + self.length * (1 + self.unanswered);
     }
 
     /// Notes that it is held at least until `end`.
@@ -258,7 +256,7 @@ impl Lease {
 
     /// Forgets all calls, because the lease gets a new id, under which none was sent.
     pub(super) fn forget(&mut self) {
-        (self.call, self.was_sent) = (None, false);
+        (self.call, self.was_sent, self.unanswered) = (None, false, 0);
         self.may_run.clear();
         if let State::Lost(lost) = &mut self.state {
             lost.is_gone = true;

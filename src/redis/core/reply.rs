@@ -8,7 +8,7 @@ use super::{
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
-use crate::redis::protocol::{Acquired, Answer, Fault, PermitId as UnitsOf, Queued};
+use crate::redis::protocol::{Acquired, Answer, Fault, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -131,7 +131,7 @@ impl Core {
                 for at in all {
                     self.landed(*at, flight.id);
                     if let Some(lease) = self.lease(*at) {
-                        lease.was_unanswered |= may_run;
+                        lease.unanswered += u32::from(may_run);
                     }
                     self.next_at(*at, then);
                 }
@@ -248,7 +248,11 @@ impl Core {
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         match &acquired {
             Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
-            _ => self.note_full(at, |_| true),
+            Acquired::Full { level, .. } | Acquired::QueueFull { level, .. } => {
+                self.note_full_at(at, *level);
+            }
+            Acquired::Queued(queued) => self.note_full_at(at, queued.level),
+            Acquired::Revoked => {}
         }
         let lease = &self.permits[at];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
@@ -303,19 +307,19 @@ impl Core {
 
     /// After a grant, notes which semaphores of a lease have no room for another claim like this one.
     fn note_full_after_grant(&mut self, at: At, grants: &[(u64, u32)]) {
-        let mut held = grants.iter().map(|(_, held)| *held);
-        self.note_full(at, |units| {
-            let held = held.next().unwrap_or_default();
-            held.saturating_add(units.weight) > units.limit
-        });
-    }
-
-    /// Notes which semaphores of a lease are full.
-    fn note_full(&mut self, at: At, mut is_full: impl FnMut(&UnitsOf) -> bool) {
-        for level in self.permits[at.0].levels_of(at.1) {
-            if is_full(&level.units) {
+        let levels = self.permits[at.0].levels_of(at.1).iter();
+        for (level, (_, held)) in levels.zip(grants) {
+            if held.saturating_add(level.units.weight) > level.units.limit {
                 self.keys[level.key].note_full(self.now);
             }
+        }
+    }
+
+    /// Notes that the semaphore of a level is full, counted from the first of the lease.
+    fn note_full_at(&mut self, at: At, level: usize) {
+        let level = self.permits[at.0].levels_of(at.1).get(level);
+        if let Some(level) = level {
+            self.keys[level.key].note_full(self.now);
         }
     }
 
