@@ -108,9 +108,8 @@ impl Settings {
         self.margin().min(self.alive() / 5) / 2
     }
 
-    /// How long claims wait for calls in flight of their runtime before the thread sends them, and how long a connection
-    /// that may be mute has to answer a probe.
-    pub(in crate::redis) fn patience(&self) -> Duration {
+    /// How long claims wait for calls in flight of their runtime before the thread sends them.
+    pub(super) fn patience(&self) -> Duration {
         self.timeout / 4
     }
 

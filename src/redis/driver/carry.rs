@@ -19,7 +19,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::Handle,
@@ -27,6 +27,10 @@ use tokio::{
     sync::Notify,
     task::{unconstrained, yield_now},
 };
+
+/// The time that a connection that may be mute has to answer a probe, and again once a replacement is connected. A slow
+/// server delays the replacement too, so both answer at about the same time.
+const GRACE: Duration = Duration::from_millis(25);
 
 /// Sends a call and reports its answers. Reports the call as abandoned if it is dropped before that.
 pub(super) struct Carrier<T: Transport> {
@@ -273,14 +277,13 @@ impl<T: Transport> Link<T> {
             let turn = self.shared.replacing.lock().await;
             let time = vec![Command::Presence(Vec::new())];
             let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
-            let patience = self.shared.settings.patience();
-            if timeout(patience, answers.as_mut()).await.is_ok() {
+            if timeout(GRACE, answers.as_mut()).await.is_ok() {
                 continue;
             }
             let made = async {
                 let made = self.connect().await?;
                 drop(turn);
-                sleep(patience).await;
+                sleep(GRACE).await;
                 Some(made)
             };
             let made = select! {
