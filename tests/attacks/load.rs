@@ -1,6 +1,7 @@
 //! More claims than a link carries, and what they cost the server.
 
 use std::{
+    error::Error,
     future::Future,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use testing::{
     wait::{eventually, within},
 };
 use tokio::time::{sleep, timeout};
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis};
 
 /// After this, a claim counts as unanswered.
 const NEVER: Duration = Duration::from_secs(20);
@@ -244,10 +245,15 @@ async fn granted(store: &RedisSemaphore, claim: Claim) -> Permit {
     loop {
         match store.acquire(claim.clone()).await {
             Ok(permit) => return permit,
-            Err(AcquireError::Store { .. }) => sleep(Duration::from_millis(10)).await,
+            Err(error) if is_late(&error) => sleep(Duration::from_millis(10)).await,
             Err(error) => panic!("its turn comes: {error:?}"),
         }
     }
+}
+
+fn is_late(error: &AcquireError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(redis::Error::Timeout { .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
