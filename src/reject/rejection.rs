@@ -113,8 +113,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 ///   second is divided into as many parts as holds fit into it, at most 32. Each part has its own slots: `limit /
 ///   margin` in each second.
 /// - Each [flow](crate::Claim::with_flow) of a key has a separate schedule, so a crowded flow delays the clients of no
-///   other flow. Its slots are its share of the key's slots. Up to 64 flows share these, namely those whose clients
-///   were told to come back later.
+///   other flow. Its slots are its share of the key's slots. Up to 64 flows share these: the flows of clients that
+///   received a later time.
 /// - A schedule ends after 20 holds, but not before 60 s, and at 600 s at the latest. Then it begins again, at a random
 ///   time in its first slot.
 /// - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
@@ -196,7 +196,7 @@ impl Rejection {
         &self.reason
     }
 
-    /// The policy under which the request was not admitted. With several policies, it is the one that refused.
+    /// The policy under which the request was not admitted. With several policies, it is the policy that refused.
     ///
     /// # Examples
     ///
@@ -257,7 +257,7 @@ impl Rejection {
         response
     }
 
-    /// Lists every policy, beginning with the one that refused. The remaining units are known only for that one.
+    /// Lists every policy, beginning with the policy that refused. The remaining units are known only for that policy.
     fn add_fields(&self, headers: &mut HeaderMap, retry_after: u64) {
         let remaining = self.reason.remaining();
         let refusing = (self.policy().as_str(), self.limit());

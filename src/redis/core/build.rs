@@ -2,10 +2,10 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items, StoreKey},
+    call::{Bill, Call, Flight, Items, Sent, StoreKey},
     id::{At, CallId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MORE, MOST_CLAIMS},
-    lease::{Queue, State},
+    lease::{Queue, Released, State},
     time::Time,
 };
 use crate::redis::protocol::{Command, Group, Part, Position, Wanted};
@@ -57,13 +57,9 @@ impl Core {
     pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
-        let releases = &self.servers[server].releases;
-        let carries_no_other =
-            releases.len() <= MOST_CLAIMS && !releases.iter().any(|at| self.is_awaited(*at));
         let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        (is_alone && carries_no_other)
-            .then(|| self.call_to(from, server))
-            .flatten()
+        let is_alone = is_alone && self.carries_no_other_task(server, at);
+        is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
     /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
@@ -79,19 +75,21 @@ impl Core {
         let server = self.lease(at)?.waits()?.1;
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
-        let waiting = &self.servers[server].releases;
-        let is_alone = waiting.len() <= MOST_CLAIMS
-            && waiting
-                .iter()
-                .all(|other| *other == at || !self.is_awaited(*other));
+        let is_alone = self.carries_no_other_task(server, at);
         let can_send = is_idle && is_alone && self.servers[server].is_known();
         can_send.then(|| self.make(from, server)).flatten()
     }
 
-    /// True if a task waits for the answer to a release.
-    fn is_awaited(&self, at: At) -> bool {
-        let permit = self.permits.get(at.0.slot);
-        permit.is_some_and(|permit| permit.id == at.0 && permit.tells_release)
+    /// True if the next call to a server carries no release that another task waits for. Few releases are looked at, because
+    /// each claim and each awaited release asks this.
+    fn carries_no_other_task(&self, server: usize, own: At) -> bool {
+        let is_awaited = |at: &At| {
+            let permit = self.permits.get(at.0.slot);
+            permit.is_some_and(|permit| permit.id == at.0 && permit.tells_release)
+        };
+        let waiting = &self.servers[server].releases;
+        let mut others = waiting.iter().filter(|at| **at != own);
+        waiting.len() <= MOST_CLAIMS && !others.any(is_awaited)
     }
 
     fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
@@ -164,10 +162,9 @@ impl Core {
             // A poll takes the server some 15 µs, so this call blocks other clients for a millisecond at most.
             while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Polls) {}
         }
-        while self.knows_limits()
-            && draft.acquires.len() < MOST_CLAIMS
-            && self.put_next(draft, Queue::Claims)
-        {}
+        if self.knows_limits() {
+            while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
+        }
     }
 
     fn fill_releases(&mut self, draft: &mut Draft) {
@@ -279,38 +276,36 @@ impl Core {
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
         let all = keys.flat_map(|key| key.releases.iter().copied());
+        // A server that a slot moves to may refuse the earlier release, and run the acquire once the slot has moved.
         let is_moving = self.permits[at].asks.is_some();
-        let is_before = |release: &At| match is_moving {
-            // The server may refuse the earlier release, and run the acquire once the slot has moved.
-            true => self.is_released_in(*release, draft),
-            false => self.is_released_by(*release, draft),
+        let is_before = |release: &At| {
+            self.is_released_in(*release, draft)
+                || !is_moving && self.is_released_before(*release, draft)
         };
         all.filter(|release| !is_before(release)).collect()
     }
 
+    /// True if a release of a lease is in this call.
     fn is_released_in(&self, at: At, draft: &Draft) -> bool {
-        match &self.permits[at].state {
-            State::Released(released) => {
-                let last = released.last.as_ref();
-                last.is_some_and(|last| last.call == draft.flight.id)
-            }
-            _ => false,
-        }
+        let last = self.last_release(at);
+        last.is_some_and(|(_, last)| last.call == draft.flight.id)
     }
 
-    /// Whether a release of a lease is in this call, or before it on the same connection, and another one would
-    /// settle no more than that.
-    fn is_released_by(&self, at: At, draft: &Draft) -> bool {
-        let lease = &self.permits[at];
-        let State::Released(released) = &lease.state else {
-            return false;
-        };
-        let is_before = released.last.as_ref().is_some_and(|last| {
+    /// True if a release of a lease is before this call on the same connection, and another release would not settle more.
+    fn is_released_before(&self, at: At, draft: &Draft) -> bool {
+        self.last_release(at).is_some_and(|(released, last)| {
             let is_before = released.in_flight > 0 && last.is_before(&draft.flight);
-            let settles = !released.is_settled && lease.is_settled(&draft.flight);
+            let settles = !released.is_settled && self.permits[at].is_settled(&draft.flight);
             is_before && !settles
-        });
-        is_before || self.is_released_in(at, draft)
+        })
+    }
+
+    /// The last release that was sent of a lease.
+    fn last_release(&self, at: At) -> Option<(&Released, &Sent)> {
+        match &self.permits[at].state {
+            State::Released(released) => Some((released, released.last.as_ref()?)),
+            _ => None,
+        }
     }
 
     /// Makes the commands, and notes what they name.

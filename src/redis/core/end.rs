@@ -196,8 +196,8 @@ impl Core {
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
             if let Some(released) = self.release_of(at).filter(|_| each.is_some()) {
-                let was_held = released.may_have_run && now < released.held_until;
-                released.was_held |= was_held || !missed.contains(&at);
+                released.count_unanswered(now);
+                released.was_held |= !missed.contains(&at);
                 released.is_over |= is_settled;
                 if released.is_over && !released.was_held && released.in_flight > 1 {
                     self.release_again(at, now);
@@ -231,7 +231,7 @@ impl Core {
         if !released.is_over {
             return self.next_at(at, then.max(runs_until.unwrap_or_default()));
         }
-        released.was_held |= released.may_have_run && now < released.held_until;
+        released.count_unanswered(now);
         match released.was_held || released.in_flight == 0 {
             true => self.done(at),
             false => self.forget_release(at),
@@ -438,7 +438,7 @@ mod tests {
         [first, second.expect("the runtime may be about to end")]
     }
 
-    /// What the core reports of the release.
+    /// The answer that the core reports to the release.
     fn reported(core: &mut Core) -> Option<bool> {
         let mut events = std::iter::from_fn(|| core.poll_event());
         events.find_map(|(_, event)| match event {

@@ -65,11 +65,18 @@ pub(super) struct Released {
     pub(super) is_stalled: bool,
 }
 
+impl Released {
+    /// Takes the lease for found if a release without an answer may have run before the lease's end.
+    pub(super) fn count_unanswered(&mut self, now: Time) {
+        self.was_held |= self.may_have_run && now < self.held_until;
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     /// All levels of a lease are in one slot, so one script may name them.
     pub(super) slot: u16,
-    /// The server for the next command, if it is not the one that has the slot: the slot is moving there.
+    /// The server for the next command, if the slot is moving to that server.
     pub(super) asks: Option<usize>,
     /// The numbers of its levels in the permit.
     pub(super) levels: Range<usize>,

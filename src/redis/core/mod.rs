@@ -80,7 +80,7 @@
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
 //!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
-//!     release: usually the one that drops the permit, otherwise the thread. While a runtime has several calls in
+//!     release: usually the runtime that drops the permit, otherwise the thread. While a runtime has several calls in
 //!     flight, the release joins the next call instead, so that a busy process sends few calls.
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.

@@ -32,7 +32,7 @@ impl Slots {
         is_used || self.used.is_empty() && server == 0
     }
 
-    /// Assigns slots to a server. Returns the previous servers of those that change.
+    /// Assigns slots to a server. Returns the servers that lose slots.
     pub(super) fn put(&mut self, slots: Range<usize>, server: usize) -> BTreeSet<usize> {
         if self.servers.len() < slots.end {
             self.servers.resize(slots.end, 0);

@@ -80,7 +80,7 @@ end
 -- for contended semaphores, because building these functions takes longer than running them. Returns the functions for
 -- all callers first, and then those that only `contended_claims` needs.
 local function granting(now, micros, floor, ended, is_provisional)
-  -- By queue: the number of waiting claims, and the id of the last one that has left but is still in the set.
+  -- By queue: the number of waiting claims, and the id of the last claim that has left. That id is still in the set.
   local sizes, last_of = {}, {}
 
   local function waiting_in(queue)

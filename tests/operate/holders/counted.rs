@@ -137,7 +137,7 @@ mod in_redis {
     async fn a_key_of_several_pages_is_shown_whole_while_its_permits_are_refreshed() {
         const UNITS: u32 = 3_500;
         let server = RedisServer::start();
-        // So long that no lease ends on a busy machine.
+        // No lease of this length ends on a busy machine.
         let lease = Duration::from_secs(6);
         let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
         let store = builder.connect(server.url()).await.expect("it connects");
