@@ -77,10 +77,13 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first claims travel alone, over another connection than the batches: eight at a time, and
-    // a few more if those are answered soon.
+    // The first claims travel alone, over another connection than the batches, so some are passed:
+    // eight at a time, and more if those are answered soon.
     let passed = tokens.len() - longest_sorted(&tokens);
-    assert!(passed < 50, "{passed} were passed by later claims");
+    assert!(
+        passed < tokens.len() / 4,
+        "{passed} were passed by later claims"
+    );
     assert_eq!(tokens.len(), limit as usize, "two have the same token");
 }
 

@@ -56,13 +56,20 @@ pub fn prefixes(slot: SlotNo) -> Vec<String> {
 impl Script {
     /// The slot of its keys, where each semaphore has one.
     pub fn slot(&self) -> Option<SlotNo> {
-        let first = self.keys.first()?;
-        let mut slots = (0..=PROCESSES).rev();
-        slots.find(|slot| {
-            prefixes(*slot)
-                .iter()
-                .any(|prefix| first.starts_with(prefix))
-        })
+        let first = self.keys.first()?.strip_prefix(PREFIX)?;
+        let semaphore = || {
+            let (_, key) = first
+                .strip_prefix('{')?
+                .split_once('}')?
+                .0
+                .split_once(":k")?;
+            key.parse::<Key>().ok()
+        };
+        match first {
+            "clock" => Some(CLOCK),
+            _ if first.starts_with("processes") || first.starts_with("limits") => Some(PROCESSES),
+            _ => semaphore().map(SlotNo::from),
+        }
     }
 
     /// Reads what a process says.

@@ -84,9 +84,12 @@ impl Limits {
 
     /// The limit that is in force for a level, as far as a process knows.
     pub(super) fn in_force(&self, at: usize, level: Level) -> u32 {
-        let told = self.told.get(&at).filter(|_| !is_lock(level.key));
-        let [own, policy] = limited(level.key);
-        let set = told.and_then(|told| told.all.get(&own).or(told.all.get(&policy)));
+        let told = self.told.get(&at).filter(|told| !told.all.is_empty());
+        let told = told.filter(|_| !is_lock(level.key));
+        let set = told.and_then(|told| {
+            let [own, policy] = limited(level.key);
+            told.all.get(&own).or(told.all.get(&policy))
+        });
         set.copied().unwrap_or(level.limit)
     }
 
