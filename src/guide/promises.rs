@@ -41,9 +41,9 @@
 //! nodes jump forward within five seconds, one by more than some leases: that forgets the counter, and no process that
 //! claims there has learned of the other jump.
 //!
-//! On a cluster, if a slot moves away and back within some tens of milliseconds, a claim may be refused beside a permit
-//! that its own process has just released. The release was sent to the node that had the slot in between, and is sent again
-//! to the other one. The next claim is not refused for that.
+//! On a cluster, while a slot moves, a claim may be refused beside a permit that its own process has just released: the
+//! node that was to release it answered that the keys were on their way, or elsewhere, and a moment later the claim found
+//! them. The release is sent again as soon as that answer comes, and the next claim is not refused for it.
 //!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because

@@ -19,7 +19,7 @@ async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
     let _alone = alone().await;
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(patient(), &cluster).await;
-    let keys = cluster.keys_of(0, 60, name).await;
+    let keys = cluster.keys_of(0, 24, name).await;
     let load = Load::start(&store, &keys);
     let mut slots = BTreeSet::new();
     for key in &keys {

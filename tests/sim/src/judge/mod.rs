@@ -26,7 +26,12 @@ use calls::Calls;
 pub(crate) use effect::Name;
 use limits::Limits;
 use shares::Shares;
-use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+    time::Duration,
+};
 use storage::Storage;
 
 /// A process and one of its permits.
@@ -75,6 +80,8 @@ struct Flight {
     sent: Time,
     /// What its process has given up, and no other call can bring back.
     given_up: Vec<GivenUp>,
+    /// The units that it was to release, if its server has refused to.
+    not_released: BTreeSet<(Key, u64)>,
 }
 
 impl Flight {
@@ -87,6 +94,12 @@ impl Flight {
 
 /// Calls in flight, of each process.
 type Flights = BTreeMap<(usize, CallId), Flight>;
+
+/// The calls of a process that are in flight.
+fn of_process(flights: &mut Flights, at: usize) -> impl Iterator<Item = &mut Flight> {
+    let own = flights.iter_mut().filter(move |((of, _), _)| *of == at);
+    own.map(|(_, flight)| flight)
+}
 
 /// The judge of a simulation.
 #[derive(Debug)]
@@ -262,8 +275,13 @@ impl Judge {
             let verdict = shares.sent(at, call, (local, &self.flights), is_unwell);
             self.note(verdict);
         }
+        let mut given_up = self.calls.given_up(at);
+        for flight in of_process(&mut self.flights, at) {
+            given_up.retain(|(key, serial, _)| !flight.not_released.contains(&(*key, *serial)));
+        }
         let flight = Flight {
-            given_up: self.calls.given_up(at),
+            given_up,
+            not_released: BTreeSet::new(),
             call: call.clone(),
             sent: local,
         };
@@ -387,6 +405,25 @@ impl Judge {
         match self.storage.returned(run) {
             Ok(all) => all.into_iter().for_each(|who| self.callers.returned(who)),
             Err(violation) => self.note(Err(violation)),
+        }
+    }
+
+    /// A server has refused a command of a call. Until its process knows that, what the command was to release is beside
+    /// its claims: those were sent as if the release came first.
+    pub fn refused(&mut self, at: usize, call: CallId, command: &Command) {
+        let Command::Release { of, .. } = command else {
+            return;
+        };
+        let units = of
+            .iter()
+            .flat_map(|(key, ids)| ids.iter().map(|id| (*key, id.serial)));
+        let units: BTreeSet<_> = units.collect();
+        for flight in of_process(&mut self.flights, at) {
+            let other = |(key, serial, _): &GivenUp| !units.contains(&(*key, *serial));
+            flight.given_up.retain(other);
+        }
+        if let Some(flight) = self.flights.get_mut(&(at, call)) {
+            flight.not_released.extend(units);
         }
     }
 

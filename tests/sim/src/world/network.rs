@@ -173,6 +173,7 @@ impl World<'_> {
         };
         if let Some(refused) = refused {
             self.note(|| format!("server {server} redirects p{at} {:?}: {refused:?}", call.id));
+            self.judge.refused(at, call.id, what.1);
             return Some(Said {
                 reply: Err(refused),
                 answer: Answer::Error(refused),
