@@ -95,6 +95,7 @@ while ARGV[at] do
       -- never moves an end back: an end that is there already belongs to the same call.
       local number, first, count = ARGV[claim + level - 1] + 0, claim + level, 1
       local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
+      local new_token = call('INCR', token)
       if stop - claim == width then
         added = call('ZADD', held, 'GT', expires_at, ARGV[first])
       else
@@ -106,7 +107,6 @@ while ARGV[at] do
         count = #ids / 2
         added = call('ZADD', held, 'GT', unpack(ids))
       end
-      local new_token = call('INCR', token)
       local is_new, is_due = new_token == 1, count > 1 or new_token % 4 == 0
       if is_new then
         new_token = math.max(micros, ARGV[3] + 0)

@@ -224,8 +224,9 @@ local function granting(now, micros, floor, ended, is_provisional)
   -- extension, which left `held` at least seven leases.
   local function grant(semaphore, id, weight, expires_at, lease)
     local token, ttl = semaphore.token, text(lease * LEASES)
-    hold(semaphore, id, weight, expires_at, ttl)
+    -- First, because it fails if another program has overwritten the counter. Then nothing is granted.
     local new_token = call('INCR', token)
+    hold(semaphore, id, weight, expires_at, ttl)
     if new_token == 1 then
       new_token = math.max(micros, floor)
       call('SET', token, text(new_token), 'PX', ttl)
@@ -286,8 +287,8 @@ local function granting(now, micros, floor, ended, is_provisional)
       if not is_over and not is_alive then
         leave(queue, alive, id)
       elseif not is_over then
-        drop(queue, alive, id)
         new_token = grant(semaphore, id, weight, text(alive_until), lease)
+        drop(queue, alive, id)
         advanced = advanced + weight
       end
       if is_alive then

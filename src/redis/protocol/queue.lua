@@ -264,10 +264,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     for at, level in ipairs(levels) do
       if is_granted then
         local id = level.id
+        answer[size + at * 2 - 1] = grant(level, id, weight_of(id), expires_at, lease)
         if level.head == id then
           drop(level.queue, level.alive, id)
         end
-        answer[size + at * 2 - 1] = grant(level, id, weight_of(id), expires_at, lease)
         answer[size + at * 2] = level.used
       end
       used[level.number] = level.used
