@@ -1,6 +1,6 @@
-//! The permit as an axum extractor.
+//! The permit as an axum extractor, and a rejection as an axum response.
 
-use crate::semaphore::Permit;
+use crate::{reject::Rejection, semaphore::Permit};
 use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts},
     response::{IntoResponse, Response},
@@ -64,5 +64,30 @@ impl Error for MissingPermit {}
 impl IntoResponse for MissingPermit {
     fn into_response(self) -> Response {
         (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+    }
+}
+
+/// The [default response](Rejection::into_response), so that a handler may return a `Result<_, Rejection>`.
+///
+/// # Examples
+///
+/// ```
+/// use axum::extract::{Request, State};
+/// use tower_semaphore::{Claim, MemorySemaphore, Rejection, Semaphore};
+///
+/// async fn export(State(store): State<MemorySemaphore>, request: Request) -> Result<String, Rejection> {
+///     let (parts, _body) = request.into_parts();
+///     let claim = Claim::new("export").with_limit(2);
+///     let permit = store.acquire(claim).await.map_err(|error| Rejection::of(&error, &parts))?;
+///     Ok(format!("{} exports are left", permit.remaining()))
+/// }
+///
+/// let app = axum::Router::new().route("/export", axum::routing::get(export));
+/// # let app: axum::Router = app.with_state(MemorySemaphore::new());
+/// # drop(app);
+/// ```
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        IntoResponse::into_response(Self::into_response(self))
     }
 }

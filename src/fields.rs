@@ -2,7 +2,7 @@
 //! alike: they show a client its limit and the units that remain.
 
 use crate::semaphore::{Level, Policy};
-use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{borrow::Cow, fmt};
 
@@ -83,8 +83,8 @@ impl Fields {
         );
     }
 
-    /// Adds the policy of a refused request to the fields, beside those of other layers: when to try
-    /// again, and what remains of the limit until then.
+    /// Adds the policy of a refused request to the fields, beside those of other layers: what remains of the limit until
+    /// the client should try again.
     ///
     /// `remaining` is `None` if the number is unknown, for example because the store failed. Then there
     /// is no `RateLimit` field, because the draft requires the remaining units in it.
@@ -95,7 +95,6 @@ impl Fields {
         remaining: Option<u32>,
         retry_after: u64,
     ) {
-        headers.insert(RETRY_AFTER, retry_after.into());
         self.list(headers, policy, limit);
         if let Some(remaining) = remaining {
             let reset = reset_value(policy, remaining, retry_after);

@@ -66,7 +66,8 @@ use tower_layer::Layer;
 ///
 /// The layer does not read a call's deadline (`grpc-timeout`), and a wait ends with it all the same:
 /// tonic drops a call whose deadline is over, and a client resets it; both leave the queue. To refuse
-/// such a call earlier, give its claim a [wait](crate::Claim::with_wait) of its own.
+/// such a call earlier, end its wait with its [`grpc_timeout`](crate::key::grpc_timeout): see
+/// [`Claim::with_wait_until`](crate::Claim::with_wait_until).
 ///
 /// Around a channel of tonic either layer works too. With
 /// [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) a generated client waits until

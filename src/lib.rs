@@ -127,6 +127,7 @@ pub mod guide;
 mod json;
 pub mod key;
 mod layer;
+pub mod limit;
 pub mod lock;
 pub mod memory;
 mod nested;
@@ -145,7 +146,7 @@ mod timer;
 #[cfg(feature = "axum")]
 mod usage_routes;
 
-pub use body::{RequestBody, ResponseBody};
+pub use body::{RequestBody, ResponseBody, hold};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::MissingPermit;
@@ -155,6 +156,8 @@ pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
 #[doc(inline)]
 pub use key::{KeyError, KeyExtractor};
 pub use layer::ConcurrencyLimitLayer;
+#[doc(inline)]
+pub use limit::LimitLayer;
 #[doc(inline)]
 pub use lock::{Lock, LockGuard};
 #[doc(inline)]

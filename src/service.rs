@@ -4,14 +4,14 @@ use crate::{
     admission::Acquiring,
     body::{BoxError, ResponseBody},
     future::ResponseFuture,
-    key::{KeyError, KeyExtractor},
+    key::KeyExtractor,
     nested,
     reject::{Limits, Reason},
-    semaphore::{Claims, Semaphore},
+    semaphore::Semaphore,
     settings::Settings,
 };
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use std::{
     fmt,
@@ -104,20 +104,6 @@ impl<S, K> ConcurrencyLimit<S, K> {
     }
 }
 
-impl<S, K: KeyExtractor> ConcurrencyLimit<S, K> {
-    /// The claims of a request; `None` if it has none.
-    fn claims(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-        let claims = self.extractor.extract(parts)?;
-        let Some(claims) = claims.filter(|claims| !claims.as_slice().is_empty()) else {
-            return Ok(None);
-        };
-        match claims.as_slice().iter().any(|claim| claim.key().is_empty()) {
-            true => Err(KeyError::Empty),
-            false => Ok(Some(self.settings.complete_all(claims))),
-        }
-    }
-}
-
 impl<S, K, ReqBody, ResBody> Service<Request<ReqBody>> for ConcurrencyLimit<S, K>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
@@ -139,7 +125,7 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = Arc::clone(&self.settings);
-        let claims = self.claims(&parts);
+        let claims = settings.claims_of(self.extractor.extract(&parts));
         if let Err(error) = &claims {
             settings.mistakes.without_key(&settings.policy, error);
         }

@@ -1,16 +1,19 @@
 //! Bodies that hold the permit to the last frame.
 
 mod guard;
+mod hold;
 mod request;
 mod started;
 
 pub(crate) use guard::{BoxError, PermitGuard, Tunnel};
+pub use hold::hold;
 pub use request::RequestBody;
 pub(crate) use request::Upload;
 
 use crate::{reject::RejectionBody, semaphore::Permit};
 use bytes::Bytes;
 use guard::Step;
+use hold::Guard;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use started::{Started, poll_step};
@@ -21,7 +24,8 @@ use std::{
 };
 
 pin_project! {
-    /// The body of a response, which releases the permit when it ends.
+    /// The body of a response, which releases the permit when it ends. [`hold`] makes a body that keeps any other value
+    /// as long.
     ///
     /// Frames, trailers and size are those of the inner body. The body ends when the inner body reports its end after a
     /// frame, returns trailers or no more frames, fails, or is dropped. A body ends as soon as a server has taken its
@@ -38,7 +42,7 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,
-        guard: Option<PermitGuard>,
+        guard: Option<Guard>,
     }
 }
 
@@ -55,6 +59,20 @@ pin_project! {
 
 impl<B: Body> ResponseBody<B> {
     pub(crate) fn new(body: B, guard: Option<PermitGuard>) -> Self {
+        Self::guarded(body, guard.map(Guard::Permit))
+    }
+
+    /// A body that keeps `guard` until it ends, for example a [`Permit`] that a handler has acquired. If the body has
+    /// ended already, `guard` is dropped at once.
+    ///
+    /// # Examples
+    ///
+    /// See [`hold`], which does this for a whole response.
+    pub fn holding(body: B, guard: impl Send + 'static) -> Self {
+        Self::guarded(body, Some(Guard::any(guard)))
+    }
+
+    fn guarded(body: B, guard: Option<Guard>) -> Self {
         Self {
             guard: guard.filter(|_| !body.is_end_stream()),
             inner: Inner::Body { body },
@@ -76,7 +94,7 @@ impl<B: Body> ResponseBody<B> {
         let permit = guard.last_permit().filter(|_| has_ended);
         let body = Self {
             inner: Inner::Started { started },
-            guard: permit.is_none().then_some(guard),
+            guard: permit.is_none().then_some(Guard::Permit(guard)),
         };
         (body, permit)
     }
@@ -170,7 +188,7 @@ impl<B: Default> Default for ResponseBody<B> {
 impl<B> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")
-            .field("holds_permit", &self.guard.is_some())
+            .field("holds_guard", &self.guard.is_some())
             .finish_non_exhaustive()
     }
 }

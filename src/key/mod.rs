@@ -52,6 +52,7 @@
 
 mod error;
 mod extractor;
+mod grpc_timeout;
 #[cfg(feature = "axum")]
 mod matched_path;
 mod peer_ip;
@@ -59,7 +60,9 @@ mod ready_made;
 
 pub use crate::semaphore::Key;
 pub use error::KeyError;
+pub(crate) use extractor::Sealed;
 pub use extractor::{FirstOf, IntoClaims, KeyExtractor, MapClaim, first_of, from_fn};
+pub use grpc_timeout::grpc_timeout;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use matched_path::{MatchedPath, matched_path};

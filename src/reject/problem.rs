@@ -99,8 +99,8 @@ impl Problem {
         }
     }
 
-    /// The response with the problem as JSON (RFC 9457).
-    pub(super) fn response(&self, policy: &str) -> Response<String> {
+    /// The response with the problem as JSON (RFC 9457). `policy` is the one that refused, if it is known.
+    pub(super) fn response(&self, policy: Option<&str>) -> Response<String> {
         let mut json = format!(
             r#"{{"type":"{}","title":"{}","status":{}"#,
             self.kind,
@@ -110,7 +110,7 @@ impl Problem {
         if let Some(detail) = &self.detail {
             json = format!(r#"{json},"detail":{}"#, Text(detail));
         }
-        if self.violated {
+        if let Some(policy) = policy.filter(|_| self.violated) {
             json = format!(r#"{json},"violated-policies":[{}]"#, Text(policy));
         }
         json.push('}');

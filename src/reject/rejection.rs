@@ -6,11 +6,15 @@ use super::{
     grpc,
     problem::Problem,
 };
-use crate::{fields::Fields, retry::Retry, semaphore::Policy};
+use crate::{
+    fields::Fields,
+    retry::Retry,
+    semaphore::{AcquireError, Policy},
+};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Response,
-    header::{CACHE_CONTROL, CONNECTION},
+    header::{CACHE_CONTROL, CONNECTION, RETRY_AFTER},
     request::Parts,
 };
 use http_body::Body;
@@ -150,7 +154,8 @@ pub struct Rejection {
     parts: Parts,
     /// In seconds.
     retry_after: Option<u64>,
-    fields: Arc<Fields>,
+    /// `None` if the policy that refused is unknown.
+    fields: Option<Arc<Fields>>,
     connection: Connection,
 }
 
@@ -174,7 +179,57 @@ impl Rejection {
             limits,
             connection: Connection::KeepAlive,
             parts,
-            fields: Arc::clone(fields),
+            fields: Some(Arc::clone(fields)),
+        }
+    }
+
+    /// The rejection of a request whose handler has acquired no permit, in the form that the layers' rejections have.
+    /// With the feature `axum` it is a response: it implements `IntoResponse`.
+    ///
+    /// [`retry_after`](Self::retry_after) is that of the [error](AcquireError::retry_after), because only a layer has a
+    /// schedule. The response has the RateLimit fields if the error names a policy. Nothing reads the rest of the
+    /// request's body.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Response, request::Parts};
+    /// use tower_semaphore::{Claim, MemorySemaphore, Rejection, Semaphore};
+    ///
+    /// async fn export(store: &MemorySemaphore, parts: Parts) -> Response<String> {
+    ///     let claim = Claim::new("account-42").with_policy("export").with_limit(1);
+    ///     match store.acquire(claim).await {
+    ///         Ok(_permit) => Response::new("rows".to_owned()),
+    ///         Err(error) => Rejection::of(&error, &parts).into_response(),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let store = MemorySemaphore::new();
+    /// # let claim = Claim::new("account-42").with_policy("export").with_limit(1);
+    /// # let _held = store.acquire(claim).await.unwrap();
+    /// # let (parts, ()) = http::Request::new(()).into_parts();
+    /// let refused = export(&store, parts).await;
+    /// assert_eq!(refused.status(), 429);
+    /// assert_eq!(refused.headers()["ratelimit"], "\"export\";r=0;t=1");
+    /// # }
+    /// ```
+    pub fn of(error: &AcquireError, parts: &Parts) -> Self {
+        let policy = error.policy().cloned();
+        let (policy, is_known) = (policy.clone().unwrap_or_default(), policy.is_some());
+        let limits = Limits::one(policy, 0);
+        let refusing = limits.refusing(error);
+        let fields = || Arc::new(Fields::new(refusing.policy.clone(), refusing.limit));
+        Self {
+            retry_after: error.retry_after().map(|time| time.as_secs()),
+            reason: Reason::Acquire {
+                error: error.clone(),
+            },
+            limits,
+            parts: parts.clone(),
+            fields: is_known.then(fields),
+            connection: Connection::KeepAlive,
+            refusing,
         }
     }
 
@@ -197,6 +252,7 @@ impl Rejection {
     }
 
     /// The policy under which the request was not admitted. With several policies, it is the policy that refused.
+    /// [`Policy::DEFAULT`] if it is unknown.
     ///
     /// # Examples
     ///
@@ -239,13 +295,15 @@ impl Rejection {
         let grpc = grpc::content_type(&self.parts);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
-            None => problem.response(self.policy().as_str()),
+            None => problem.response(self.fields.is_some().then(|| self.policy().as_str())),
         };
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {
-            self.add_fields(response.headers_mut(), seconds);
+            self.add_fields(headers, seconds);
         }
         if grpc.is_some() {
-            grpc::push_back(response.headers_mut());
+            grpc::push_back(headers);
         }
         match self.reason {
             Reason::Acquire { error } => response.extensions_mut().insert(error).map(drop),
@@ -259,16 +317,16 @@ impl Rejection {
 
     /// Lists every policy, beginning with the policy that refused. The remaining units are known only for that policy.
     fn add_fields(&self, headers: &mut HeaderMap, retry_after: u64) {
+        headers.insert(RETRY_AFTER, retry_after.into());
+        let Some(fields) = &self.fields else {
+            return;
+        };
         let remaining = self.reason.remaining();
         let refusing = (self.policy().as_str(), self.limit());
-        self.fields
-            .refuse(headers, refusing, remaining, retry_after);
+        fields.refuse(headers, refusing, remaining, retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|other| {
-                self.fields
-                    .list(headers, other.policy.as_str(), other.limit);
-            });
+            others.for_each(|other| fields.list(headers, other.policy.as_str(), other.limit));
         }
     }
 }

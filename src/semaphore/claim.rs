@@ -1,7 +1,11 @@
 //! What one request claims of a store.
 
 use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy};
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
 ///
@@ -123,6 +127,28 @@ impl Claim {
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
+    }
+
+    /// Sets the [wait](Self::with_wait) to the time from now to `deadline`: zero if that has passed.
+    ///
+    /// # Examples
+    ///
+    /// A gRPC call waits until its client's deadline, and two seconds at most:
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
+    ///
+    /// let by_account = key::from_fn(|parts| {
+    ///     let account = Claim::new(parts.headers.get("x-account-id")?);
+    ///     let wait = key::grpc_timeout(parts).unwrap_or(Duration::MAX).min(Duration::from_secs(2));
+    ///     Some(account.with_wait_until(Instant::now() + wait))
+    /// });
+    /// let layer = ConcurrencyLimitLayer::new(5, by_account, MemorySemaphore::new());
+    /// # drop(layer);
+    /// ```
+    pub fn with_wait_until(self, deadline: Instant) -> Self {
+        self.with_wait(deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Sets how many claims may wait for the key up to this one: [`DEFAULT_MAX_WAITING`] unless set.

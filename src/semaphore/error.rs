@@ -2,7 +2,7 @@
 
 use super::Policy;
 use crate::observe::Outcome;
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -94,8 +94,30 @@ impl AcquireError {
         )
     }
 
+    /// The time after which another attempt may succeed, in whole seconds. `None` if the claim has to change first, or an
+    /// operator has [closed the key](Self::KeyClosed).
+    ///
+    /// It is 1 s today, because a store does not know how long permits are held. The layers do: their
+    /// [`Rejection::retry_after`](crate::Rejection::retry_after) gives each client a later slot of a schedule.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::{AcquireError, semaphore::ClaimError};
+    ///
+    /// assert_eq!(AcquireError::TimedOut.retry_after(), Some(Duration::from_secs(1)));
+    /// assert_eq!(AcquireError::from(ClaimError::EmptyKey).retry_after(), None);
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Invalid { .. } | Self::KeyClosed { .. } => None,
+            _ => Some(Duration::from_secs(1)),
+        }
+    }
+
     /// The policy that has refused, if the error names it.
-    pub(super) fn policy(&self) -> Option<&Policy> {
+    pub(crate) fn policy(&self) -> Option<&Policy> {
         match self {
             Self::Full { policy, .. } | Self::KeyClosed { policy } => Some(policy),
             _ => None,

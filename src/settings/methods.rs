@@ -1,8 +1,153 @@
-//! The `with_*` methods that both layers have.
+//! The `with_*` methods that the layers have.
 
-/// Defines the modifiers of a layer with a field `settings: Arc<Settings>`. `$new` is an example
-/// of the layer; `$wait` is what happens without a wait.
+/// Defines the modifiers of a layer for HTTP with a field `settings: Arc<Settings>`. `$new` is an example of the layer;
+/// `$wait` is what happens without a wait.
 macro_rules! settings_methods {
+    ($new:literal, $wait:literal) => {
+        $crate::settings::claim_methods!($new, $wait);
+
+        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
+        /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
+        /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
+        /// whether the request continues once the client does.
+        ///
+        /// # The request's body
+        ///
+        /// Until the response's head, the time counts while the handler waits for the body. It starts again with each
+        /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
+        /// does not read, nor after the head, because each side of a bidirectional stream may be quiet.
+        ///
+        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no bound
+        ///   for a handler that gives up a read, as `select!` does, and works on before it reads again.
+        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound for
+        ///   a gateway of bidirectional streams.
+        /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
+        /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
+        ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
+        ///
+        /// # The response's body
+        ///
+        /// The time counts while the body has given a frame, or none yet because it was never polled,
+        /// and the server does not poll it for the next one. A server first fills its buffers and those of the system, so a client of a
+        /// slow stream is noticed later, or never. The time in which a handler has nothing to send
+        /// does not count. Has no effect with [`ReleaseAt::Head`](crate::ReleaseAt).
+        ///
+        /// # Panics
+        ///
+        /// Outside of a Tokio runtime, the future panics when it returns a response, and a request's body panics when
+        /// it has to wait for its client.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*; use std::time::Duration;
+        #[doc = concat!("let layer = ", $new, ".with_max_stall(Duration::from_secs(30));")]
+        /// ```
+        pub fn with_max_stall(mut self, max_stall: std::time::Duration) -> Self {
+            self.settings_mut().max_stall = Some(max_stall);
+            self
+        }
+
+        /// Sets what a unit of the limits is called in the field `RateLimit-Policy`, as its parameter `qu`:
+        /// `concurrent-requests` unless set, which is right where every request has weight 1.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        #[doc = concat!("let layer = ", $new, ".with_quota_unit(\"16-tokens\");")]
+        /// ```
+        pub fn with_quota_unit(mut self, unit: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+            let settings = self.settings_mut();
+            settings.fields = std::sync::Arc::new(settings.fields.with_unit(unit.into()));
+            self
+        }
+
+        /// Sets when a permit is released: [`ReleaseAt::BodyEnd`](crate::ReleaseAt) unless set.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        #[doc = concat!("let layer = ", $new, ".with_release(ReleaseAt::Head);")]
+        /// ```
+        pub fn with_release(mut self, release_at: $crate::settings::ReleaseAt) -> Self {
+            self.settings_mut().release_at = release_at;
+            self
+        }
+
+        /// Sets the function that makes the response to a request that is not admitted:
+        /// [`Rejection::into_response`](crate::Rejection::into_response) unless set. The
+        /// [`Rejection`](crate::Rejection) has the request's head, the policy and the reason.
+        ///
+        /// The response may have any body of bytes: a `String`, `http_body_util::Full`, axum's
+        /// `Body`. So the response that axum's `IntoResponse` makes needs no conversion.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        /// use axum::{http::StatusCode, response::IntoResponse};
+        ///
+        #[doc = concat!("let layer = ", $new)]
+        ///     .with_rejection(|rejection| match rejection.parts().uri.path() {
+        ///         "/export" => (StatusCode::IM_A_TEAPOT, "one export at a time").into_response(),
+        ///         _ => rejection.into_response().into_response(),
+        ///     });
+        /// ```
+        pub fn with_rejection<F, B>(mut self, reject: F) -> Self
+        where
+            F: Fn($crate::reject::Rejection) -> http::Response<B> + Send + Sync + 'static,
+            B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+            B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        {
+            self.settings_mut().reject = $crate::reject::reject(reject);
+            self
+        }
+
+        /// Sets how many bytes of a refused request's body are read, and for how long: 8 MiB and 30 seconds unless set.
+        /// With 0 bytes nothing is read.
+        ///
+        /// If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets
+        /// it. Many clients send first and read later, so they see a broken connection instead of the refusal. nginx
+        /// answers such a request with 502 and counts the server as failed, so other clients' requests fail too.
+        /// Therefore the response is sent at once, and a task reads and drops the rest of the body. The connection then
+        /// serves further requests.
+        ///
+        /// If the `Content-Length` is above the bound, nothing is read, and the response has `Connection: close`. The
+        /// connection stays open for two seconds, so that a client that reads while it sends finds the response. The
+        /// same time applies when a body without a length exceeds the bound.
+        ///
+        /// - An account at its limit can make the service receive these bytes again and again. Behind a proxy that
+        ///   buffers requests, set the proxy's bound here too: in nginx, `client_max_body_size`.
+        /// - A graceful shutdown of the server waits for the task too.
+        /// - Over HTTP/2 and later nothing is read, because a refusal ends only its own stream. Nothing is read of a
+        ///   request with `Expect: 100-continue` either, because its client has not sent the body.
+        /// - Outside of a Tokio runtime nothing is read.
+        /// - Around a client, a refused request was never sent, so nothing should be read. A request counts as a
+        ///   client's if its URI names a host and it has no `Host` header. If your client sends other requests, set 0.
+        ///
+        /// # Panics
+        ///
+        /// The task panics in a Tokio runtime without time.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*; use std::time::Duration;
+        #[doc = concat!("let layer = ", $new)]
+        ///     .with_max_drain(64 << 20, Duration::from_secs(60));
+        /// ```
+        pub fn with_max_drain(mut self, bytes: u64, time: std::time::Duration) -> Self {
+            let drain = $crate::reject::Drain::new(bytes, time);
+            self.settings_mut().drain = drain;
+            self
+        }
+    };
+}
+
+/// Defines the modifiers of every layer, as [`settings_methods`] does.
+macro_rules! claim_methods {
     ($new:literal, $wait:literal) => {
         /// Sets the policy under which permits are counted: `concurrency` unless set. Two layers
         /// over one store that have the same policy share the permits of a key; layers of
@@ -79,7 +224,8 @@ macro_rules! settings_methods {
 
         /// Sets how long a request may hold its permit: without bound unless set. After that time
         /// the permit is released and reported lost, whatever its request does then. To end only the permits
-        /// of clients that stall, use [`with_max_stall`](Self::with_max_stall).
+        /// of clients that stall, use
+        /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
         /// [`with_on_lost`](Self::with_on_lost) sets whether the request continues.
         ///
         /// # Panics
@@ -97,63 +243,6 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
-        /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
-        /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
-        /// whether the request continues once the client does.
-        ///
-        /// # The request's body
-        ///
-        /// Until the response's head, the time counts while the handler waits for the body. It starts again with each
-        /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
-        /// does not read, nor after the head, because each side of a bidirectional stream may be quiet.
-        ///
-        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no bound
-        ///   for a handler that gives up a read, as `select!` does, and works on before it reads again.
-        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound for
-        ///   a gateway of bidirectional streams.
-        /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
-        /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
-        ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
-        ///
-        /// # The response's body
-        ///
-        /// The time counts while the body has given a frame, or none yet because it was never polled,
-        /// and the server does not poll it for the next one. A server first fills its buffers and those of the system, so a client of a
-        /// slow stream is noticed later, or never. The time in which a handler has nothing to send
-        /// does not count. Has no effect with [`ReleaseAt::Head`](crate::ReleaseAt).
-        ///
-        /// # Panics
-        ///
-        /// Outside of a Tokio runtime, the future panics when it returns a response, and a request's body panics when
-        /// it has to wait for its client.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use tower_semaphore::*; use std::time::Duration;
-        #[doc = concat!("let layer = ", $new, ".with_max_stall(Duration::from_secs(30));")]
-        /// ```
-        pub fn with_max_stall(mut self, max_stall: std::time::Duration) -> Self {
-            self.settings_mut().max_stall = Some(max_stall);
-            self
-        }
-
-        /// Sets what a unit of the limits is called in the field `RateLimit-Policy`, as its parameter `qu`:
-        /// `concurrent-requests` unless set, which is right where every request has weight 1.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use tower_semaphore::*;
-        #[doc = concat!("let layer = ", $new, ".with_quota_unit(\"16-tokens\");")]
-        /// ```
-        pub fn with_quota_unit(mut self, unit: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-            let settings = self.settings_mut();
-            settings.fields = std::sync::Arc::new(settings.fields.with_unit(unit.into()));
-            self
-        }
-
         /// Sets what happens to a request whose permit is lost, before its response's head and after it:
         /// [`OnLost::Finish`](crate::OnLost) unless set, so that the request continues.
         ///
@@ -165,19 +254,6 @@ macro_rules! settings_methods {
         /// ```
         pub fn with_on_lost(mut self, on_lost: $crate::settings::OnLost) -> Self {
             self.settings_mut().on_lost = on_lost;
-            self
-        }
-
-        /// Sets when a permit is released: [`ReleaseAt::BodyEnd`](crate::ReleaseAt) unless set.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use tower_semaphore::*;
-        #[doc = concat!("let layer = ", $new, ".with_release(ReleaseAt::Head);")]
-        /// ```
-        pub fn with_release(mut self, release_at: $crate::settings::ReleaseAt) -> Self {
-            self.settings_mut().release_at = release_at;
             self
         }
 
@@ -220,75 +296,7 @@ macro_rules! settings_methods {
             self.settings_mut().shadow = shadow.then(std::sync::Arc::default);
             self
         }
-
-        /// Sets the function that makes the response to a request that is not admitted:
-        /// [`Rejection::into_response`](crate::Rejection::into_response) unless set. The
-        /// [`Rejection`](crate::Rejection) has the request's head, the policy and the reason.
-        ///
-        /// The response may have any body of bytes: a `String`, `http_body_util::Full`, axum's
-        /// `Body`. So the response that axum's `IntoResponse` makes needs no conversion.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use tower_semaphore::*;
-        /// use axum::{http::StatusCode, response::IntoResponse};
-        ///
-        #[doc = concat!("let layer = ", $new)]
-        ///     .with_rejection(|rejection| match rejection.parts().uri.path() {
-        ///         "/export" => (StatusCode::IM_A_TEAPOT, "one export at a time").into_response(),
-        ///         _ => rejection.into_response().into_response(),
-        ///     });
-        /// ```
-        pub fn with_rejection<F, B>(mut self, reject: F) -> Self
-        where
-            F: Fn($crate::reject::Rejection) -> http::Response<B> + Send + Sync + 'static,
-            B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-            B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        {
-            self.settings_mut().reject = $crate::reject::reject(reject);
-            self
-        }
-
-        /// Sets how many bytes of a refused request's body are read, and for how long: 8 MiB and 30 seconds unless set.
-        /// With 0 bytes nothing is read.
-        ///
-        /// If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets
-        /// it. Many clients send first and read later, so they see a broken connection instead of the refusal. nginx
-        /// answers such a request with 502 and counts the server as failed, so other clients' requests fail too.
-        /// Therefore the response is sent at once, and a task reads and drops the rest of the body. The connection then
-        /// serves further requests.
-        ///
-        /// If the `Content-Length` is above the bound, nothing is read, and the response has `Connection: close`. The
-        /// connection stays open for two seconds, so that a client that reads while it sends finds the response. The
-        /// same time applies when a body without a length exceeds the bound.
-        ///
-        /// - An account at its limit can make the service receive these bytes again and again. Behind a proxy that
-        ///   buffers requests, set the proxy's bound here too: in nginx, `client_max_body_size`.
-        /// - A graceful shutdown of the server waits for the task too.
-        /// - Over HTTP/2 and later nothing is read, because a refusal ends only its own stream. Nothing is read of a
-        ///   request with `Expect: 100-continue` either, because its client has not sent the body.
-        /// - Outside of a Tokio runtime nothing is read.
-        /// - Around a client, a refused request was never sent, so nothing should be read. A request counts as a
-        ///   client's if its URI names a host and it has no `Host` header. If your client sends other requests, set 0.
-        ///
-        /// # Panics
-        ///
-        /// The task panics in a Tokio runtime without time.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use tower_semaphore::*; use std::time::Duration;
-        #[doc = concat!("let layer = ", $new)]
-        ///     .with_max_drain(64 << 20, Duration::from_secs(60));
-        /// ```
-        pub fn with_max_drain(mut self, bytes: u64, time: std::time::Duration) -> Self {
-            let drain = $crate::reject::Drain::new(bytes, time);
-            self.settings_mut().drain = drain;
-            self
-        }
     };
 }
 
-pub(crate) use settings_methods;
+pub(crate) use {claim_methods, settings_methods};

@@ -2,7 +2,7 @@
 
 mod methods;
 
-pub(crate) use methods::settings_methods;
+pub(crate) use methods::{claim_methods, settings_methods};
 
 use crate::{
     fields::Fields,
@@ -86,9 +86,24 @@ impl Settings {
         }
     }
 
+    /// The claims of a request, from what its extractor has found. `None` exempts the request.
+    pub(crate) fn claims_of(
+        &self,
+        found: Result<Option<Claims>, KeyError>,
+    ) -> Result<Option<Claims>, KeyError> {
+        let claims = found?.filter(|claims| !claims.as_slice().is_empty());
+        let Some(claims) = claims else {
+            return Ok(None);
+        };
+        match claims.as_slice().iter().any(|claim| claim.key().is_empty()) {
+            true => Err(KeyError::Empty),
+            false => Ok(Some(self.complete_all(claims))),
+        }
+    }
+
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the
     /// flow of each wider limit is the narrowest key.
-    pub(crate) fn complete_all(&self, claims: Claims) -> Claims {
+    fn complete_all(&self, claims: Claims) -> Claims {
         let has_flows = self.has_fair_queues && claims.as_slice().len() > 1;
         let mut narrowest = None;
         claims.map(|claim| {

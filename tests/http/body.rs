@@ -5,7 +5,15 @@ use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use std::{convert::Infallible, error::Error, future::ready};
+use std::{
+    convert::Infallible,
+    error::Error,
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
 use testing::{
     http_requests::{limit, request},
     ledger::{Ledger, Page},
@@ -16,7 +24,7 @@ use testing::{
     stubs::Remote,
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};
+use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore, hold};
 
 const HELD: Page = page(0);
 const FREED: Page = page(1);
@@ -163,4 +171,42 @@ fn a_body_frees_its_permit_once_wherever_it_is_dropped() {
             assert_eq!(ledger.page("alice"), FREED);
         }
     }
+}
+
+/// A guard that counts its drops.
+struct Guard(Arc<AtomicUsize>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn hold_guard(body: Script) -> (ResponseBody<Script>, impl Fn() -> usize) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let guard = Guard(Arc::clone(&dropped));
+    let response = hold(Response::new(body), guard);
+    (response.into_body(), move || dropped.load(SeqCst))
+}
+
+#[test]
+fn any_guard_is_held_until_the_body_ends_fails_or_is_dropped() {
+    for steps in [
+        vec![Data("one"), Data("two")],
+        vec![Data("one"), Trailers],
+        vec![Data("one"), Fail],
+    ] {
+        let (mut body, dropped) = hold_guard(Script::stream(steps));
+        assert_eq!(next_data(&mut body), "one");
+        assert_eq!(dropped(), 0);
+        while next(&mut body).is_some_and(|frame| frame.is_ok()) {}
+        assert_eq!(dropped(), 1, "though the body lives");
+        drop(body);
+        assert_eq!(dropped(), 1);
+    }
+    let (body, dropped) = hold_guard(Script::stream([Data("one")]));
+    drop(body);
+    assert_eq!(dropped(), 1);
+    let ended = ResponseBody::holding(String::new(), Guard(Arc::default()));
+    assert!(ended.is_end_stream() && !format!("{ended:?}").contains("true"));
 }

@@ -4,6 +4,7 @@ mod axum;
 mod body;
 mod global;
 mod layer;
+mod limit_layer;
 mod live;
 #[cfg(feature = "redis")]
 mod over_redis;

@@ -1,0 +1,235 @@
+//! The future of a response: acquire, then ready, then call.
+
+use super::{Hold, hold::Holding};
+use crate::{
+    body::BoxError,
+    observe::{Claiming, Outcome},
+    semaphore::{Acquire, AcquireError, Permit, PermitLost, SyncFuture},
+    settings::{OnLost, Settings},
+};
+use pin_project_lite::pin_project;
+use std::{
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    ops::ControlFlow::{self, Break, Continue},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tower_service::Service;
+
+pin_project! {
+    /// The future that [`Limit`](super::Limit) returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of the inner service, boxed, and those that [`LimitLayer`](super::LimitLayer) lists.
+    ///
+    /// # Panics
+    ///
+    /// If it is polled after it was ready. If it is polled outside of a Tokio runtime although the store or
+    /// [`with_max_hold`](super::LimitLayer::with_max_hold) needs one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind: the claim leaves the queue, a permit is released, and the inner
+    /// service's future is dropped.
+    pub struct ResponseFuture<S, R, H>
+    where
+        S: Service<R>,
+    {
+        #[pin]
+        state: State<S, R>,
+        settings: Arc<Settings>,
+        hold: PhantomData<fn() -> H>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, R>
+    where
+        S: Service<R>,
+    {
+        Acquire { acquire: Acquire, asked: Option<(S, R, Claiming)> },
+        Ready { service: S, request: Option<R>, holding: Option<Holding> },
+        Call { #[pin] future: S::Future, holding: Option<Holding> },
+        Refused { error: Option<BoxError> },
+        Done,
+    }
+}
+
+const AGAIN: &str = "`ResponseFuture` polled after it was ready";
+
+impl<S: Service<R>, R, H> ResponseFuture<S, R, H> {
+    fn new(state: State<S, R>, settings: Arc<Settings>) -> Self {
+        Self {
+            state,
+            settings,
+            hold: PhantomData,
+        }
+    }
+
+    pub(super) fn limited(
+        service: S,
+        request: R,
+        acquire: Acquire,
+        settings: Arc<Settings>,
+    ) -> Self {
+        let asked = (
+            service,
+            request,
+            Claiming::request(settings.policy.as_str()),
+        );
+        let asked = Some(asked);
+        Self::new(State::Acquire { acquire, asked }, settings)
+    }
+
+    pub(super) fn exempt(service: S, request: R, settings: Arc<Settings>) -> Self {
+        Claiming::request(settings.policy.as_str()).ended(Outcome::Exempt);
+        let (request, holding) = (Some(request), None);
+        let state = State::Ready {
+            service,
+            request,
+            holding,
+        };
+        Self::new(state, settings)
+    }
+
+    pub(super) fn refused(error: impl Into<BoxError>, settings: Arc<Settings>) -> Self {
+        Claiming::request(settings.policy.as_str()).ended(Outcome::Invalid);
+        let error = Some(error.into());
+        Self::new(State::Refused { error }, settings)
+    }
+}
+
+impl<S, R, H> Future for ResponseFuture<S, R, H>
+where
+    S: Service<R>,
+    S::Error: Into<BoxError>,
+    H: Hold<S::Response>,
+{
+    type Output = Result<H::Response, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            match ready!(this.state.as_mut().step(cx, this.settings)) {
+                Continue(next) => this.state.set(next),
+                Break(output) => {
+                    this.state.set(State::Done);
+                    let held = |(response, holding)| H::hold(response, holding);
+                    return Poll::Ready(output.map(held));
+                }
+            }
+        }
+    }
+}
+
+/// A response, and the permit that it keeps.
+type Answer<T> = Result<(T, Option<Holding>), BoxError>;
+
+impl<S, R> State<S, R>
+where
+    S: Service<R>,
+    S::Error: Into<BoxError>,
+{
+    /// The next state, or the output.
+    fn step(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        settings: &Arc<Settings>,
+    ) -> Poll<ControlFlow<Answer<S::Response>, Self>> {
+        Poll::Ready(match self.project() {
+            StateProj::Acquire { acquire, asked } => {
+                let answer = ready!(Pin::new(acquire).poll(cx));
+                let (service, request, counted) = asked.take().expect(AGAIN);
+                match Holding::granted(answer, counted, settings) {
+                    Ok(holding) => Continue(Self::Ready {
+                        service,
+                        request: Some(request),
+                        holding: Some(holding),
+                    }),
+                    Err(error) => Break(Err(error.into())),
+                }
+            }
+            StateProj::Ready {
+                service,
+                request,
+                holding,
+            } => match ready!(poll_inner(holding, cx, |cx| service.poll_ready(cx))) {
+                Ok(()) => Continue(Self::Call {
+                    future: service.call(request.take().expect(AGAIN)),
+                    holding: holding.take(),
+                }),
+                Err(error) => Break(Err(error)),
+            },
+            StateProj::Call { future, holding } => {
+                let answer = ready!(poll_inner(holding, cx, |cx| future.poll(cx)));
+                Break(answer.map(|response| (response, holding.take())))
+            }
+            StateProj::Refused { error } => Break(Err(error.take().expect(AGAIN))),
+            StateProj::Done => panic!("{AGAIN}"),
+        })
+    }
+}
+
+/// Polls the inner service. Fails if the permit is lost, and the loss ends the request.
+fn poll_inner<T, E: Into<BoxError>>(
+    holding: &mut Option<Holding>,
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<Result<T, E>>,
+) -> Poll<Result<T, BoxError>> {
+    let lost = holding.as_mut().and_then(|holding| holding.lost.as_mut());
+    if lost.is_some_and(|lost| Pin::new(lost).poll(cx).is_ready()) {
+        return Poll::Ready(Err(PermitLost.into()));
+    }
+    poll(cx).map_err(Into::into)
+}
+
+impl Holding {
+    fn granted(
+        answer: Result<Permit, AcquireError>,
+        mut counted: Claiming,
+        settings: &Arc<Settings>,
+    ) -> Result<Self, AcquireError> {
+        match answer {
+            Ok(permit) => {
+                counted.ended(permit.outcome());
+                Ok(Self::new(permit, settings))
+            }
+            Err(error) => {
+                counted.refused(
+                    error.policy().map(|policy| policy.as_str()),
+                    error.outcome(),
+                );
+                Err(error)
+            }
+        }
+    }
+
+    /// A permit in shadow has its bounds in the store, and its loss ends nothing.
+    fn new(permit: Permit, settings: &Arc<Settings>) -> Self {
+        let is_in_force = !permit.is_shadow();
+        if let Some(max_hold) = settings.max_hold.filter(|_| is_in_force) {
+            permit.end_after(max_hold);
+        }
+        let watch = || {
+            let permit = permit.clone();
+            SyncFuture::new(async move { permit.lost().await })
+        };
+        let aborts = is_in_force && settings.on_lost == OnLost::Abort;
+        Self {
+            lost: aborts.then(watch),
+            settings: Arc::clone(settings),
+            permit,
+        }
+    }
+}
+
+impl<S: Service<R>, R, H> fmt::Debug for ResponseFuture<S, R, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! A limit for services of any request type, with refusals as errors.
+//!
+//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) answers a refused HTTP request with a response. [`LimitLayer`]
+//! returns an error instead, as the layers of tower do. So it fits where no HTTP response can be made: in a stack of
+//! tower, around a database or a queue, and around a client whose caller handles errors.
+//!
+//! ```
+//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//! use tower_semaphore::{AcquireError, LimitLayer, MemorySemaphore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! // Two queries at a time for each user, who is named before the colon.
+//! let by_user = |query: &String| query.split(':').next().unwrap_or_default().to_owned();
+//! let mut database = ServiceBuilder::new()
+//!     .layer(LimitLayer::new(2, by_user, MemorySemaphore::new()))
+//!     .service(service_fn(async |query: String| Ok::<_, std::io::Error>(query.len())));
+//!
+//! let rows = database.call("ann: select".to_owned()).await.unwrap();
+//! let others = database.call("ann: insert".to_owned()).await.unwrap();
+//! let error = database.call("ann: delete".to_owned()).await.unwrap_err();
+//! let error: &AcquireError = error.downcast_ref().unwrap();
+//! assert!(error.is_refusal());
+//!
+//! // The permit ends with the response.
+//! drop(rows);
+//! assert!(database.ready().await.unwrap().call("ann: delete".to_owned()).await.is_ok());
+//! # drop(others);
+//! # }
+//! ```
+//!
+//! # How long a permit is held
+//!
+//! The type of a response decides whether the limit can see its end, so the layer has to be told:
+//!
+//! - [`UntilDropped`], the default: a response comes as [`Held`], which dereferences to it, and keeps the permit until it
+//!   is dropped.
+//! - [`UntilBodyEnd`], after [`with_http_bodies`](LimitLayer::with_http_bodies): an `http::Response` keeps its type with the
+//!   body [`ResponseBody`](crate::ResponseBody), which releases the permit at the body's end. Generated clients of tonic
+//!   and all that needs a service of HTTP takes this one.
+
+mod future;
+mod hold;
+mod service;
+
+pub use future::ResponseFuture;
+pub use hold::{Held, Hold, UntilBodyEnd, UntilDropped};
+pub use service::{Limit, LimitLayer};

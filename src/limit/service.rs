@@ -1,0 +1,209 @@
+//! The layer, and its service.
+
+use super::{Hold, ResponseFuture, UntilBodyEnd, UntilDropped};
+use crate::{
+    body::BoxError,
+    key::{IntoClaims, Sealed},
+    semaphore::Semaphore,
+    settings::{Settings, claim_methods},
+};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Limits how many requests of one key are in flight at a time, for requests of any type. See the [module docs](super).
+///
+/// # Errors
+///
+/// The service fails with the inner service's errors, boxed, and with these, in which nothing was called or the call was
+/// dropped:
+///
+/// - an [`AcquireError`](crate::AcquireError): the limit is reached, the store fails, or the claim is not valid;
+/// - a [`KeyError`](crate::KeyError): the extractor has returned one, or an empty key;
+/// - a [`PermitLost`](crate::PermitLost), under [`OnLost::Abort`](crate::OnLost::Abort).
+///
+/// A layer around it, such as tower's `buffer`, wraps the error: look for it in the chain of
+/// [`source`](std::error::Error::source).
+#[must_use = "a layer does nothing until it is applied to a service"]
+pub struct LimitLayer<F, H = UntilDropped> {
+    extractor: Arc<F>,
+    settings: Arc<Settings>,
+    hold: PhantomData<fn() -> H>,
+}
+
+impl<F> LimitLayer<F> {
+    /// A layer that admits at most `limit` requests in flight for each key that `extractor` returns, counted by
+    /// `semaphore`. A claim of weight *w* counts as *w* requests.
+    ///
+    /// The extractor is a function from a reference to the request. It returns what an extractor of the
+    /// [HTTP layer](crate::key) may return: a key, a claim, several claims, or an `Option` (`None` exempts the request) or a
+    /// `Result` of these.
+    ///
+    /// # Panics
+    ///
+    /// A service of this layer panics outside of a Tokio runtime with time enabled if its store is in Redis, or if a
+    /// request has to wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, LimitLayer, MemorySemaphore};
+    ///
+    /// struct Job { tenant: String, units: u32 }
+    ///
+    /// let by_tenant = |job: &Job| Claim::new(&*job.tenant).with_weight(job.units);
+    /// let layer = LimitLayer::new(10, by_tenant, MemorySemaphore::new());
+    /// # drop(layer);
+    /// ```
+    pub fn new(limit: u32, extractor: F, semaphore: impl Semaphore) -> Self {
+        Self {
+            extractor: Arc::new(extractor),
+            settings: Arc::new(Settings::new(limit, semaphore)),
+            hold: PhantomData,
+        }
+    }
+}
+
+impl<F, H> LimitLayer<F, H> {
+    /// Makes the layer one for services of HTTP: an `http::Response` keeps its permit until its body ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_semaphore::{LimitLayer, MemorySemaphore};
+    ///
+    /// let by_host = |request: &Request<String>| request.uri().host().map(str::to_owned);
+    /// let layer = LimitLayer::new(10, by_host, MemorySemaphore::new()).with_http_bodies();
+    /// # drop(layer);
+    /// ```
+    pub fn with_http_bodies(self) -> LimitLayer<F, UntilBodyEnd> {
+        LimitLayer {
+            extractor: self.extractor,
+            settings: self.settings,
+            hold: PhantomData,
+        }
+    }
+
+    claim_methods!(
+        "LimitLayer::new(5, |account: &String| account.clone(), MemorySemaphore::new())",
+        "Not at all unless set: a request that finds no room is refused at once."
+    );
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
+    }
+}
+
+impl<S, F, H> Layer<S> for LimitLayer<F, H> {
+    type Service = Limit<S, F, H>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limit {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+impl<F, H> Clone for LimitLayer<F, H> {
+    fn clone(&self) -> Self {
+        Self {
+            extractor: Arc::clone(&self.extractor),
+            settings: Arc::clone(&self.settings),
+            hold: PhantomData,
+        }
+    }
+}
+
+impl<F, H> fmt::Debug for LimitLayer<F, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitLayer")
+            .field("limit", &self.settings.limit)
+            .field("policy", &self.settings.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The service that a [`LimitLayer`] makes.
+#[must_use]
+pub struct Limit<S, F, H = UntilDropped> {
+    inner: S,
+    layer: LimitLayer<F, H>,
+}
+
+impl<S, F, H> Limit<S, F, H> {
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service, to change it.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, without the limit.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, F, H, R, C> Service<R> for Limit<S, F, H>
+where
+    S: Service<R> + Clone,
+    S::Error: Into<BoxError>,
+    F: Fn(&R) -> C,
+    C: IntoClaims,
+    H: Hold<S::Response>,
+{
+    type Response = H::Response;
+    type Error = BoxError;
+    type Future = ResponseFuture<S, R, H>;
+
+    /// Always ready: the key is known only from the request, and the inner service must not be reserved while a request
+    /// waits for its permit.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let LimitLayer {
+            extractor,
+            settings,
+            ..
+        } = self.layer.clone();
+        let found = extractor(&request).into_claims(Sealed);
+        let inner = self.inner.clone();
+        match settings.claims_of(found) {
+            Err(error) => ResponseFuture::refused(error, settings),
+            Ok(None) => ResponseFuture::exempt(inner, request, settings),
+            Ok(Some(claims)) => {
+                let acquire = settings.acquire(claims);
+                ResponseFuture::limited(inner, request, acquire, settings)
+            }
+        }
+    }
+}
+
+impl<S: Clone, F, H> Clone for Limit<S, F, H> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, F, H> fmt::Debug for Limit<S, F, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
