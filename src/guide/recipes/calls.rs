@@ -67,4 +67,49 @@
 //! ```
 //!
 //! The example `crawler` has a global limit for each host, and lets two processes share them.
+//!
+//! # Refusals as errors
+//!
+//! Both layers above answer a refused request with a *response*. Around a client whose caller handles errors, and around
+//! services that are not HTTP, use [`LimitLayer`](crate::LimitLayer). A refusal is then an error with an
+//! [`AcquireError`](crate::AcquireError) in its chain. For a generated client of tonic:
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # struct PricesClient<T>(T);
+//! # impl<T> PricesClient<T> where T: tower::Service<http::Request<String>, Response = http::Response<tower_semaphore::ResponseBody<String>>> { fn new(inner: T) -> Self { Self(inner) } }
+//! # let channel = tower::service_fn(async |_: http::Request<String>| Ok::<_, Infallible>(http::Response::new(String::new())));
+//! use tower::Layer;
+//! use tower_semaphore::{LimitLayer, MemorySemaphore};
+//!
+//! let upstream = |_: &http::Request<_>| "prices";
+//! let limit = LimitLayer::new(20, upstream, MemorySemaphore::new()).with_http_bodies();
+//! let client = PricesClient::new(limit.layer(channel));
+//! # drop(client.0);
+//! ```
+//!
+//! # A call inside a handler
+//!
+//! A handler that calls an upstream acquires a permit itself, and [`hold`](crate::hold) keeps it until the response's
+//! body ends. [`Rejection::of`](crate::Rejection::of) answers as the layers do if there is no room:
+//!
+//! ```
+//! use axum::{body::Body, extract::{Request, State}, response::Response};
+//! use tower_semaphore::{Claim, MemorySemaphore, Rejection, ResponseBody, Semaphore, hold};
+//!
+//! async fn forward(
+//!     State(store): State<MemorySemaphore>,
+//!     request: Request,
+//! ) -> Result<Response<ResponseBody<Body>>, Rejection> {
+//!     let (parts, body) = request.into_parts();
+//!     let claim = Claim::new("upstream-1").with_policy("upstream").with_limit(8);
+//!     let permit = store.acquire(claim).await.map_err(|error| Rejection::of(&error, &parts))?;
+//!     let response = send(Request::from_parts(parts, body)).await;
+//!     Ok(hold(response, permit))
+//! }
+//! # async fn send(_: Request) -> Response { Response::default() }
+//! # let app = axum::Router::new().route("/", axum::routing::any(forward));
+//! # let app: axum::Router = app.with_state(MemorySemaphore::new());
+//! # drop(app);
+//! ```
 #![cfg_attr(not(doctest), doc = include_str!("reqwest.md"))]

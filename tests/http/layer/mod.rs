@@ -9,6 +9,7 @@ mod early;
 mod fields;
 mod first_of;
 mod grpc;
+mod in_handler;
 mod inner;
 mod keys;
 mod limit;

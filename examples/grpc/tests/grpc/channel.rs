@@ -3,13 +3,14 @@
 use crate::fixture::{BOUND, Scripted, ask, channel, limit, serve, soon};
 use futures_util::future::join_all;
 use grpc::client::PricesClient;
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 use testing::{ledger::Ledger, wait::eventually};
 use tokio::time::timeout;
-use tonic::{Code, transport::Channel};
+use tonic::{Code, body::Body, transport::Channel};
 use tower::Layer;
 use tower_semaphore::{
-    GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, MemorySemaphore, Semaphore,
+    AcquireError, GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, LimitLayer, MemorySemaphore,
+    Semaphore,
 };
 
 const KEY: &str = "prices";
@@ -96,4 +97,27 @@ async fn a_channel_may_have_a_limit_for_each_account_too() {
         Code::ResourceExhausted
     );
     assert!(client.now(ask("bob", "carrot")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_channel_whose_limit_fails_calls_has_the_refusal_in_the_statuss_chain() {
+    let ledger = Ledger::default();
+    let url = serve(limit(1_000, MemorySemaphore::new()), Scripted::default()).await;
+    let all = |_: &http::Request<Body>| KEY;
+    let limit = LimitLayer::new(1, all, ledger.clone()).with_http_bodies();
+    let mut client = PricesClient::new(limit.layer(channel(&url).await));
+    let stream = client.follow(ask("ann", "carrot")).await;
+    let mut stream = stream.expect("admitted");
+    let refused = client.now(ask("ann", "carrot")).await;
+    let status = refused.expect_err("refused");
+    let mut error = status.source();
+    while let Some(one) = error.filter(|one| !one.is::<AcquireError>()) {
+        error = one.source();
+    }
+    let refusal: Option<&AcquireError> = error.and_then(|error| error.downcast_ref());
+    assert!(refusal.is_some_and(AcquireError::is_refusal), "{status:?}");
+    while soon(stream.message()).await.expect("no error").is_some() {}
+    let freed = async || ledger.page(KEY).returned == 1;
+    eventually("the permit is free", BOUND, freed).await;
+    assert!(client.now(ask("ann", "carrot")).await.is_ok());
 }
