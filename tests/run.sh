@@ -83,6 +83,7 @@ night() {
     # The README's command has the default features, docs.rs has all, and a service in memory has none.
     step "documentation, no features" docs --no-default-features
     step "documentation, default features" docs --features=default
+    step "the public API" tests/api.sh
     step "the matrix" tests/matrix.sh --brief installed resp3-tls
     step "soak, one minute" tests/soak.sh 1
     step "behind proxies" cargo test --all-features --test proxies -- --ignored

@@ -11,8 +11,8 @@ use std::{any::type_name, fmt, marker::PhantomData};
 ///
 /// # Panics
 ///
-/// When `name` is not a header's name. Its case does not matter. [`header_name`] takes a name that was
-/// checked before.
+/// When `name` is not a header's name. Its case does not matter. For a name that is configured at run time, check it
+/// first and use [`header_name`].
 ///
 /// # Examples
 ///
@@ -23,14 +23,14 @@ use std::{any::type_name, fmt, marker::PhantomData};
 /// let layer = ConcurrencyLimitLayer::new(5, by_account, MemorySemaphore::new());
 /// # drop(layer);
 /// ```
-pub fn header(name: &'static str) -> Header {
+pub fn header(name: &str) -> Header {
     match name.parse() {
         Ok(name) => Header(name),
         Err(_) => panic!("{name:?} is not a header's name"),
     }
 }
 
-/// The key is the value of a header, as with [`header`]. For a name that is known at run time only.
+/// The key is the value of a header, as with [`header`]. For a name that was checked before.
 ///
 /// # Examples
 ///

@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+RUSTC_BOOTSTRAP=1 exec rustdoc "$@"
