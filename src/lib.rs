@@ -87,6 +87,10 @@
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].
 //!
+//! **What if my service is not HTTP, or refusals should be errors?** Use [`LimitLayer`], which limits services of any request
+//! type: a stack of tower, a generated client, a database. A handler that acquires a permit itself keeps it until its
+//! response's body ends with [`hold`], and refuses as the layers do with [`Rejection::of`].
+//!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) and for
 //! [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall).
@@ -101,6 +105,7 @@
 //! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, a handler may extract its [`Permit`], and
 //!   [`usage_routes`] shows operators who holds what.
 //! - `tonic`: [`key::peer_ip`] reads the peer's address in a server of tonic 0.14.
+//! - `uuid`: a `uuid::Uuid` converts into a [`Key`].
 //! - `metrics`: what the crate does, in numbers. [`observe`] has the table of them.
 //! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
 //!   example of each.
