@@ -129,7 +129,6 @@ pub mod key;
 mod layer;
 pub mod lock;
 pub mod memory;
-mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

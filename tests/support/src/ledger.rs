@@ -10,7 +10,7 @@ use std::{
 };
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, Key, Permit, Semaphore,
-    semaphore::{BoxFuture, Grant, Loss},
+    semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
 };
 
 /// A store for permits of weight 1. Clones share their counts.
@@ -82,12 +82,21 @@ impl Entry {
 }
 
 impl Grant for Entry {
-    fn token(&self, _: usize) -> Option<u64> {
+    fn level(&self, _: usize) -> LevelState {
+        let is_released = self.released.load(Ordering::SeqCst);
+        LevelState::new(u32::from(!is_released))
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
         None
     }
 
     fn loss(&self) -> &Loss {
         &self.loss
+    }
+
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {
