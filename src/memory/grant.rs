@@ -138,13 +138,22 @@ impl Level {
         Ok((weight, entry))
     }
 
+    /// A growth beyond the limit can never be granted.
+    fn check(&self, weight: u32, table: &mut Table) -> Result<(), AcquireError> {
+        let (before, (entry, _)) = self.held(table)?;
+        let limit = entry.limit.unwrap_or(self.claimed);
+        match weight > limit.max(before) {
+            true => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Whether it may have this weight: what is added has to fit.
     fn may_have(&self, weight: u32, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
-        let limit = entry.limit.unwrap_or(self.claimed);
+        let limit = self.claimed;
         match weight.saturating_sub(before) {
             0 => Ok(()),
-            _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
             _ if is_lost => Err(lost()),
             weight => {
                 let admitted = entry.admits(Units { weight, limit });
@@ -211,6 +220,9 @@ impl MemoryGrant {
         let wanted = wanted.iter();
         let wanted = wanted.map(|wanted| (&self.levels[wanted.level], wanted.weight));
         let mut tables = Tables::lock(wanted.clone().map(|(level, _)| level.place()));
+        for (level, weight) in wanted.clone() {
+            level.check(weight, tables.of(level.place()))?;
+        }
         for (level, weight) in wanted.clone() {
             level.may_have(weight, tables.of(level.place()), is_lost)?;
         }

@@ -290,9 +290,10 @@ impl RedisGrant {
         if weight <= self.weight_now(level) {
             return Ok(());
         }
-        match self.limit(level) {
-            limit if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
-            _ => Ok(()),
+        let limit = self.limit(level);
+        match weight > limit {
+            true => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            false => Ok(()),
         }
     }
 

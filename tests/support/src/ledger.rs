@@ -39,7 +39,8 @@ impl Ledger {
         let page = book.entry(claim.key().clone()).or_default();
         let held = page.granted - page.returned + 1;
         if held > units.limit() {
-            return Err(AcquireError::full(claim, held - 1));
+            let full = AcquireError::full(claim, held - 1);
+            return Err(full.by_semaphore(self.id(claim.key())));
         }
         page.granted += 1;
         page.most = page.most.max(held);
@@ -50,6 +51,11 @@ impl Ledger {
             released: AtomicBool::new(false),
         };
         Ok(Permit::new(entry, [(claim, held)]))
+    }
+
+    /// It counts by key, whatever the policy.
+    fn id(&self, key: &Key) -> SemaphoreId {
+        SemaphoreId::new((Arc::as_ptr(&self.0), key))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Page>> {
@@ -88,7 +94,7 @@ impl Grant for Entry {
     }
 
     fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
-        None
+        Some(self.ledger.id(&self.key))
     }
 
     fn loss(&self) -> &Loss {
