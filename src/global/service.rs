@@ -201,15 +201,11 @@ where
                 settings
                     .retry
                     .time(&permit, iter::once((&settings.policy, 0)));
-                let limits = || {
-                    Limits::one(settings.policy.clone(), settings.limit)
-                };
+                let limits = || Limits::one(settings.policy.clone(), settings.limit);
                 let granted = Granted::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
-            Err(reason) => {
-                ResponseFuture::refused(request, reason, settings.limit, settings)
-            }
+            Err(reason) => ResponseFuture::refused(request, reason, settings.limit, settings),
         }
     }
 }

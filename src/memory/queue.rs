@@ -64,7 +64,12 @@ pub(super) struct Full {
 impl Full {
     #[cold]
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
-        AcquireError::under(policy, self.limit, self.held, SemaphoreId::numbered(self.id))
+        AcquireError::under(
+            policy,
+            self.limit,
+            self.held,
+            SemaphoreId::numbered(self.id),
+        )
     }
 }
 

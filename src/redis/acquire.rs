@@ -243,7 +243,9 @@ impl RedisGrant {
     async fn change(&self, wanted: Vec<Resize>) -> Result<(), AcquireError> {
         // Held to the end, and longer than what is undone by a drop.
         let _changing = self.changing.lock().await;
-        wanted.iter().try_for_each(|wanted| self.may_have(*wanted))?;
+        wanted
+            .iter()
+            .try_for_each(|wanted| self.may_have(*wanted))?;
         // Dropped before all levels have grown, because one refused or the change was dropped, they shrink again: by as
         // much, and without waiting for an answer. There is none if the permit was released meanwhile.
         let mut grown = guard(Vec::new(), |grown| {

@@ -26,7 +26,9 @@ impl Problem {
                     AcquireError::Invalid {
                         source: ClaimError::Nested,
                     },
-            } => Self::internal("two limits of the service count the request in the same semaphore"),
+            } => {
+                Self::internal("two limits of the service count the request in the same semaphore")
+            }
             Reason::Acquire {
                 error: AcquireError::Invalid { source },
             } => Self::bad_request(source.to_string()),

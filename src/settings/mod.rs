@@ -199,7 +199,12 @@ impl Mistakes {
     fn nested(&self, outer: &Counted, inner: &Counted) {
         if !self.is_nested.swap(true, Relaxed) {
             let (outer_policy, outer_limit) = (outer.policy.as_str(), outer.limit);
-            events::nested(inner.policy.as_str(), inner.limit, outer_policy, outer_limit);
+            events::nested(
+                inner.policy.as_str(),
+                inner.limit,
+                outer_policy,
+                outer_limit,
+            );
         }
     }
 

@@ -207,7 +207,8 @@ async fn over_a_server_that_is_emptied(store: &RedisSemaphore, port: u16) {
 /// The limit of ann that an operator has set, as the process of this store knows it.
 async fn known(store: &RedisSemaphore, policy: &Policy) -> Option<u32> {
     let usage = store.usage(policy, &"ann".into()).await;
-    usage.ok()?.limit
+    let usage = usage.ok()?;
+    usage.limit.filter(|_| usage.is_limit_set)
 }
 
 /// Those of another test in this program may be there too. An event that the docs do not list would be a new one.

@@ -24,7 +24,8 @@ async fn set(store: &Store, limit: Option<u32>) {
     set.expect("the store answers");
     eventually("it is in force", BOUND, async || {
         let usage = store.usage(&policy, &key).await;
-        usage.expect("the store answers").limit == limit
+        let usage = usage.expect("the store answers");
+        usage.limit.filter(|_| usage.is_limit_set) == limit
     })
     .await;
 }

@@ -65,7 +65,8 @@ async fn in_force(store: &Store, key: &str, limit: Option<u32>) {
 /// The limit of a key that an operator has set, as the process of this store knows it.
 async fn known(store: &Store, policy: &Policy, key: &Key) -> Option<u32> {
     let usage = store.usage(policy, key).await;
-    usage.expect("the store answers").limit
+    let usage = usage.expect("the store answers");
+    usage.limit.filter(|_| usage.is_limit_set)
 }
 
 /// Sets the limit of the key `a`, and returns once it is in force.

@@ -18,7 +18,10 @@ pub(crate) async fn a_dropped_waiter_leaves_the_queue(store: Store) {
         let next = claim("a", 1)
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(3);
-        matches!(store.acquire(next).await, Err(AcquireError::TimedOut { .. }))
+        matches!(
+            store.acquire(next).await,
+            Err(AcquireError::TimedOut { .. })
+        )
     })
     .await;
     drop(held);
