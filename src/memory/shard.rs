@@ -44,7 +44,7 @@ impl Ids {
 
     fn next(&mut self) -> u64 {
         static BLOCKS: AtomicU64 = AtomicU64::new(0);
-        if self.0 % Self::BLOCK == 0 {
+        if self.0.is_multiple_of(Self::BLOCK) {
             self.0 = BLOCKS.fetch_add(1, Relaxed) * Self::BLOCK;
         }
         self.0 += 1;
