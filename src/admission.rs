@@ -2,7 +2,6 @@
 
 use crate::{
     body::{PermitGuard, Tunnel, Upload},
-    nested::poll_for,
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{AcquireError, Permit, PermitLost, SyncFuture},
@@ -79,8 +78,8 @@ impl<S, B: 'static> Acquiring<S, B> {
     where
         B: Body + Send + 'static,
     {
-        let limits = self.limits.in_force(&*settings.semaphore);
-        let rejection = settings.refuse(Reason::Acquire { error }, limits, self.request);
+        let reason = Reason::Acquire { error };
+        let rejection = settings.refuse(reason, self.limits, self.request);
         let (by, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
         self.counted.refused(Some(by), outcome);
         rejection
@@ -110,7 +109,7 @@ impl Granted {
             permit.end_after(max_hold);
         }
         let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
-        let abort = aborts.then(|| Abort::new(&permit, request, limits()));
+        let abort = aborts.then(|| Abort::new(&permit, request, limits().granted(&permit)));
         let watch = |max_stall| Upload::watch(request, &permit, max_stall);
         let upload = settings.max_stall.map(watch);
         let extensions = request.extensions_mut();
@@ -142,8 +141,7 @@ impl Granted {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, PermitLost>> {
-        let permit = || Some(granted.as_ref()?.permit.clone());
-        let answer = poll_for(permit, || poll(cx));
+        let answer = poll(cx);
         let abort = granted.as_mut().and_then(|granted| granted.abort.as_mut());
         match abort.map(|abort| Pin::new(&mut abort.lost).poll(cx)) {
             Some(Poll::Ready(())) => Poll::Ready(Err(PermitLost)),
@@ -155,7 +153,6 @@ impl Granted {
     /// [`poll_inner`](Self::poll_inner) has reported the loss, and otherwise `None`.
     pub(crate) fn abort(&mut self, settings: &Settings) -> Option<Rejection> {
         let Abort { head, limits, .. } = *self.abort.take()?;
-        let limits = limits.in_force(&*settings.semaphore);
         let (retry, fields) = (&settings.retry, &settings.fields);
         Some(Rejection::new(
             Reason::aborted(),

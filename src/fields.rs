@@ -55,9 +55,6 @@ impl Fields {
     /// Adds a level of a permit to the fields of an admitted response, beside other policies.
     pub(crate) fn append(&self, headers: &mut HeaderMap, level: Level<'_>) {
         let (policy, limit, remaining) = (level.policy(), level.limit(), level.remaining());
-        if level.is_shared() && lists(headers, policy.as_str()) {
-            return;
-        }
         if limit != self.limit || *policy != self.policy {
             self.list(headers, policy.as_str(), limit);
             return add(
@@ -120,19 +117,8 @@ fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderV
 /// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable
 /// ASCII, so there always is a value.
 fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
-    format!("{};{parameters}", quoted(policy)).try_into().ok()
-}
-
-/// The policy's name as a quoted string.
-fn quoted(policy: &str) -> String {
-    format!("\"{}\"", utf8_percent_encode(policy, UNQUOTABLE))
-}
-
-/// Whether an inner limit has listed the policy of a permit that it shares.
-fn lists(headers: &HeaderMap, policy: &str) -> bool {
-    let listed = format!("{};", quoted(policy));
-    let mut policies = headers.get_all(RATELIMIT_POLICY).iter();
-    policies.any(|policy| policy.as_bytes().starts_with(listed.as_bytes()))
+    let policy = utf8_percent_encode(policy, UNQUOTABLE);
+    format!("\"{policy}\";{parameters}").try_into().ok()
 }
 
 fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {

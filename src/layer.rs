@@ -83,14 +83,17 @@ use tower_layer::Layer;
 /// # Nested limits
 ///
 /// Limits of different policies, keys or stores count by themselves, each with a permit of its own; the one in the
-/// request's extensions keeps those of the outer limits. Two nested limits of one store (server and prefix,
-/// whatever the handle), policy and key are a mistake, which is logged as an error with the feature `tracing`.
-/// They count a request once: the inner limit shares the outer one's permit, which is held until both are done with
-/// it, under the lower limit, which the RateLimit fields show. The permit grows to the larger weight, as far as that
-/// goes. The inner limit refuses what it would
-/// have refused when the permit was granted, and does not let a request wait a second time. Of several inner calls
-/// that a request makes at once, one shares the permit, and the others acquire their own.
-/// Two stores over [supplied connections](crate::Semaphore::semaphore_id) know that they are one only after a check.
+/// request's extensions keeps those of the outer limits.
+///
+/// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of the
+/// service: a request would count twice, or wait for its own permit. The first such request gets status 500, or
+/// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Give one of the two a policy
+/// of its own with [`with_policy`](Self::with_policy).
+///
+/// The inner limit finds the mistake in its store's answer, and holds nothing then. A claim that may wait under the
+/// policy of an outer limit asks without a wait first, so such a request does not wait in vain. If one of the two
+/// limits is [in shadow](Self::with_shadow), the mistake is only logged. A
+/// [store of your own](crate::semaphore::Grant::semaphore) takes part if it has ids.
 ///
 /// # Limits that change
 ///

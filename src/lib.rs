@@ -135,7 +135,6 @@ mod layer;
 pub mod limit;
 pub mod lock;
 pub mod memory;
-mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

@@ -107,7 +107,16 @@ impl Lock {
         let answer = self.semaphore.acquire(claim).await;
         answer.map(LockGuard).map_err(|error| match error {
             // A claim with a wait of zero does not wait, so its refusal is `Full`.
-            AcquireError::Full { .. } => AcquireError::TimedOut,
+            AcquireError::Full {
+                policy,
+                limit,
+                semaphore,
+                ..
+            } => AcquireError::TimedOut {
+                policy,
+                limit,
+                semaphore,
+            },
             error => error,
         })
     }

@@ -5,7 +5,6 @@ use crate::{
     body::{BoxError, ResponseBody},
     future::ResponseFuture,
     key::KeyExtractor,
-    nested,
     reject::{Limits, Reason},
     semaphore::Semaphore,
     settings::Settings,
@@ -140,7 +139,7 @@ where
             Ok(None) => ResponseFuture::exempt(service, request, settings),
             Ok(Some(claims)) => {
                 let limits = Limits::of(&claims, &settings.retry);
-                let acquire = nested::acquire(claims, request.extensions(), &settings);
+                let acquire = settings.acquire_for(claims, request.extensions());
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, acquire, settings)
             }

@@ -81,8 +81,12 @@ async fn limited(url: &str, name: &str, count: usize) -> RedisSemaphore {
         let away = store.set_limit(&policy, Some(&key(0)), None, "").await;
         away.expect("the store answers");
     }
-    while store.limit(&policy, &key(last)) != in_force {
+    loop {
+        let usage = store.usage(&policy, &key(last)).await;
+        let usage = usage.expect("the store answers");
+        if usage.limit.filter(|_| usage.is_limit_set) == in_force {
+            break store;
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    store
 }

@@ -6,10 +6,6 @@ use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 pub(crate) struct Told<S>(pub(crate) S);
 
 impl<S: Semaphore> Semaphore for Told<S> {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.acquire_all(claim.into())
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let narrowest = claims.as_slice().first().cloned();
         let acquire = self.0.acquire_all(claims);

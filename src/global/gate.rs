@@ -155,14 +155,6 @@ impl Gate {
         }
     }
 
-    /// The permit that is held.
-    pub(super) fn permit(&self) -> Option<Permit> {
-        match &self.0.lock().state {
-            State::Granted(permit) => Some(permit.clone()),
-            _ => None,
-        }
-    }
-
     /// Remembers the task, which waits for the inner service with the permit held.
     pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
         self.0.lock().remember(cx.waker());

@@ -49,13 +49,11 @@
 //!
 //! # Within another limit
 //!
-//! Two nested limits that count in the same semaphore (store, policy and key) [share a
-//! permit](crate::ConcurrencyLimitLayer#nested-limits). A service that is polled within the outer
-//! limit's call is ready without its own permit, and shares the permit of the request that it is
-//! called with; a request without one needs a permit that is granted without a wait. Behind a
-//! `buffer`, in a separate task or in the response's body the service does not see the outer
-//! permit, and waits for its own request. With the feature `tracing` a wait of 30 s is logged as a
-//! warning. To avoid this, give one of the limits its own policy.
+//! Two nested limits that count in the same semaphore (store, policy and key) are a
+//! [mistake](crate::ConcurrencyLimitLayer#nested-limits). A service of this layer knows its request only in `call`, which
+//! is then answered with status 500. If the key is full, the service is not ready before, because it waits for the
+//! permit of its own request: until the end of a bounded wait, and otherwise for ever. With the feature `tracing` a wait
+//! of 30 s is logged as a warning that names this cause. Give one of the two limits a policy of its own.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

@@ -5,7 +5,6 @@ use crate::{
     admission::Granted,
     body::{BoxError, ResponseBody},
     future::ResponseFuture,
-    nested::{ask, called_for, is_polled_for, poll_for},
     reject::{Limits, Reason},
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
     settings::{Settings, settings_methods},
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use std::{
-    fmt, iter, mem,
+    fmt, iter,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -54,8 +53,6 @@ pub struct GlobalConcurrencyLimit<S> {
     shared: Shared,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
-    /// Whether it is ready because the polling request holds a permit of this semaphore.
-    is_covered: bool,
 }
 
 /// What the services of a layer share.
@@ -68,7 +65,6 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(limit: u32, key: Key, semaphore: impl Semaphore) -> Self {
-        ask();
         // Backpressure waits.
         let settings = Settings {
             wait: Duration::MAX,
@@ -111,7 +107,6 @@ impl<S> GlobalConcurrencyLimit<S> {
             inner,
             shared,
             gate: None,
-            is_covered: false,
         }
     }
 
@@ -146,38 +141,30 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let shared = &self.shared;
-        self.is_covered = is_polled_for(|| shared.claim(), &shared.settings);
-        if self.is_covered {
-            return Poll::Ready(true);
-        }
         let gate = self.gate.get_or_insert_with(|| shared.gates.open());
         gate.poll(cx, || shared.acquire())
     }
 
     /// The permit for a call, or the reason of its refusal.
-    fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, Reason> {
-        let (shared, is_covered) = (&self.shared, mem::take(&mut self.is_covered));
+    fn take<B>(&self, request: &Request<B>) -> Result<Permit, Reason> {
         let answer = self.gate.as_ref().map(|gate| gate.take());
-        let answer = answer.unwrap_or(Answer::NotReady);
-        match answer {
-            // Only a poll that is covered or granted reaches the inner service.
-            Answer::Refused(error) if !is_covered => return Err(Reason::Acquire { error }),
-            Answer::NotReady if !is_covered => panic!("called before it was ready"),
-            _ => {}
-        }
-        let claim = || shared.claim();
-        if let Some(share) = called_for(request.extensions(), claim, &shared.settings) {
-            // A permit acquired before the outer limit's was visible is not needed.
-            return share.map_err(|error| Reason::Acquire { error });
-        }
-        if let Answer::Granted(permit) = answer {
-            return Ok(permit);
-        }
-        // The permit has ended, or the one that covered the poll was another request's. Another one must not wait.
-        match shared.try_acquire().answer() {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Reason::lost()),
-        }
+        let answer = match answer.unwrap_or(Answer::NotReady) {
+            Answer::NotReady => panic!("called before it was ready"),
+            Answer::Granted(permit) => Ok(permit),
+            Answer::Refused(error) => Err(error),
+            // Another permit must not be waited for, because the inner service is ready.
+            Answer::Lost => match self.shared.try_acquire().answer() {
+                Ok(Ok(permit)) => Ok(permit),
+                _ => return Err(Reason::lost()),
+            },
+        };
+        // Only the call has the request, whose extensions show the limits outside.
+        let nesting = self.shared.settings.nesting(request.extensions());
+        let answer = match nesting {
+            Some(nesting) => nesting.judge(answer),
+            None => answer,
+        };
+        answer.map_err(|error| Reason::Acquire { error })
     }
 }
 
@@ -196,8 +183,7 @@ where
         if !ready!(self.poll_gate(cx)) {
             return Poll::Ready(Ok(()));
         }
-        let permit = || self.gate.as_ref()?.permit();
-        let poll = poll_for(permit, || self.inner.poll_ready(cx));
+        let poll = self.inner.poll_ready(cx);
         if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
             gate.wait_for_inner(cx);
         }
@@ -215,17 +201,11 @@ where
                 settings
                     .retry
                     .time(&permit, iter::once((&settings.policy, 0)));
-                let limits = || {
-                    let limit = settings.limit_of(&self.shared.claim());
-                    Limits::one(settings.policy.clone(), limit)
-                };
+                let limits = || Limits::one(settings.policy.clone(), settings.limit);
                 let granted = Granted::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
-            Err(reason) => {
-                let limit = settings.limit_of(&self.shared.claim());
-                ResponseFuture::refused(request, reason, limit, settings)
-            }
+            Err(reason) => ResponseFuture::refused(request, reason, settings.limit, settings),
         }
     }
 }

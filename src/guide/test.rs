@@ -136,7 +136,7 @@
 //!
 //! let held = store.acquire(claim.clone()).await.unwrap();
 //! let start = Instant::now();
-//! assert!(matches!(store.acquire(claim.clone()).await, Err(AcquireError::TimedOut)));
+//! assert!(matches!(store.acquire(claim.clone()).await, Err(AcquireError::TimedOut { .. })));
 //! assert!(start.elapsed() >= hour, "by a clock that has gone on by itself");
 //!
 //! // As `with_max_hold` of a layer does it.

@@ -4,7 +4,7 @@ use super::{
     holders::Details,
     queue::{Acquired, Decided, Full, Queue, Waiting},
 };
-use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Policy, Units};
+use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Policy, SemaphoreId, Units};
 use std::sync::Arc;
 
 /// The semaphore of one key under one policy.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
 /// are counted. Nothing waits while nothing is held, because every claim in the queue fits then.
 pub(super) struct Entry {
-    /// Unique in its shard: of a key that was evicted the next entry has another one.
+    /// Unique in the process: after an eviction the next entry of the key has another one.
     pub(super) id: u64,
     pub(super) hash: u64,
     pub(super) held: u32,
@@ -64,8 +64,11 @@ impl Entry {
     }
 
     fn full(&self, units: Units) -> Full {
-        let (held, limit) = (self.held, self.in_force(units));
-        Full { held, limit }
+        Full {
+            id: self.id,
+            held: self.held,
+            limit: self.in_force(units),
+        }
     }
 
     /// Whether units can be [acquired](Self::acquire): if they fit, and nothing waits.
@@ -115,7 +118,11 @@ impl Entry {
         }
         match self.queue.push(waiting, max_waiting) {
             true => Ok(()),
-            false => Err(AcquireError::QueueFull),
+            false => Err(AcquireError::QueueFull {
+                policy: self.policy.clone(),
+                limit: self.in_force(units),
+                semaphore: Some(SemaphoreId::numbered(self.id)),
+            }),
         }
     }
 
@@ -150,8 +157,8 @@ impl Entry {
     /// that fit under it.
     pub(super) fn set_limit(&mut self, limit: Option<u32>, counts: &mut Counts) -> Vec<Decided> {
         self.limit = limit;
-        let held = self.held;
-        let full = limit.map(|limit| Full { held, limit });
+        let (id, held) = (self.id, self.held);
+        let full = limit.map(|limit| Full { id, held, limit });
         let refused = full.map_or_else(Vec::new, |full| self.queue.refuse_heavy(full));
         refused.into_iter().chain(self.grant(counts)).collect()
     }

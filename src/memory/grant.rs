@@ -10,8 +10,8 @@ use super::{
 use crate::{
     observe::Store,
     semaphore::{
-        AcquireError, BoxFuture, Claim, Few, Grant, Loss, Permit, PermitLost, Resizing,
-        SemaphoreId, StoreError, Units,
+        AcquireError, BoxFuture, Claim, ClaimError, Few, Grant, LevelState, Loss, Permit,
+        PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
     },
     sync::AtomicU32,
 };
@@ -138,14 +138,25 @@ impl Level {
         Ok((weight, entry))
     }
 
-    /// Whether it may have this weight: what is added has to fit.
-    fn may_have(&self, units: Units, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
+    /// A growth beyond the limit can never be granted.
+    fn check(&self, weight: u32, table: &mut Table) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
-        match units.weight.saturating_sub(before) {
+        let limit = entry.limit.unwrap_or(self.claimed);
+        match weight > limit.max(before) {
+            true => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it may have this weight: what is added has to fit.
+    fn may_have(&self, weight: u32, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
+        let (before, (entry, _)) = self.held(table)?;
+        let limit = self.claimed;
+        match weight.saturating_sub(before) {
             0 => Ok(()),
             _ if is_lost => Err(lost()),
             weight => {
-                let admitted = entry.admits(Units { weight, ..units });
+                let admitted = entry.admits(Units { weight, limit });
                 admitted.map_err(|full| full.error(&entry.policy))
             }
         }
@@ -204,17 +215,20 @@ struct MemoryGrant {
 
 impl MemoryGrant {
     /// Changes weights under the locks of all shards, so that nobody sees some of them changed.
-    fn change(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
+    fn change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
         let is_lost = self.loss().is_set();
         let wanted = wanted.iter();
-        let wanted = wanted.map(|(number, units)| (&self.levels[*number], *units));
+        let wanted = wanted.map(|wanted| (&self.levels[wanted.level], wanted.weight));
         let mut tables = Tables::lock(wanted.clone().map(|(level, _)| level.place()));
-        for (level, units) in wanted.clone() {
-            level.may_have(units, tables.of(level.place()), is_lost)?;
+        for (level, weight) in wanted.clone() {
+            level.check(weight, tables.of(level.place()))?;
+        }
+        for (level, weight) in wanted.clone() {
+            level.may_have(weight, tables.of(level.place()), is_lost)?;
         }
         let mut granted = Vec::new();
-        for (level, units) in wanted {
-            granted.extend(level.resize(units.weight, tables.of(level.place()))?);
+        for (level, weight) in wanted {
+            granted.extend(level.resize(weight, tables.of(level.place()))?);
         }
         drop(tables);
         deliver(granted);
@@ -227,8 +241,15 @@ fn lost() -> AcquireError {
 }
 
 impl Grant for MemoryGrant {
-    fn token(&self, level: usize) -> Option<u64> {
-        Some(self.levels[level].acquired.token)
+    fn level(&self, level: usize) -> LevelState {
+        let level = &self.levels[level];
+        let mut state = LevelState::new(level.weight());
+        state.token = Some(level.acquired.token);
+        state
+    }
+
+    fn semaphore(&self, level: usize) -> Option<SemaphoreId> {
+        Some(SemaphoreId::numbered(self.levels[level].acquired.id))
     }
 
     fn loss(&self) -> &Loss {
@@ -238,23 +259,8 @@ impl Grant for MemoryGrant {
         }
     }
 
-    fn weight(&self, level: usize) -> Option<u32> {
-        Some(self.levels[level].weight())
-    }
-
-    fn limit(&self, level: usize) -> Option<u32> {
-        let level = &self.levels[level];
-        let set = level.change(|entry, _| entry.limit).flatten();
-        Some(set.unwrap_or(level.claimed))
-    }
-
-    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+    fn resize(&self, levels: Vec<Resize>) -> Resizing<'_> {
         Box::pin(async move { self.change(&levels) })
-    }
-
-    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
-        let level = &self.levels[level];
-        Some(level.shard.name(level.acquired.id))
     }
 
     fn release(&self) -> BoxFuture<bool> {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     observe::contain,
-    semaphore::{AcquireError, Policy, Units, Wait, timer},
+    semaphore::{AcquireError, Policy, SemaphoreId, Units, Wait, timer},
     sync::AtomicU32,
 };
 use std::{
@@ -53,9 +53,10 @@ pub(super) struct Acquired {
     pub(super) limit: u32,
 }
 
-/// No room: the units of the key that are held, and the limit in force.
+/// No room: the id of the entry, the units of the key that are held, and the limit in force.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full {
+    pub(super) id: u64,
     pub(super) held: u32,
     pub(super) limit: u32,
 }
@@ -63,7 +64,12 @@ pub(super) struct Full {
 impl Full {
     #[cold]
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
-        AcquireError::under(policy, self.limit, self.held)
+        AcquireError::under(
+            policy,
+            self.limit,
+            self.held,
+            SemaphoreId::numbered(self.id),
+        )
     }
 }
 

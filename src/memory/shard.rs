@@ -7,11 +7,14 @@ use super::{
     queue::{Acquired, Full, Waiting, deliver},
 };
 use crate::{
-    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId, StoredKey},
+    semaphore::{AcquireError, Claim, Key, Policy, StoredKey},
     sync::{Mutex, MutexGuard},
 };
 use hashbrown::hash_table::HashTable;
-use std::{ptr, sync::Arc};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// Shards of a store. Each has a lock of its own, which is held for every decision about one of its keys.
 pub(super) const SHARDS: usize = 64;
@@ -27,9 +30,26 @@ pub(super) struct Shard(Mutex<Table>);
 pub(super) struct Table {
     entries: HashTable<Entry>,
     counts: Counts,
-    /// That of the last entry.
-    id: u64,
+    ids: Ids,
     limits: Arc<Limits>,
+}
+
+/// The ids of entries, which differ for all entries of all stores in the process. A table takes a block of them at a
+/// time, so that threads that add keys to different shards seldom write to the same memory.
+#[derive(Default)]
+struct Ids(u64);
+
+impl Ids {
+    const BLOCK: u64 = 1 << 16;
+
+    fn next(&mut self) -> u64 {
+        static BLOCKS: AtomicU64 = AtomicU64::new(0);
+        if self.0.is_multiple_of(Self::BLOCK) {
+            self.0 = BLOCKS.fetch_add(1, Relaxed) * Self::BLOCK;
+        }
+        self.0 += 1;
+        self.0
+    }
 }
 
 /// Where a key is found: the hash tells the shard too.
@@ -45,7 +65,7 @@ impl Shard {
         Self(Mutex::new(Table {
             entries: HashTable::new(),
             counts: Counts::default(),
-            id: 0,
+            ids: Ids::default(),
             limits: Arc::clone(limits),
         }))
     }
@@ -101,11 +121,6 @@ impl Shard {
         drop(table);
         deliver(granted);
         Some(changed)
-    }
-
-    /// Names the entry of this id among those of all stores.
-    pub(super) fn name(&self, id: u64) -> SemaphoreId {
-        SemaphoreId::new(format!("memory {:p} {id}", ptr::from_ref(self)))
     }
 
     /// Puts the limits in force that operators have set for a policy, or for one of its keys.
@@ -175,8 +190,8 @@ impl Table {
                 let limit = self.limits.find(claim.policy(), claim.key());
                 let entries = absent.into_table();
                 evict(entries, &mut self.counts);
-                (self.id, self.counts.idle) = (self.id + 1, self.counts.idle + 1);
-                let entry = Entry::new(self.id, hash, claim, limit);
+                self.counts.idle += 1;
+                let entry = Entry::new(self.ids.next(), hash, claim, limit);
                 entries
                     .insert_unique(hash, entry, |entry| entry.hash)
                     .into_mut()

@@ -7,9 +7,7 @@ use super::{
 };
 use crate::{
     observe::Store::Memory as MEMORY,
-    semaphore::{
-        Acquire, AcquireError, Claim, Claims, Few, Key, Permit, Policy, Semaphore, SemaphoreId,
-    },
+    semaphore::{Acquire, AcquireError, Claim, Claims, Few, Permit, Semaphore},
 };
 use std::{fmt, slice, sync::Arc};
 
@@ -119,15 +117,6 @@ impl Semaphore for MemorySemaphore {
     #[inline]
     fn acquire_all(&self, claims: Claims) -> Acquire {
         self.decide(&claims)
-    }
-
-    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        let id = self.0.change(policy, key, |entry, _| entry.id)?;
-        Some(self.0.place(key).1.name(id))
-    }
-
-    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
-        self.0.limits.find(policy, key)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     observe::{self, Outcome, Store::Memory as MEMORY, contain},
-    semaphore::{AcquireError, Claim, Claims, Loss, Permit, timer::timeout},
+    semaphore::{AcquireError, Claim, Claims, Loss, Permit, SemaphoreId, timer::timeout},
     sync::oneshot,
 };
 use std::{
@@ -70,7 +70,7 @@ impl Waiter {
                 Ok(level) => self.levels.push(level),
                 Err(full) => {
                     let place = self.join(claim, details, full.error(claim.policy()));
-                    self.place = Some(place.map_err(|error| self.at_level(claim, error))?);
+                    self.place = Some(place.map_err(|error| self.at_level(error))?);
                 }
             }
         }
@@ -124,30 +124,44 @@ impl Waiter {
         wait.saturating_sub(self.since.elapsed())
     }
 
-    /// The refusal of the next limit. Among several it names that.
-    fn at_level(&self, claim: &Claim, error: AcquireError) -> AcquireError {
+    /// The refusal by the next limit. Among several limits it is one of a full key.
+    fn at_level(&self, error: AcquireError) -> AcquireError {
+        let is_one = self.claims.as_slice().len() == 1;
         match error {
-            AcquireError::TimedOut | AcquireError::QueueFull
-                if self.claims.as_slice().len() > 1 =>
-            {
-                let limit = self.keys.limits.find(claim.policy(), claim.key());
-                let limit = limit.or(claim.limit()).unwrap_or_default();
-                AcquireError::under(claim.policy(), limit, limit)
+            AcquireError::TimedOut {
+                policy,
+                limit,
+                semaphore: Some(id),
             }
+            | AcquireError::QueueFull {
+                policy,
+                limit,
+                semaphore: Some(id),
+            } if !is_one => AcquireError::under(&policy, limit, limit, id),
             error => error,
+        }
+    }
+
+    /// The refusal of a claim whose wait in the queue of this entry is over.
+    fn timed_out(&self, claim: &Claim, entry: u64) -> AcquireError {
+        let limit = self.keys.limits.find(claim.policy(), claim.key());
+        AcquireError::TimedOut {
+            policy: claim.policy().clone(),
+            limit: limit.or(claim.limit()).unwrap_or_default(),
+            semaphore: Some(SemaphoreId::numbered(entry)),
         }
     }
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
         while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
             let granted = timeout(self.left(claim), place.granted(&self.loss)).await;
-            let granted = granted.unwrap_or(Err(AcquireError::TimedOut));
+            let granted = granted.unwrap_or_else(|_| Err(self.timed_out(claim, place.entry)));
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
                 Ok(_) => Outcome::Admitted,
                 Err(error) => error.outcome(),
             });
-            let level = granted.map_err(|error| self.at_level(claim, error))?;
+            let level = granted.map_err(|error| self.at_level(error))?;
             drop(place);
             self.levels.push(level);
             self.advance()?;

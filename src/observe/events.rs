@@ -46,10 +46,10 @@ events! {
     }
 
     /// Two limits count the same request in the same semaphore.
-    ERROR nested(policy: &str, outer: u32, inner: u32) {
-        policy, outer, inner,
-        "two nested limits have one store, policy and key, so they count each request once, under the lower \
-         limit: give one of them a policy of its own with with_policy"
+    ERROR nested(policy: &str, limit: u32, outer_policy: &str, outer_limit: u32) {
+        policy, limit, outer_policy, outer_limit,
+        "requests are refused because a limit outside counts them in the same semaphore (store, policy and key): give \
+         one of the two limits a policy of its own with with_policy"
     }
 
     /// A response that opens a tunnel has ended its body, and no handler holds the permit.
@@ -63,9 +63,9 @@ events! {
     /// A service of a global limit is still not ready.
     WARN waits_long(seconds: u64) {
         seconds,
-        "a service waits long for the permit of its global limit: if a limit outside of it, behind a buffer, has \
-         the same store, policy and key, it waits for its own request, so give one of them a policy of its own \
-         with with_policy"
+        "a service waits long for the permit of its global limit: if a limit outside of it has the same store, \
+         policy and key, it waits for its own request, so give one of the two limits a policy of its own with \
+         with_policy"
     }
 
     /// The first of several extractors found nothing, as if the client had sent no key.

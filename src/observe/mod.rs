@@ -97,7 +97,7 @@
 //! DEBUG tower_semaphore: a request is refused without a key policy="concurrency" error=the header x-account-id is missing
 //! ERROR tower_semaphore: requests have no key because the service does not provide it: apply the layer that inserts this extension outside of the limit (in axum: after it); for the peer's address serve an axum router with into_make_service_with_connect_info, and enable the feature tonic for a server of tonic policy="concurrency" extension="u64"
 //! DEBUG tower_semaphore: a request has no such extension, so the next extractor counts extension="u64"
-//! ERROR tower_semaphore: two nested limits have one store, policy and key, so they count each request once, under the lower limit: give one of them a policy of its own with with_policy policy="concurrency" outer=20 inner=5
+//! ERROR tower_semaphore: requests are refused because a limit outside counts them in the same semaphore (store, policy and key): give one of the two limits a policy of its own with with_policy policy="concurrency" limit=5 outer_policy="concurrency" outer_limit=20
 //!  WARN tower_semaphore: a WebSocket, another upgrade or a CONNECT tunnel is not limited, because its permit has ended with the response's empty body: move the Permit from the request's extensions into the task of the connection, before hyper::upgrade::on takes the request policy="concurrency"
 //!  WARN tower_semaphore: a request has no route for key::matched_path: unless it was for an unknown path or a nested service, apply the limit to axum's Router instead of around it
 //!  WARN tower_semaphore: a permit is lost store="memory" policy="concurrency" by="bound" token=1

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     observe::{Outcome, Store::Redis as REDIS, Waiting},
     semaphore::{
-        AcquireError, BoxFuture, Claim, Claims, Few, Grant, Loss, Permit, PermitLost, Policy,
-        Resizing, SemaphoreId, StoreError, Units,
+        AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Permit,
+        PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use scopeguard::{ScopeGuard, guard};
@@ -44,7 +44,10 @@ impl Store {
                 Err(StoreError::new(Error::Expired(self.settings.lease)).into())
             }
             Ok(held) => Ok(self.permit(held, claims)),
-            Err(why) => Err(self.refusal(why, claims.len(), |level| claims[level].policy())),
+            Err(why) => Err(self.refusal(why, claims.len(), |level| {
+                let (policy, key) = (claims[level].policy(), claims[level].key());
+                (policy, self.semaphore_id(&self.name(policy, key)))
+            })),
         }
     }
 
@@ -101,23 +104,39 @@ impl Store {
         Permit::granted(grant, REDIS, claims, |grant, level| grant.held.held(level))
     }
 
-    /// Why a claim of so many levels is refused, each under a policy.
+    /// The error of a refused claim with this number of levels. `of` returns the policy and the semaphore of a level.
     fn refusal<'a>(
         &self,
         why: Refused,
         levels: usize,
-        policy: impl Fn(usize) -> &'a Policy,
+        of: impl Fn(usize) -> (&'a Policy, SemaphoreId),
     ) -> AcquireError {
         use Refusal::{Full, QueueFull, Revoked, TimedOut};
+        let full = |level, held, limit| {
+            let (policy, semaphore) = of(level);
+            AcquireError::under(policy, limit, held, semaphore)
+        };
         match why {
-            Refused::By(TimedOut(..)) if levels == 1 => AcquireError::TimedOut,
-            Refused::By(QueueFull(..)) if levels == 1 => AcquireError::QueueFull,
+            Refused::By(TimedOut(level, _, limit)) if levels == 1 => {
+                let (policy, semaphore) = of(level);
+                AcquireError::TimedOut {
+                    policy: policy.clone(),
+                    limit,
+                    semaphore: Some(semaphore),
+                }
+            }
+            Refused::By(QueueFull(level, limit)) if levels == 1 => {
+                let (policy, semaphore) = of(level);
+                AcquireError::QueueFull {
+                    policy: policy.clone(),
+                    limit,
+                    semaphore: Some(semaphore),
+                }
+            }
             Refused::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
-                AcquireError::under(policy(level), limit, held)
+                full(level, held, limit)
             }
-            Refused::By(QueueFull(level, limit)) => {
-                AcquireError::under(policy(level), limit, limit)
-            }
+            Refused::By(QueueFull(level, limit)) => full(level, limit, limit),
             Refused::By(Revoked) => self.revoked(),
             why => match self.fault(why) {
                 Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
@@ -221,9 +240,12 @@ struct Level {
 }
 
 impl RedisGrant {
-    async fn change(&self, wanted: Vec<(usize, Units)>) -> Result<(), AcquireError> {
+    async fn change(&self, wanted: Vec<Resize>) -> Result<(), AcquireError> {
         // Held to the end, and longer than what is undone by a drop.
         let _changing = self.changing.lock().await;
+        wanted
+            .iter()
+            .try_for_each(|wanted| self.may_have(*wanted))?;
         // Dropped before all levels have grown, because one refused or the change was dropped, they shrink again: by as
         // much, and without waiting for an answer. There is none if the permit was released meanwhile.
         let mut grown = guard(Vec::new(), |grown| {
@@ -231,11 +253,11 @@ impl RedisGrant {
                 drop(self.shrink(level, units));
             }
         });
-        for (level, units) in &wanted {
-            let more = units.weight.saturating_sub(self.weight_now(*level));
+        for &Resize { level, weight } in &wanted {
+            let more = weight.saturating_sub(self.weight_now(level));
             if more > 0 {
-                self.grow(*level, more, units.limit).await?;
-                grown.push((*level, more));
+                self.grow(level, more).await?;
+                grown.push((level, more));
             }
         }
         // It may have been released meanwhile.
@@ -244,9 +266,9 @@ impl RedisGrant {
         }
         ScopeGuard::into_inner(grown);
         // All are queued before the first is awaited.
-        let lighter = wanted.iter().map(|(level, units)| {
-            let heavier = self.weight_now(*level).saturating_sub(units.weight);
-            (heavier > 0).then(|| self.shrink(*level, heavier))
+        let lighter = wanted.iter().map(|&Resize { level, weight }| {
+            let heavier = self.weight_now(level).saturating_sub(weight);
+            (heavier > 0).then(|| self.shrink(level, heavier))
         });
         let lighter: Vec<_> = lighter.flatten().collect();
         for freed in lighter {
@@ -259,17 +281,39 @@ impl RedisGrant {
         self.levels[level].weight.load(Relaxed)
     }
 
+    /// The limit of a level that is in force, as far as this process knows.
+    fn limit(&self, level: usize) -> u32 {
+        let set = self.store.driver.limit_of(self.held.name(level));
+        set.unwrap_or(self.levels[level].limit)
+    }
+
+    /// A growth beyond the limit can never be granted.
+    fn may_have(&self, Resize { level, weight }: Resize) -> Result<(), AcquireError> {
+        if weight <= self.weight_now(level) {
+            return Ok(());
+        }
+        let limit = self.limit(level);
+        match weight > limit {
+            true => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Acquires units of a level.
-    async fn grow(&self, level: usize, units: u32, limit: u32) -> Result<(), AcquireError> {
+    async fn grow(&self, level: usize, units: u32) -> Result<(), AcquireError> {
         if self.held.is_lost() || self.held.is_gone() {
             return Err(lost());
         }
+        let limit = self.limit(level);
         let Level { policy, weight, .. } = &self.levels[level];
         let grown = self.held.grow(level, (units, limit)).await;
         // It does not wait.
         grown.map_err(|why| match why {
             Refused::By(Refusal::Revoked) => lost(),
-            why => self.store.refusal(why, 1, |_| policy),
+            why => {
+                let semaphore = self.store.semaphore_id(self.held.name(level));
+                self.store.refusal(why, 1, |_| (policy, semaphore))
+            }
         })?;
         weight.fetch_add(units, Relaxed);
         Ok(())
@@ -284,44 +328,28 @@ impl RedisGrant {
 }
 
 impl Grant for RedisGrant {
-    fn token(&self, level: usize) -> Option<u64> {
-        given(self.held.token(level))
+    fn level(&self, level: usize) -> LevelState {
+        let mut state = LevelState::new(match self.held.is_gone() {
+            true => 0,
+            false => self.weight_now(level),
+        });
+        state.token = given(self.held.token(level));
+        // Compares the end with the clock, because the keeper may be late to report a loss.
+        state.is_lost = self.held.is_lost();
+        state.is_degraded = self.held.is_degraded();
+        state.awaits_release = self.held.was_full();
+        state
+    }
+
+    fn semaphore(&self, level: usize) -> Option<SemaphoreId> {
+        Some(self.store.semaphore_id(self.held.name(level)))
     }
 
     fn loss(&self) -> &Loss {
         self.held.loss()
     }
 
-    /// Also compares the end with the clock, in case that the keeper has not reported the loss yet.
-    fn is_lost(&self) -> bool {
-        self.held.is_lost()
-    }
-
-    fn is_degraded(&self) -> bool {
-        self.held.is_degraded()
-    }
-
-    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
-        Some(self.store.semaphore_id(self.held.name(level)))
-    }
-
-    fn weight(&self, level: usize) -> Option<u32> {
-        match self.held.is_gone() {
-            true => Some(0),
-            false => Some(self.weight_now(level)),
-        }
-    }
-
-    fn limit(&self, level: usize) -> Option<u32> {
-        let set = self.store.driver.limit_of(self.held.name(level));
-        Some(set.unwrap_or(self.levels[level].limit))
-    }
-
-    fn awaits_release(&self) -> bool {
-        self.held.was_full()
-    }
-
-    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+    fn resize(&self, levels: Vec<Resize>) -> Resizing<'_> {
         Box::pin(self.change(levels))
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 use futures_util::future::WeakShared;
 use std::{
-    fmt,
+    fmt, ptr,
     sync::{Arc, OnceLock, atomic::AtomicU32},
     time::{Duration, Instant},
 };
@@ -139,14 +139,6 @@ impl Semaphore for RedisSemaphore {
         };
         acquire.counted(REDIS, claims.as_slice())
     }
-
-    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        Some(self.0.semaphore_id(&self.0.name(policy, key)))
-    }
-
-    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
-        self.0.driver.limit_of(&self.0.name(policy, key))
-    }
 }
 
 impl fmt::Debug for RedisSemaphore {
@@ -190,8 +182,8 @@ impl Store {
     /// The id of a semaphore, by its name.
     pub(super) fn semaphore_id(&self, name: &str) -> SemaphoreId {
         match self.server.get() {
-            Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
-            None => SemaphoreId::new(format!("{self:p} {name}")),
+            Some(server) => SemaphoreId::new((server, self.database, name)),
+            None => SemaphoreId::new((ptr::from_ref(self).addr(), name)),
         }
     }
 }

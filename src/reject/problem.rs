@@ -1,7 +1,11 @@
 //! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
 
 use super::{Reason, grpc};
-use crate::{json::Text, key::KeyError, semaphore::AcquireError};
+use crate::{
+    json::Text,
+    key::KeyError,
+    semaphore::{AcquireError, ClaimError},
+};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 /// The problem that a client gets.
@@ -18,6 +22,14 @@ impl Problem {
     pub(super) fn of(reason: &Reason) -> Self {
         match reason {
             Reason::Acquire {
+                error:
+                    AcquireError::Invalid {
+                        source: ClaimError::Nested,
+                    },
+            } => {
+                Self::internal("two limits of the service count the request in the same semaphore")
+            }
+            Reason::Acquire {
                 error: AcquireError::Invalid { source },
             } => Self::bad_request(source.to_string()),
             Reason::Acquire {
@@ -28,7 +40,7 @@ impl Problem {
             Reason::Aborted { error } => Self::aborted(error.to_string()),
             Reason::Key {
                 error: KeyError::MissingExtension { .. },
-            } => Self::internal(),
+            } => Self::internal("the service has not provided what the key is read from"),
             Reason::Key { error } => Self::bad_request(error.to_string()),
         }
     }
@@ -88,9 +100,8 @@ impl Problem {
         }
     }
 
-    /// A mistake of the service. The log names the type of the extension, and the response does not.
-    fn internal() -> Self {
-        let detail = "the service has not provided what the key is read from";
+    /// A mistake of the service. The log names the remedy, and the response does not.
+    fn internal(detail: &str) -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             grpc_status: "13",

@@ -4,7 +4,7 @@ use crate::{
     key::KeyError,
     observe::Outcome,
     retry::Retry,
-    semaphore::{AcquireError, ClaimError, Claims, Few, Key, PermitLost, Policy, Semaphore},
+    semaphore::{AcquireError, ClaimError, Claims, Few, Permit, PermitLost, Policy},
 };
 
 /// Why a request is not admitted, or why it ends before its response.
@@ -117,8 +117,6 @@ pub(crate) struct Limit {
     pub(crate) weight: u32,
     /// A hash of the key, and of the flow if there is one.
     pub(crate) key: u64,
-    /// The key, if it is known.
-    of: Option<Key>,
     /// That of the flow; 0 without one.
     pub(crate) share: u32,
 }
@@ -150,18 +148,15 @@ impl Limits {
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             key: retry.key(claim),
-            of: Some(claim.key().clone()),
             share: claim.flow().map_or(0, |_| claim.share()),
         });
         Self(limits.collect())
     }
 
-    /// The limits in force, which operators may have set.
-    pub(crate) fn in_force(mut self, semaphore: &dyn Semaphore) -> Self {
-        for limit in self.0.iter_mut() {
-            let key = limit.of.as_ref();
-            let set = key.and_then(|key| semaphore.limit(&limit.policy, key));
-            limit.limit = set.unwrap_or(limit.limit);
+    /// The limits under which a permit was granted, which operators may have set.
+    pub(crate) fn granted(mut self, permit: &Permit) -> Self {
+        for (limit, level) in self.0.iter_mut().zip(permit.levels()) {
+            limit.limit = level.limit();
         }
         self
     }
@@ -178,12 +173,14 @@ impl Limits {
         self.0.iter()
     }
 
-    /// The limit that an error names; the narrowest if it names none. A store of several limits of
+    /// The limit that an error names, as it is in force; the narrowest if it names none. A store of several limits of
     /// its own may name one that no claim has.
-    pub(super) fn refusing(&self, error: &AcquireError) -> Limit {
+    pub(super) fn refusing(&mut self, error: &AcquireError) -> Limit {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
         match error {
-            AcquireError::Full { policy, limit, .. } => self.named(policy, *limit),
+            AcquireError::Full { policy, limit, .. }
+            | AcquireError::TimedOut { policy, limit, .. }
+            | AcquireError::QueueFull { policy, limit, .. } => self.named(policy, *limit),
             AcquireError::KeyClosed { policy } => self.named(policy, 0),
             AcquireError::Invalid {
                 source: ClaimError::TooHeavy { limit, .. },
@@ -192,12 +189,21 @@ impl Limits {
         }
     }
 
-    fn named(&self, policy: &Policy, limit: u32) -> Limit {
-        let known = self.iter().find(|known| known.is(policy, limit));
-        Limit {
-            policy: policy.clone(),
-            limit,
-            ..known.unwrap_or(self.narrowest()).clone()
+    /// The limit of a claim of this policy, which is this one from now on.
+    fn named(&mut self, policy: &Policy, limit: u32) -> Limit {
+        let is_same = |known: &Limit| known.is(policy, limit);
+        let is_changed = |known: &Limit| known.policy == *policy;
+        let known = self.0.iter().position(is_same);
+        match known.or_else(|| self.0.iter().position(is_changed)) {
+            Some(at) => {
+                self.0[at].limit = limit;
+                self.0[at].clone()
+            }
+            None => Limit {
+                policy: policy.clone(),
+                limit,
+                ..self.narrowest().clone()
+            },
         }
     }
 

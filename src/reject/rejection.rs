@@ -65,6 +65,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// | the permit was lost before the response's head, under [`OnLost::Abort`](crate::OnLost::Abort) | 503, `Retry-After` | `about:blank` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
 /// | the service has not provided what the key is read from ([`KeyError::MissingExtension`](crate::KeyError::MissingExtension)) | 500 | `about:blank` |
+/// | a limit outside counts the request in the same semaphore ([`ClaimError::Nested`](crate::semaphore::ClaimError::Nested)) | 500 | `about:blank` |
 /// | no store can grant the claim ([`AcquireError::Invalid`](crate::AcquireError::Invalid)) | 400 | `about:blank` |
 ///
 /// The RateLimit fields are added to every response with a `Retry-After`. In the `RateLimit` field of a refusal, `r` is
@@ -73,7 +74,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// precedence. If the store failed or a permit was lost, there is no `RateLimit` field.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. The body of a 500 does not name the type of
-/// the missing extension; the log and the error in the response's extensions do. The response's extensions contain the
+/// the missing extension or the nested limits; the log does. The response's extensions contain the
 /// reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
 /// [`KeyError`](crate::KeyError).
 ///
@@ -163,7 +164,7 @@ impl Rejection {
     /// `limits` are the limits of the claims. A store that combines several limits may refuse under another one.
     pub(crate) fn new(
         reason: Reason,
-        limits: Limits,
+        mut limits: Limits,
         parts: Parts,
         retry: &Retry,
         fields: &Arc<Fields>,
@@ -217,7 +218,7 @@ impl Rejection {
     pub fn of(error: &AcquireError, parts: &Parts) -> Self {
         let policy = error.policy().cloned();
         let (policy, is_known) = (policy.clone().unwrap_or_default(), policy.is_some());
-        let limits = Limits::one(policy, 0);
+        let mut limits = Limits::one(policy, 0);
         let refusing = limits.refusing(error);
         let fields = || Arc::new(Fields::new(refusing.policy.clone(), refusing.limit));
         Self {

@@ -1,6 +1,6 @@
 //! The trait of stores, and the future that resolves to a permit.
 
-use super::{AcquireError, BoxFuture, Claim, Claims, Key, Permit, Policy, SemaphoreId};
+use super::{AcquireError, BoxFuture, Claim, Claims, Permit, Policy};
 use crate::observe::{self, Claiming, Store, events::Asked};
 use parking_lot::Mutex;
 use std::{
@@ -58,23 +58,6 @@ pub trait Semaphore: Send + Sync + 'static {
     fn acquire(&self, claim: Claim) -> Acquire {
         self.acquire_all(claim.into())
     }
-
-    /// Names the semaphore of a policy and key among those of all stores: two handles to one store give the
-    /// same name. By it a layer notices that an outer one counts its requests in the same semaphore, if
-    /// [`Grant::semaphore_id`](super::Grant::semaphore_id) gives it too. `None` unless implemented; a store may know no
-    /// name of a semaphore of which nothing is held. A store that implements it implements
-    /// [`Grant::weight`](super::Grant::weight) too, by which a released permit is told.
-    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        let _ = (policy, key);
-        None
-    }
-
-    /// The limit of a key that an operator has [set](super::Operate::set_limit), if one is in force. The layers show it
-    /// in refusals. A store of your own has none by default.
-    fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
-        let _ = (policy, key);
-        None
-    }
 }
 
 macro_rules! through_pointers {
@@ -82,14 +65,6 @@ macro_rules! through_pointers {
         impl<S: Semaphore + ?Sized> Semaphore for $pointer<S> {
             fn acquire_all(&self, claims: Claims) -> Acquire {
                 (**self).acquire_all(claims)
-            }
-
-            fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-                (**self).semaphore_id(policy, key)
-            }
-
-            fn limit(&self, policy: &Policy, key: &Key) -> Option<u32> {
-                (**self).limit(policy, key)
             }
         }
     )* };
@@ -125,7 +100,7 @@ through_pointers!(Arc Box);
 /// use std::{future::ready, mem, sync::{Arc, Mutex}};
 /// use tower_semaphore::{
 ///     Acquire, AcquireError, Claim, Claims, Permit, Semaphore,
-///     semaphore::{BoxFuture, Grant, Loss},
+///     semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
 /// };
 ///
 /// #[derive(Default)]
@@ -136,7 +111,7 @@ through_pointers!(Arc Box);
 ///         let claim = claims.only()?;
 ///         claim.units()?;
 ///         if mem::replace(&mut *self.0.lock().unwrap(), true) {
-///             return Err(AcquireError::full(&claim, 1));
+///             return Err(AcquireError::full(&claim, 1).by_semaphore(id(&self.0)));
 ///         }
 ///         let unit = Unit { is_held: Arc::clone(&self.0), is_mine: Mutex::new(true), loss: Loss::default() };
 ///         Ok(Permit::new(unit, [(&claim, 1)]))
@@ -147,6 +122,11 @@ through_pointers!(Arc Box);
 ///     fn acquire_all(&self, claims: Claims) -> Acquire {
 ///         Acquire::ready(self.take(claims))
 ///     }
+/// }
+///
+/// /// The store has one semaphore, whatever the policy and the key.
+/// fn id(unit: &Arc<Mutex<bool>>) -> SemaphoreId {
+///     SemaphoreId::new(Arc::as_ptr(unit))
 /// }
 ///
 /// struct Unit {
@@ -166,12 +146,20 @@ through_pointers!(Arc Box);
 /// }
 ///
 /// impl Grant for Unit {
-///     fn token(&self, _level: usize) -> Option<u64> {
-///         None
+///     fn level(&self, _level: usize) -> LevelState {
+///         LevelState::new(u32::from(*self.is_mine.lock().unwrap()))
+///     }
+///
+///     fn semaphore(&self, _level: usize) -> Option<SemaphoreId> {
+///         Some(id(&self.is_held))
 ///     }
 ///
 ///     fn loss(&self) -> &Loss {
 ///         &self.loss
+///     }
+///
+///     fn resize(&self, _levels: Vec<Resize>) -> Resizing<'_> {
+///         Box::pin(ready(Err(ClaimError::FixedWeight.into())))
 ///     }
 ///
 ///     fn release(&self) -> BoxFuture<bool> {

@@ -1,6 +1,6 @@
 //! Why a claim is granted no permit.
 
-use super::Policy;
+use super::{Claim, Policy, SemaphoreId};
 use crate::observe::Outcome;
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -34,14 +34,24 @@ pub enum AcquireError {
     Full {
         /// The policy under which there is no room.
         policy: Policy,
-        /// The key's limit, in units.
+        /// The key's limit in force, in units.
         limit: u32,
         /// How many units were held when the store decided. Of several claims, where the wait for one
         /// is over or its queue is full, a store may not know; then it is the limit.
         held: u32,
+        /// The semaphore that refused. `None` if its store has no ids.
+        semaphore: Option<SemaphoreId>,
     },
-    /// The wait ended before the claim was granted.
-    TimedOut,
+    /// The wait ended before the claim was granted. A store of your own refuses with [`AcquireError::timed_out`].
+    #[non_exhaustive]
+    TimedOut {
+        /// The policy under which there was no room.
+        policy: Policy,
+        /// The key's limit in force, in units.
+        limit: u32,
+        /// The semaphore that refused. `None` if its store has no ids.
+        semaphore: Option<SemaphoreId>,
+    },
     /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0. To try
     /// again does not help until it is opened.
     #[non_exhaustive]
@@ -50,8 +60,17 @@ pub enum AcquireError {
         policy: Policy,
     },
     /// As many claims wait for the key before this one as its
-    /// [`with_max_waiting`](super::Claim::with_max_waiting) allows.
-    QueueFull,
+    /// [`with_max_waiting`](super::Claim::with_max_waiting) allows. A store of your own refuses with
+    /// [`AcquireError::queue_full`].
+    #[non_exhaustive]
+    QueueFull {
+        /// The policy under which the queue is full.
+        policy: Policy,
+        /// The key's limit in force, in units.
+        limit: u32,
+        /// The semaphore that refused. `None` if its store has no ids.
+        semaphore: Option<SemaphoreId>,
+    },
     /// As many claims of this process wait in the store, for all keys together, as the store's
     /// `max_waiting_total` allows.
     Overloaded,
@@ -84,13 +103,13 @@ impl AcquireError {
     /// ```
     /// use tower_semaphore::AcquireError;
     ///
-    /// assert!(AcquireError::TimedOut.is_refusal());
+    /// assert!(AcquireError::Revoked.is_refusal());
     /// assert!(!AcquireError::Closed.is_refusal());
     /// ```
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. } | Self::TimedOut | Self::QueueFull | Self::Revoked
+            Self::Full { .. } | Self::TimedOut { .. } | Self::QueueFull { .. } | Self::Revoked
         )
     }
 
@@ -106,7 +125,7 @@ impl AcquireError {
     /// use std::time::Duration;
     /// use tower_semaphore::{AcquireError, semaphore::ClaimError};
     ///
-    /// assert_eq!(AcquireError::TimedOut.retry_after(), Some(Duration::from_secs(1)));
+    /// assert_eq!(AcquireError::Overloaded.retry_after(), Some(Duration::from_secs(1)));
     /// assert_eq!(AcquireError::from(ClaimError::EmptyKey).retry_after(), None);
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
@@ -116,24 +135,116 @@ impl AcquireError {
         }
     }
 
-    /// The policy that has refused, if the error names it.
-    pub(crate) fn policy(&self) -> Option<&Policy> {
+    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim, semaphore::SemaphoreId};
+    ///
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let refused = AcquireError::full(&claim, 5);
+    /// assert_eq!(refused.to_string(), "limit reached: 5 of 5 units are held");
+    ///
+    /// // By a store that has ids.
+    /// let id = SemaphoreId::new(("my store", "account-42"));
+    /// assert_eq!(refused.by_semaphore(id).semaphore(), Some(id));
+    /// ```
+    #[cold]
+    pub fn full(claim: &Claim, held: u32) -> Self {
+        Self::Full {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            held,
+            semaphore: None,
+        }
+    }
+
+    /// The refusal of `claim` because its wait is over. See [`full`](Self::full) for an example.
+    #[cold]
+    pub fn timed_out(claim: &Claim) -> Self {
+        Self::TimedOut {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            semaphore: None,
+        }
+    }
+
+    /// The refusal of `claim` because its key's queue is full. See [`full`](Self::full) for an example.
+    #[cold]
+    pub fn queue_full(claim: &Claim) -> Self {
+        Self::QueueFull {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            semaphore: None,
+        }
+    }
+
+    /// The same refusal by this semaphore. Other errors have no semaphore, and stay as they are. See
+    /// [`full`](Self::full) for an example.
+    #[must_use]
+    pub fn by_semaphore(mut self, id: SemaphoreId) -> Self {
+        if let Self::Full { semaphore, .. }
+        | Self::TimedOut { semaphore, .. }
+        | Self::QueueFull { semaphore, .. } = &mut self
+        {
+            *semaphore = Some(id);
+        }
+        self
+    }
+
+    /// The semaphore that refused. `None` if its store has no ids, and for an error that no single semaphore decides. See
+    /// [`full`](Self::full) for an example.
+    pub fn semaphore(&self) -> Option<SemaphoreId> {
+        self.refusing().map(|(semaphore, ..)| semaphore)
+    }
+
+    /// The semaphore that refused, its policy, and its limit in force.
+    pub(crate) fn refusing(&self) -> Option<(SemaphoreId, &Policy, u32)> {
         match self {
-            Self::Full { policy, .. } | Self::KeyClosed { policy } => Some(policy),
+            Self::Full {
+                semaphore,
+                policy,
+                limit,
+                ..
+            }
+            | Self::TimedOut {
+                semaphore,
+                policy,
+                limit,
+            }
+            | Self::QueueFull {
+                semaphore,
+                policy,
+                limit,
+            } => Some(((*semaphore)?, policy, *limit)),
             _ => None,
         }
     }
 
-    /// A refusal under a limit. 0 is that of a key that is closed: a claim's own limit of 0 is refused before.
+    /// The policy that has refused, if the error names it.
+    pub(crate) fn policy(&self) -> Option<&Policy> {
+        match self {
+            Self::Full { policy, .. }
+            | Self::TimedOut { policy, .. }
+            | Self::QueueFull { policy, .. }
+            | Self::KeyClosed { policy } => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// A refusal by a semaphore of this crate. A limit of 0 is that of a key that is closed, because a claim's own limit
+    /// of 0 is refused before.
     #[cold]
-    pub(crate) fn under(policy: &Policy, limit: u32, held: u32) -> Self {
-        let policy = policy.clone();
+    pub(crate) fn under(policy: &Policy, limit: u32, held: u32, semaphore: SemaphoreId) -> Self {
+        let (policy, semaphore) = (policy.clone(), Some(semaphore));
         match limit {
             0 => Self::KeyClosed { policy },
             _ => Self::Full {
                 policy,
                 limit,
                 held,
+                semaphore,
             },
         }
     }
@@ -143,8 +254,8 @@ impl AcquireError {
         match self {
             Self::Full { .. } => Outcome::Full,
             Self::KeyClosed { .. } => Outcome::KeyClosed,
-            Self::TimedOut => Outcome::TimedOut,
-            Self::QueueFull => Outcome::QueueFull,
+            Self::TimedOut { .. } => Outcome::TimedOut,
+            Self::QueueFull { .. } => Outcome::QueueFull,
             Self::Overloaded => Outcome::Overloaded,
             Self::Invalid { .. } => Outcome::Invalid,
             Self::Store { .. } => Outcome::Unavailable,
@@ -161,8 +272,8 @@ impl fmt::Display for AcquireError {
                 write!(f, "limit reached: {held} of {limit} units are held")
             }
             Self::KeyClosed { .. } => f.write_str("an operator has closed the key"),
-            Self::TimedOut => f.write_str("the wait for a permit is over"),
-            Self::QueueFull => f.write_str("the queue is full"),
+            Self::TimedOut { .. } => f.write_str("the wait for a permit is over"),
+            Self::QueueFull { .. } => f.write_str("the queue is full"),
             Self::Overloaded => f.write_str("too many claims wait in this process"),
             Self::Revoked => f.write_str("an operator has revoked the claim"),
             Self::Invalid { .. } => f.write_str("the claim is not valid"),
@@ -267,6 +378,9 @@ pub enum ClaimError {
         /// How many it has.
         claims: usize,
     },
+    /// A limit outside of the claim's counts the same request in the same semaphore, so that the request would wait for
+    /// its own permit. Only a layer finds that: give one of the two limits a policy of its own with `with_policy`.
+    Nested,
     /// The store cannot change the weight of a permit.
     FixedWeight,
     /// A permit is not held under the policy at which its weight was to change.
@@ -300,6 +414,9 @@ impl fmt::Display for ClaimError {
             Self::FlowWithHeadStart => f.write_str("flow: a claim of a flow has no head start"),
             Self::Several { claims } => {
                 write!(f, "claims: {claims}, and the store takes one at a time")
+            }
+            Self::Nested => {
+                f.write_str("policy: a limit outside counts the request in the same semaphore")
             }
             Self::NoLevel => f.write_str("policy: the permit is not held under it"),
             Self::FixedWeight => f.write_str("weight: the store cannot change it"),

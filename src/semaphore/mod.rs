@@ -47,5 +47,5 @@ pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};
 pub(crate) use permit::WeakPermit;
-pub use permit::{BoxFuture, Grant, Level, Permit, Resizing};
+pub use permit::{BoxFuture, Grant, Level, LevelState, Permit, Resize, Resizing};
 pub use policy::{Policy, SemaphoreId};

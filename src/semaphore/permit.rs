@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use std::{
     any::Any,
     fmt,
-    future::{Future, poll_fn, ready},
+    future::{Future, poll_fn},
     iter,
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{
-            AtomicBool, AtomicU32,
-            Ordering::{Acquire, Relaxed, Release},
+            AtomicBool,
+            Ordering::{Acquire, Release},
         },
     },
     task::Poll,
@@ -80,74 +80,87 @@ pub struct Permit {
 /// [`Acquire`](super::Acquire) for an example. A level is given by its number, from the narrowest limit, 0, to the
 /// widest.
 pub trait Grant: Send + Sync + 'static {
-    /// The fencing token of a level: greater than that of every earlier permit of the key. `None`: the store has given
-    /// it none, or none yet.
-    fn token(&self, level: usize) -> Option<u64>;
+    /// What the permit has of a level now.
+    fn level(&self, level: usize) -> LevelState;
+
+    /// The semaphore that a level counts in: the same id that the store's refusals have
+    /// ([`AcquireError::by_semaphore`]). `None`: the store has no ids, so a layer cannot notice that a limit outside of
+    /// it counts in the same semaphore.
+    fn semaphore(&self, level: usize) -> Option<SemaphoreId>;
 
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
 
-    /// Whether the lease has ended while the permit was in use: [`Loss::is_set`] unless
-    /// implemented.
-    fn is_lost(&self) -> bool {
-        self.loss().is_set()
-    }
-
-    /// Whether the permit goes on without its store, which was unavailable: never unless
-    /// implemented. See [`Permit::is_degraded`].
-    fn is_degraded(&self) -> bool {
-        false
-    }
-
-    /// How many units the permit holds of a level now, 0 after its release, if the store can change that number:
-    /// then it implements [`resize`](Self::resize) too. `None` unless
-    /// implemented: as many as it was made with.
-    fn weight(&self, level: usize) -> Option<u32> {
-        let _ = level;
-        None
-    }
-
-    /// The limit of a level that is in force now, if it may be another one than that of the grant.
-    fn limit(&self, level: usize) -> Option<u32> {
-        let _ = level;
-        None
-    }
-
     /// Changes how many units the permit holds of each of these levels, at all or at none. What is added is as a claim
-    /// that does not wait, under the limit that stands beside it. [`weight`](Self::weight) tells the new number before
+    /// that does not wait, under the limit in force. [`level`](Self::level) returns the new weight before
     /// the future is ready. A future that fails, or is dropped before it is ready, leaves the permit as it was, or as
     /// it was to be.
     ///
-    /// Clones of a permit may change it at once, and release it meanwhile.
+    /// Clones of a permit may change it at the same time, and release it meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`Permit::resize`] says. Unless implemented [`ClaimError::FixedWeight`].
-    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
-        let _ = levels;
-        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
-    }
-
-    /// Names the semaphore that a level counts in, as
-    /// [`Semaphore::semaphore_id`](super::Semaphore::semaphore_id) does. `None` unless implemented.
-    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
-        let _ = level;
-        None
-    }
-
-    /// True if a response waits for the answer to [`release`](Self::release), for 2 ms at most, before its head is sent.
-    /// That pays if releases travel, and claims elsewhere may be refused until this one has arrived. `false` unless
-    /// implemented.
-    ///
-    /// The layer calls this method once per response, which waits only if its body ends in its first frame and nothing
-    /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
-    fn awaits_release(&self) -> bool {
-        false
-    }
+    /// As [`Permit::resize`] lists them. A store that cannot change a weight fails with [`ClaimError::FixedWeight`].
+    fn resize(&self, levels: Vec<Resize>) -> Resizing<'_>;
 
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
+}
+
+/// What a permit has of a level at a moment. [`Grant::level`] returns it.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::semaphore::LevelState;
+///
+/// let mut level = LevelState::new(3);
+/// level.token = Some(17);
+/// assert!(!level.is_lost && !level.is_degraded);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelState {
+    /// How many units the permit holds, 0 after its release. A lost permit has as many as it would be granted again.
+    pub weight: u32,
+    /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it none, or
+    /// none yet.
+    pub token: Option<u64>,
+    /// True if the lease has ended, also before the store has reported the loss in [`Grant::loss`].
+    pub is_lost: bool,
+    /// True if the permit goes on without its store, which is unavailable. See [`Permit::is_degraded`].
+    pub is_degraded: bool,
+    /// True if a response waits for the answer to the [release](Grant::release), for 2 ms at most, before its head is
+    /// sent. That pays if releases travel, and claims elsewhere may be refused until this one has arrived.
+    ///
+    /// The layer reads it once per response, which waits only if its body ends in its first frame and nothing
+    /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
+    pub awaits_release: bool,
+}
+
+impl LevelState {
+    /// A level of this weight, without a token, and neither lost nor degraded. See [`LevelState`] for an example.
+    #[inline]
+    pub fn new(weight: u32) -> Self {
+        Self {
+            weight,
+            token: None,
+            is_lost: false,
+            is_degraded: false,
+            awaits_release: false,
+        }
+    }
+}
+
+/// A new weight for a level of a permit. [`Grant::resize`] is given it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resize {
+    /// The number of the level.
+    pub level: usize,
+    /// How many units the permit should hold of it, from 1 to [`MAX_WEIGHT`].
+    pub weight: u32,
 }
 
 /// One grant, which all clones of a permit have.
@@ -168,10 +181,6 @@ struct Terms {
     units: Units,
     /// How many units of the key were held then, its own included.
     held: u32,
-    /// The lowest limit of the inner layers that have shared the level; `u32::MAX` if there is none.
-    inner_limit: AtomicU32,
-    /// Whether an inner call shares it now.
-    is_taken: AtomicBool,
     counted: Held,
 }
 
@@ -189,8 +198,6 @@ impl Terms {
             policy: claim.policy().clone(),
             units: claim.checked_units(),
             held,
-            inner_limit: AtomicU32::new(u32::MAX),
-            is_taken: AtomicBool::new(false),
             counted,
         }
     }
@@ -230,15 +237,11 @@ impl Permit {
         Self::with(grant, terms, false)
     }
 
-    /// A permit that counts as those that it is made of, or, in shadow, as none.
-    pub(crate) fn uncounted<'a>(
-        grant: impl Grant,
-        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
-        is_shadow: bool,
-    ) -> Self {
-        let terms = claims.into_iter();
-        let terms = terms.map(|(claim, held)| Terms::new(claim, held, Held::default()));
-        Self::with(grant, terms.collect(), is_shadow)
+    /// A permit of a limit in shadow, which is not counted. No unit is known to be left.
+    pub(crate) fn in_shadow(grant: impl Grant, claim: &Claim) -> Self {
+        let held = claim.limit().unwrap_or_default();
+        let terms = Terms::new(claim, held, Held::default());
+        Self::with(grant, Few::One([terms]), true)
     }
 
     #[inline(always)]
@@ -288,14 +291,13 @@ impl Permit {
         iter::once(&self.own).chain(outer)
     }
 
-    /// The permits that it keeps, and itself as the first, each alone.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
-        self.grants().cloned().map(|own| Self { own, outer: None })
+    pub(crate) fn level(&self, number: usize) -> Level<'_> {
+        self.own.level(number)
     }
 
-    pub(crate) fn level(&self, number: usize) -> Level<'_> {
-        let of = &*self.own;
-        Level { of, number }
+    /// The levels of this permit and of those that it keeps.
+    pub(crate) fn all_levels(&self) -> impl Iterator<Item = Level<'_>> {
+        self.grants().flat_map(|one| one.all_levels())
     }
 
     /// What was granted of each limit, from the narrowest to the widest.
@@ -315,7 +317,7 @@ impl Permit {
     /// # }
     /// ```
     pub fn levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {
-        (0..self.own.terms.len()).map(|number| self.level(number))
+        self.own.all_levels()
     }
 
     /// The fencing token: a number that grows with every permit granted for the key. A resource
@@ -334,8 +336,7 @@ impl Permit {
         &self.own.terms[0].policy
     }
 
-    /// The limit under which the permit is held, in units: that under which it was granted, or a lower one of a
-    /// nested layer that shares it. See [`Permit`] for an example.
+    /// The limit under which the permit was granted, in units. See [`Permit`] for an example.
     pub fn limit(&self) -> u32 {
         self.level(0).limit()
     }
@@ -350,8 +351,7 @@ impl Permit {
     }
 
     /// How many units the permit holds; of several limits, of the narrowest. A lost permit has as many
-    /// as it would be granted again. A released one has none, if its store can change the weight of a
-    /// permit.
+    /// as it would be granted again. A released one has none.
     pub fn weight(&self) -> u32 {
         self.level(0).weight()
     }
@@ -375,7 +375,7 @@ impl Permit {
     /// # }
     /// ```
     pub fn is_degraded(&self) -> bool {
-        self.grants().any(|one| one.grant.is_degraded())
+        self.all_levels().any(|level| level.state().is_degraded)
     }
 
     /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
@@ -521,12 +521,8 @@ impl Permit {
         }
         let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
         for one in self.grants() {
-            let grows = |(number, units): &(usize, Units)| {
-                let own = one.grant.weight(*number);
-                own.is_none_or(|own| own < units.weight)
-            };
-            let levels = one.levels(weight, &is_meant)?.into_iter();
-            let (more, less): (Vec<_>, Vec<_>) = levels.partition(grows);
+            let meant = one.all_levels().filter(|level| is_meant(*level));
+            let (more, less): (Vec<_>, Vec<_>) = meant.partition(|level| level.weight() < weight);
             growing.extend((!more.is_empty()).then_some((one, more)));
             shrinking.extend((!less.is_empty()).then_some((one, less)));
         }
@@ -536,8 +532,10 @@ impl Permit {
         // First: only what grows can be refused, and what was added can always be given back.
         let mut grown: Vec<(&Granted, _)> = Vec::new();
         for (one, levels) in growing {
-            let was = one.weights(&levels);
-            if let Err(error) = one.grant.resize(levels).await {
+            let was = levels.iter().map(|level| level.resize(level.weight()));
+            let was: Vec<_> = was.collect();
+            let levels = levels.iter().map(|level| level.resize(weight));
+            if let Err(error) = one.grant.resize(levels.collect()).await {
                 for (one, was) in grown {
                     // What is released has no units to give back.
                     let _ = one.grant.resize(was).await;
@@ -547,13 +545,10 @@ impl Permit {
             grown.push((one, was));
         }
         for (one, levels) in shrinking {
-            one.grant.resize(levels).await?;
+            let levels = levels.iter().map(|level| level.resize(weight));
+            one.grant.resize(levels.collect()).await?;
         }
         Ok(())
-    }
-
-    pub(crate) fn resize_levels(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
-        self.own.grant.resize(levels)
     }
 
     /// Whether the lease has ended while this permit was still in use, so that another holder may
@@ -561,7 +556,7 @@ impl Permit {
     ///
     /// `false` again once the store has granted a lost permit again.
     pub fn is_lost(&self) -> bool {
-        self.grants().any(|one| one.grant.is_lost())
+        self.grants().any(|one| one.is_lost())
     }
 
     /// Waits until the permit is lost. Never completes if that does not happen, not even after a
@@ -663,12 +658,12 @@ impl Permit {
 
     /// True if the permit has only this many clones, and the grant is neither released nor lost.
     pub(crate) fn is_held_by(&self, clones: usize) -> bool {
-        Arc::strong_count(&self.own) == clones && self.weight() > 0 && !self.own.grant.is_lost()
+        Arc::strong_count(&self.own) == clones && self.weight() > 0 && !self.own.is_lost()
     }
 
     /// True if a response should wait for the answer to the release. A permit that keeps others would release them too.
     pub(crate) fn awaits_release(&self) -> bool {
-        self.outer.is_none() && self.own.grant.awaits_release()
+        self.outer.is_none() && self.level(0).state().awaits_release
     }
 
     /// A reference that holds nothing, without the limits outside.
@@ -713,23 +708,23 @@ impl<'a> Level<'a> {
         &self.terms().policy
     }
 
-    /// As [`Permit::limit`].
-    pub fn limit(self) -> u32 {
-        let terms = self.terms();
-        terms.units.limit.min(terms.inner_limit.load(Relaxed))
+    fn state(self) -> LevelState {
+        self.of.grant.level(self.number)
     }
 
-    /// The limit in force now, which an operator may have set since the grant.
-    pub(crate) fn limit_now(self) -> u32 {
-        let own = self.of.grant.limit(self.number);
-        let now = own.unwrap_or(self.terms().units.limit);
-        now.min(self.terms().inner_limit.load(Relaxed))
+    fn resize(self, weight: u32) -> Resize {
+        let level = self.number;
+        Resize { level, weight }
+    }
+
+    /// As [`Permit::limit`].
+    pub fn limit(self) -> u32 {
+        self.terms().units.limit
     }
 
     /// As [`Permit::weight`].
     pub fn weight(self) -> u32 {
-        let weight = self.of.grant.weight(self.number);
-        weight.unwrap_or(self.terms().units.weight)
+        self.state().weight
     }
 
     /// As [`Permit::remaining`].
@@ -739,56 +734,28 @@ impl<'a> Level<'a> {
 
     /// As [`Permit::token`].
     pub fn token(self) -> Option<u64> {
-        self.of.grant.token(self.number)
+        self.state().token
     }
 
-    pub(crate) fn semaphore_id(self) -> Option<SemaphoreId> {
-        self.of.grant.semaphore_id(self.number)
+    /// The semaphore that it counts in, if its store has ids.
+    pub(crate) fn semaphore(self) -> Option<SemaphoreId> {
+        self.of.grant.semaphore(self.number)
     }
 
-    /// How many units of the key were held when it was granted, its own included.
-    pub(crate) fn held(self) -> u32 {
-        self.terms().held
+    /// True if it is of a limit in shadow.
+    pub(crate) fn is_shadow(self) -> bool {
+        self.of.is_shadow
     }
 
-    /// How many of these were its own.
-    pub(crate) fn granted(self) -> u32 {
-        self.terms().units.weight
-    }
-
-    pub(crate) fn is_degraded(self) -> bool {
-        self.of.grant.is_degraded()
-    }
-
-    /// Whether it is not released. A store that cannot tell releases it last of all.
+    /// True until it is released.
     pub(crate) fn is_held(self) -> bool {
-        self.of.grant.weight(self.number) != Some(0)
-    }
-
-    /// It is under this limit too from now on.
-    pub(crate) fn lower(self, limit: u32) {
-        self.terms().inner_limit.fetch_min(limit, Relaxed);
-    }
-
-    /// Whether an inner limit has lowered its own.
-    pub(crate) fn is_shared(self) -> bool {
-        self.terms().inner_limit.load(Relaxed) != u32::MAX
-    }
-
-    /// Takes the level for an inner call, unless another one has it.
-    pub(crate) fn take(self) -> bool {
-        !self.terms().is_taken.swap(true, Relaxed)
-    }
-
-    /// The inner call has ended.
-    pub(crate) fn give_back(self) {
-        self.terms().is_taken.store(false, Relaxed);
+        self.weight() > 0
     }
 
     /// An operator has ended it. What is lost already is not lost by this, and of two ends that meet one counts.
     pub(crate) fn revoked(self) {
         self.of.drop_kept();
-        self.count_end(LostBy::Revoked, self.of.grant.is_lost());
+        self.count_end(LostBy::Revoked, self.of.is_lost());
         self.of.report_lost();
     }
 
@@ -824,36 +791,16 @@ impl Bounded for Shared<dyn Grant> {
 }
 
 impl Shared<dyn Grant> {
-    /// Its levels that are meant, which are to have this weight.
-    fn levels(
-        &self,
-        weight: u32,
-        is_meant: impl Fn(Level<'_>) -> bool,
-    ) -> Result<Vec<(usize, Units)>, AcquireError> {
-        let mut levels = Vec::new();
-        for number in 0..self.terms.len() {
-            let level = Level { of: self, number };
-            let limit = level.limit_now();
-            if !is_meant(level) {
-                continue;
-            }
-            // A limit on trial refuses nobody, and none keeps units from being given back.
-            if weight > limit.max(level.weight()) && !self.is_shadow {
-                return Err(ClaimError::TooHeavy { weight, limit }.into());
-            }
-            levels.push((number, Units { limit, weight }));
-        }
-        Ok(levels)
+    fn level(&self, number: usize) -> Level<'_> {
+        Level { of: self, number }
     }
 
-    /// The weights that these levels have now.
-    fn weights(&self, levels: &[(usize, Units)]) -> Vec<(usize, Units)> {
-        let weight_now = |(number, units): &(usize, Units)| {
-            let (number, limit) = (*number, units.limit);
-            let weight = Level { of: self, number }.weight();
-            (number, Units { limit, weight })
-        };
-        levels.iter().map(weight_now).collect()
+    fn all_levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {
+        (0..self.terms.len()).map(|number| self.level(number))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.grant.loss().is_set() || self.all_levels().any(|level| level.state().is_lost)
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -874,9 +821,8 @@ impl Shared<dyn Grant> {
             return;
         }
         self.drop_kept();
-        let is_lost = self.grant.is_lost();
-        for number in 0..self.terms.len() {
-            let level = Level { of: self, number };
+        let is_lost = self.is_lost();
+        for level in self.all_levels() {
             level.count_end(by, is_lost || !level.is_held());
         }
         self.report_lost();

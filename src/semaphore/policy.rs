@@ -1,10 +1,11 @@
-//! Policies: names of rules under which permits are counted; and names of the semaphores that count them.
+//! Policies: names of rules under which permits are counted; and ids of the semaphores that count them.
 
 use std::{
     fmt,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    num::NonZeroU64,
     ptr,
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 /// The name of a rule under which permits are counted.
@@ -123,30 +124,36 @@ macro_rules! from_texts {
 
 from_texts!(&str String Arc<str>);
 
-/// Names one semaphore among those of all stores. `Semaphore::semaphore_id` returns it.
+/// Identifies one counting semaphore in this process: that of a store, a policy and a key.
+///
+/// A store puts the id into its permits and refusals. By it a layer notices that a limit outside of it counts its
+/// requests in the same semaphore. So a wrapper of a store has nothing to forward.
 ///
 /// # Examples
 ///
 /// ```
-/// use tower_semaphore::{Claim, MemorySemaphore, Policy, Semaphore};
+/// use tower_semaphore::semaphore::SemaphoreId;
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let (store, other) = (MemorySemaphore::new(), MemorySemaphore::new());
-/// let claim = Claim::new("account-42").with_limit(5);
-/// let permits = [store.acquire(claim.clone()).await, other.acquire(claim).await];
-///
-/// let id = |store: &MemorySemaphore| store.semaphore_id(&Policy::DEFAULT, &"account-42".into());
-/// assert_eq!(id(&store), id(&store.clone()));
-/// assert_ne!(id(&store), id(&other));
-/// # drop(permits);
-/// # }
+/// let id = |store: u32, key: &str| SemaphoreId::new((store, "concurrency", key));
+/// assert_eq!(id(1, "account-42"), id(1, "account-42"));
+/// assert_ne!(id(1, "account-42"), id(2, "account-42"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SemaphoreId(Vec<u8>);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SemaphoreId(NonZeroU64);
 
 impl SemaphoreId {
-    /// The name of a semaphore, which must differ for each two stores, policies and keys.
-    pub fn new(name: impl Into<Vec<u8>>) -> Self {
-        Self(name.into())
+    /// The id of the semaphore of this name. The name must differ for any two stores, policies and keys, and be the same
+    /// for all handles to a store.
+    ///
+    /// Only a hash of the name is kept, with a random seed for each process: 64 bits, so two names have one id by chance
+    /// once in 10¹⁹ comparisons. See [`SemaphoreId`] for an example.
+    pub fn new(name: impl Hash) -> Self {
+        static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self::numbered(SEED.hash_one(name))
+    }
+
+    /// The id of the semaphore of this number, which no other semaphore in the memory of this process has.
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
     }
 }

@@ -1,8 +1,10 @@
 //! Settings of a limit.
 
 mod methods;
+mod nesting;
 
 pub(crate) use methods::{claim_methods, settings_methods};
+pub(crate) use nesting::Nesting;
 
 use crate::{
     fields::Fields,
@@ -10,11 +12,14 @@ use crate::{
     observe::events,
     reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
     retry::Retry,
-    semaphore::{Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Policy, Semaphore},
+    semaphore::{
+        Acquire, AcquireError, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore,
+    },
     shadow::Shadow,
 };
-use http::Request;
+use http::{Extensions, Request};
 use http_body::Body;
+use nesting::Counted;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -77,7 +82,7 @@ impl Settings {
     /// Acquires a permit, at once in shadow. Claims that no store could grant do not reach the store.
     pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
         if let Some(shadow) = &self.shadow {
-            let permit = shadow.admit(claims, &*self.semaphore, self.max_hold);
+            let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, None);
             return Acquire::ready(Ok(permit));
         }
         match claims.check() {
@@ -99,6 +104,53 @@ impl Settings {
             true => Err(KeyError::Empty),
             false => Ok(Some(self.complete_all(claims))),
         }
+    }
+
+    /// Acquires a permit for a request, which may be under other limits already.
+    #[inline]
+    pub(crate) fn acquire_for(&self, claims: Claims, request: &Extensions) -> Acquire {
+        match self.nesting(request) {
+            None => self.acquire(claims),
+            Some(nesting) => self.acquire_within(nesting, claims),
+        }
+    }
+
+    /// The limits that a request is under already.
+    #[inline]
+    pub(crate) fn nesting(&self, request: &Extensions) -> Option<Nesting> {
+        let outer = request.get::<Permit>()?;
+        Some(Nesting::new(outer, &self.mistakes))
+    }
+
+    /// Claims that could wait for an outer limit's permit first ask without a wait: then the answer shows at once if they
+    /// would.
+    #[cold]
+    fn acquire_within(&self, nesting: Nesting, claims: Claims) -> Acquire {
+        if let Some(shadow) = &self.shadow {
+            let (semaphore, max_hold) = (&*self.semaphore, self.max_hold);
+            let permit = shadow.admit(claims, semaphore, max_hold, Some(nesting));
+            return Acquire::ready(Ok(permit));
+        }
+        let could_wait = |claim: &Claim| claim.wait().is_some() && nesting.has(claim.policy());
+        let waiting = claims.as_slice().iter().any(could_wait);
+        let waiting = waiting.then(|| (Arc::clone(&self.semaphore), claims.clone()));
+        let first = match &waiting {
+            Some(_) => claims.map(|claim| claim.with_wait(Duration::ZERO)),
+            None => claims,
+        };
+        let acquire = match self.acquire(first).answer() {
+            Ok(answer) if waiting.is_none() => return Acquire::ready(nesting.judge(answer)),
+            Ok(answer) => Acquire::ready(answer),
+            Err(acquire) => acquire,
+        };
+        Acquire::pending(async move {
+            match (nesting.judge(acquire.await), waiting) {
+                (Err(AcquireError::Full { .. }), Some((semaphore, claims))) => {
+                    nesting.judge(semaphore.acquire_all(claims).await)
+                }
+                (answer, _) => answer,
+            }
+        })
     }
 
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the
@@ -124,12 +176,6 @@ impl Settings {
         let (parts, body) = request.into_parts();
         let rejection = Rejection::new(reason, limits, parts, &self.retry, &self.fields);
         rejection.drain(body, self.drain)
-    }
-
-    /// The limit of a claim that is in force.
-    pub(crate) fn limit_of(&self, claim: &Claim) -> u32 {
-        let set = self.semaphore.limit(claim.policy(), claim.key());
-        set.or(claim.limit()).unwrap_or_default()
     }
 
     /// The claim, with these settings for each value that the claim does not set.
@@ -164,10 +210,16 @@ impl Mistakes {
         }
     }
 
-    /// A limit has found the permit of an outer one for what it would claim itself.
-    pub(crate) fn nested(&self, policy: &Policy, outer: u32, inner: u32) {
+    /// Logs once that a limit outside counts in the same semaphore.
+    fn nested(&self, outer: &Counted, inner: &Counted) {
         if !self.is_nested.swap(true, Relaxed) {
-            events::nested(policy.as_str(), outer, inner);
+            let (outer_policy, outer_limit) = (outer.policy.as_str(), outer.limit);
+            events::nested(
+                inner.policy.as_str(),
+                inner.limit,
+                outer_policy,
+                outer_limit,
+            );
         }
     }
 

@@ -8,6 +8,7 @@ mod trial;
 use crate::{
     observe::Outcome,
     semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore},
+    settings::Nesting,
 };
 use std::{
     sync::{
@@ -30,12 +31,13 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Admits a request, and begins what its claims would have done.
+    /// Admits a request, and begins what its claims would have done inside of other limits.
     pub(crate) fn admit(
         self: &Arc<Self>,
         claims: Claims,
         semaphore: &dyn Semaphore,
         max_hold: Option<Duration>,
+        nesting: Option<Nesting>,
     ) -> Permit {
         let claims = claims.map(Claim::on_trial);
         let narrowest = claims.as_slice()[0].clone();
@@ -44,7 +46,8 @@ impl Shadow {
             Err(error) => Ok(Err(error)),
         };
         let policy = narrowest.policy();
-        let trial = Arc::new(Trial::new(policy.clone(), narrowest.weight(), max_hold));
+        let trial = Trial::new(policy.clone(), narrowest.weight(), max_hold, nesting);
+        let trial = Arc::new(trial);
         let grant = match answer {
             Ok(answer) => {
                 trial.answered(answer);
@@ -56,15 +59,15 @@ impl Shadow {
                 ShadowGrant::new(trial, Some(ended))
             }
         };
-        permit(grant, &narrowest)
+        Permit::in_shadow(grant, &narrowest)
     }
 
     /// Admits a request whose key is wrong.
     pub(crate) fn admit_invalid(policy: Policy, limit: u32) -> Permit {
         report(&policy, Outcome::Invalid);
-        let trial = Trial::new(policy.clone(), 1, None);
+        let trial = Trial::new(policy.clone(), 1, None, None);
         let claim = Claim::new("").with_policy(policy).with_limit(limit);
-        permit(ShadowGrant::new(Arc::new(trial), None), &claim)
+        Permit::in_shadow(ShadowGrant::new(Arc::new(trial), None), &claim)
     }
 
     /// A claim that cannot go on beside its request ends here.
@@ -81,12 +84,6 @@ impl Shadow {
             }
         }
     }
-}
-
-/// A permit that the store does not count: what it stands for may be counted beside it. No unit is known to be left.
-fn permit(grant: ShadowGrant, claim: &Claim) -> Permit {
-    let held = claim.limit().unwrap_or_default();
-    Permit::uncounted(grant, [(claim, held)], true)
 }
 
 /// One of the claims that are under way.

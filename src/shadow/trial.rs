@@ -3,9 +3,10 @@
 use crate::{
     observe::{Outcome, events, shadowed},
     semaphore::{
-        Acquire, AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, Resizing,
-        StoreError, Units,
+        Acquire, AcquireError, BoxFuture, Grant, LevelState, Loss, Permit, PermitLost, Policy,
+        Resize, Resizing, SemaphoreId, StoreError,
     },
+    settings::Nesting,
 };
 use parking_lot::Mutex;
 use std::{
@@ -25,16 +26,23 @@ use tokio::{
 pub(super) struct Trial {
     policy: Policy,
     max_hold: Option<Duration>,
+    nesting: Option<Nesting>,
     /// `None` before the grant, after a refusal, and after the end.
     held: Mutex<Option<Permit>>,
     weight: AtomicU32,
 }
 
 impl Trial {
-    pub(super) fn new(policy: Policy, weight: u32, max_hold: Option<Duration>) -> Self {
+    pub(super) fn new(
+        policy: Policy,
+        weight: u32,
+        max_hold: Option<Duration>,
+        nesting: Option<Nesting>,
+    ) -> Self {
         Self {
             policy,
             max_hold,
+            nesting,
             held: Mutex::new(None),
             weight: weight.into(),
         }
@@ -44,6 +52,10 @@ impl Trial {
     ///
     /// With a longest hold, outside of a Tokio runtime.
     pub(super) fn answered(&self, answer: Result<Permit, AcquireError>) {
+        let answer = match &self.nesting {
+            Some(nesting) => nesting.judge(answer),
+            None => answer,
+        };
         match answer {
             Ok(permit) => {
                 if let Some(max_hold) = self.max_hold {
@@ -188,28 +200,31 @@ impl Drop for ShadowGrant {
 }
 
 impl Grant for ShadowGrant {
-    fn token(&self, _: usize) -> Option<u64> {
-        self.trial.held()?.token()
+    fn level(&self, _: usize) -> LevelState {
+        let mut state = LevelState::new(match self.is_released.load(Relaxed) {
+            true => 0,
+            false => self.trial.weight(),
+        });
+        state.token = self.trial.held().and_then(|permit| permit.token());
+        state
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        let held = self.trial.held()?;
+        held.levels().next()?.semaphore()
     }
 
     fn loss(&self) -> &Loss {
         &self.loss
     }
 
-    fn weight(&self, _: usize) -> Option<u32> {
-        match self.is_released.load(Relaxed) {
-            true => Some(0),
-            false => Some(self.trial.weight()),
-        }
-    }
-
-    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+    fn resize(&self, levels: Vec<Resize>) -> Resizing<'_> {
         Box::pin(async move {
             if self.is_released.load(Relaxed) {
                 return Err(StoreError::new(PermitLost).into());
             }
-            if let Some((_, units)) = levels.first() {
-                self.trial.resize(units.weight).await;
+            if let Some(level) = levels.first() {
+                self.trial.resize(level.weight).await;
             }
             Ok(())
         })

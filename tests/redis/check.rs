@@ -147,7 +147,9 @@ async fn who_may_set_limits_and_who_follows_them_have_the_rights_that_the_guide_
     let set = operator.set_limit(&policy, Some(&key), Some(1), "").await;
     set.expect("it may");
     eventually("it is in force", BOUND, async || {
-        application.limit(&policy, &key) == Some(1)
+        let claim = Claim::new("ann").with_limit(9);
+        let permit = application.acquire(claim).await;
+        permit.is_ok_and(|permit| permit.limit() == 1)
     })
     .await;
     is_served_in_full(&application, &mut raw, "shop:").await;

@@ -67,7 +67,10 @@ async fn a_newcomer_is_served_by_the_next_grant_but_one_beside_a_thousand_waiter
     }
     queued(&mut raw, 1_000).await;
     let full = store.acquire(of("ann")).await;
-    assert!(matches!(full, Err(AcquireError::QueueFull)), "{full:?}");
+    assert!(
+        matches!(full, Err(AcquireError::QueueFull { .. })),
+        "{full:?}"
+    );
     for (count, flow) in [(1_001, "bob"), (1_002, "cid"), (1_003, "bob")] {
         join(&store, &mut granted, (flow, of(flow))).await;
         queued(&mut raw, count).await;

@@ -333,7 +333,7 @@ async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_
     eventually("a claim waits in its place", BOUND, async || {
         let claim = claim(1).with_max_waiting(2);
         let outcome = store.acquire(claim.with_wait(HEARTBEAT / 10)).await;
-        matches!(outcome, Err(AcquireError::TimedOut))
+        matches!(outcome, Err(AcquireError::TimedOut { .. }))
     })
     .await;
 }

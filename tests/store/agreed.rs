@@ -52,7 +52,7 @@ impl Crowd {
         }
         match answer {
             Poll::Pending => self.waiters.push((number, tokio::spawn(acquire))),
-            Poll::Ready(Err(AcquireError::QueueFull)) => self.told.push(Told::Full(number)),
+            Poll::Ready(Err(AcquireError::QueueFull { .. })) => self.told.push(Told::Full(number)),
             Poll::Ready(answer) => panic!("{answer:?}"),
         }
     }

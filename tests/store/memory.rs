@@ -287,7 +287,7 @@ async fn a_hundred_claims_wait_for_a_key_at_most_unless_a_claim_sets_another_num
     let _waiting: Vec<_> = waiting.collect();
     let refused = store.acquire(claim()).await;
     assert!(
-        matches!(refused, Err(AcquireError::QueueFull)),
+        matches!(refused, Err(AcquireError::QueueFull { .. })),
         "{refused:?}"
     );
 }

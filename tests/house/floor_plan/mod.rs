@@ -17,7 +17,6 @@ const HTTP: [&str; 17] = [
     "extract",
     "future",
     "admission",
-    "nested",
     "body",
     "settings",
     "shadow",

@@ -72,8 +72,8 @@ impl Busy {
     /// Waits until so many requests of alice's wait.
     async fn waits(&self, count: u32) {
         eventually("as many wait as should", BOUND, async || {
-            matches!(self.probe(count).await, AcquireError::QueueFull)
-                && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
+            matches!(self.probe(count).await, AcquireError::QueueFull { .. })
+                && matches!(self.probe(count + 1).await, AcquireError::TimedOut { .. })
         })
         .await;
     }

@@ -36,7 +36,7 @@ async fn a_wait_that_is_over_is_refused_once_with_429() {
     assert_eq!(refused.status(), 429);
     let told = &refused.headers()["retry-after"];
     assert_eq!(told, "11", "the permit is held for 5 s, and a margin");
-    assert!(matches!(error(&refused), AcquireError::TimedOut));
+    assert!(matches!(error(&refused), AcquireError::TimedOut { .. }));
     assert!(!is_ready(&mut second), "it refuses for ever");
     drop(held);
     assert_eq!(call(&mut second).await.status(), 200);
@@ -62,7 +62,7 @@ async fn a_full_queue_is_refused_with_429_at_once() {
     assert_eq!(services.each_mut().map(is_ready), [true, false, true]);
     let refused = call(&mut services[2]).await;
     assert_eq!(refused.status(), 429);
-    assert!(matches!(error(&refused), AcquireError::QueueFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull { .. }));
 }
 
 #[tokio::test]

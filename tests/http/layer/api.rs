@@ -119,7 +119,7 @@ async fn a_store_may_be_chosen_at_run_time() {
 #[test]
 #[should_panic(expected = "`Acquire` polled after it was ready")]
 fn an_acquire_that_is_polled_again_panics() {
-    let mut acquire = pin!(Acquire::ready(Err(AcquireError::TimedOut)));
+    let mut acquire = pin!(Acquire::ready(Err(AcquireError::Closed)));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(acquire.as_mut().poll(&mut cx).is_ready());
     let _ = acquire.as_mut().poll(&mut cx);

@@ -46,8 +46,12 @@ async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String
 }
 
 fn refusals() -> [AcquireError; 3] {
-    let full = AcquireError::full(&Claim::new("alice").with_limit(2), 2);
-    [full, AcquireError::TimedOut, AcquireError::QueueFull]
+    let claim = Claim::new("alice").with_limit(2);
+    let (timed_out, queue_full) = (
+        AcquireError::timed_out(&claim),
+        AcquireError::queue_full(&claim),
+    );
+    [AcquireError::full(&claim, 2), timed_out, queue_full]
 }
 
 #[tokio::test]

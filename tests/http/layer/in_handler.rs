@@ -73,7 +73,7 @@ async fn a_refusal_in_a_handler_is_a_status_for_a_grpc_client() {
 fn an_error_that_names_no_policy_leads_to_no_ratelimit_fields() {
     let store = AcquireError::from(StoreError::new("gone"));
     for (error, status) in [
-        (AcquireError::TimedOut, 429),
+        (AcquireError::Revoked, 429),
         (store, 503),
         (AcquireError::Closed, 503),
     ] {
@@ -99,7 +99,7 @@ fn an_error_of_the_claim_itself_asks_nobody_to_come_back() {
     );
     for error in [
         AcquireError::Overloaded,
-        AcquireError::QueueFull,
+        AcquireError::queue_full(&Claim::new("ann")),
         AcquireError::Revoked,
     ] {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));

@@ -15,7 +15,7 @@ use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{
     Claim, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt,
-    semaphore::{BoxFuture, Grant, Loss},
+    semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
 };
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
@@ -173,12 +173,20 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
 struct Returning(Loss);
 
 impl Grant for Returning {
-    fn token(&self, _: usize) -> Option<u64> {
-        Some(1)
+    fn level(&self, _: usize) -> LevelState {
+        LevelState::new(1)
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        None
     }
 
     fn loss(&self) -> &Loss {
         &self.0
+    }
+
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {

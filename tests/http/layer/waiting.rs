@@ -57,7 +57,7 @@ async fn a_request_whose_wait_is_over_is_refused() {
         .expect("no error");
     let told = values(&refused, "retry-after");
     assert_eq!(told, ["11"], "the permit is held for 5 s, and a margin");
-    assert!(matches!(error(&refused), AcquireError::TimedOut));
+    assert!(matches!(error(&refused), AcquireError::TimedOut { .. }));
     assert_eq!(problem(refused).await["status"], 429);
     drop(held);
     assert_eq!(memory.busy_keys(), 0, "it left something behind");
@@ -72,7 +72,7 @@ async fn a_queue_that_is_full_refuses_at_once() {
     let refused = service.call(request("alice")).now_or_never();
     let refused = refused.expect("at once").expect("no error");
     assert!(is_refused(&refused));
-    assert!(matches!(error(&refused), AcquireError::QueueFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull { .. }));
 }
 
 #[tokio::test]

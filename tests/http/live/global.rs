@@ -169,26 +169,6 @@ async fn refusals_show_the_limit_in_force_whatever_the_layer_says() {
     assert_eq!(answer.headers()["ratelimit"], "\"concurrency\";r=1");
 }
 
-/// Each of the two would have another limit.
-#[tokio::test]
-async fn nested_limits_are_both_under_the_limit_in_force() {
-    let store = MemorySemaphore::new();
-    set(&store, Some(3)).await;
-    let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
-    let service = limit(20).layer(limit(1).layer(service_fn(ok)));
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        let Ok(answer) = service.clone().oneshot(request()).await;
-        assert_eq!(answer.status(), StatusCode::OK);
-        held.push(answer);
-    }
-    let Ok(full) = service.clone().oneshot(request()).await;
-    assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
-    set(&store, Some(0)).await;
-    let Ok(closed) = service.oneshot(request()).await;
-    is_closed(&closed);
-}
-
 #[tokio::test]
 async fn a_limit_on_trial_follows_the_limit_in_force() {
     let store = MemorySemaphore::new();

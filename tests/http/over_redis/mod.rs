@@ -6,6 +6,7 @@ mod early;
 mod frozen;
 mod nested;
 mod streaming;
+mod wrappers;
 
 use std::time::Duration;
 use streaming::{BOUND, Streaming};

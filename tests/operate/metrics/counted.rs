@@ -254,7 +254,7 @@ async fn a_claim_that_finds_the_queue_full_has_not_waited() {
     let (store, policy) = (MemorySemaphore::new(), "full queue");
     let held = acquire(&store, claim(policy)).await;
     let refused = store.acquire(waiting(policy).with_max_waiting(0)).await;
-    assert!(matches!(refused, Err(AcquireError::QueueFull)));
+    assert!(matches!(refused, Err(AcquireError::QueueFull { .. })));
     assert_counts(TIME_IN_QUEUE, policy, &[]);
     drop(held);
 }

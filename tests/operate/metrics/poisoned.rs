@@ -120,7 +120,7 @@ async fn claims(store: &impl Semaphore, held: Permit) {
     assert!(store.acquire(claim("a")).await.is_err());
     let waits = || store.acquire(claim("a").with_wait(BOUND));
     let timed_out = store.acquire(claim("a").with_wait(HOLD)).await;
-    assert!(matches!(timed_out, Err(AcquireError::TimedOut)));
+    assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })));
     for unwinds in [false, true] {
         let mut cancelled = waits();
         // Long enough to join a queue in Redis.

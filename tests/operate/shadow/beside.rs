@@ -69,7 +69,10 @@ async fn a_request_that_would_have_waited_in_vain_counts_and_holds_nothing() {
     pass(1).await;
     spawn(&service, job([ann()], 60_000));
     pass(10_100).await;
-    assert!(matches!(store.refusals()[..], [AcquireError::TimedOut]));
+    assert!(matches!(
+        store.refusals()[..],
+        [AcquireError::TimedOut { .. }]
+    ));
     pass(1_000).await;
     assert_eq!(held(&store, 1).await, 0);
 }
@@ -84,7 +87,10 @@ async fn the_queue_is_as_long_as_it_would_be() {
     pass(1).await;
     assert!(matches!(
         store.refusals()[..],
-        [AcquireError::QueueFull, AcquireError::QueueFull]
+        [
+            AcquireError::QueueFull { .. },
+            AcquireError::QueueFull { .. }
+        ]
     ));
 }
 

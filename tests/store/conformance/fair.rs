@@ -123,7 +123,7 @@ async fn a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out(store: Store) {
     }
     let one_more = crowd.store.acquire(few("ann").with_wait(BOUND)).await;
     assert!(
-        matches!(one_more, Err(AcquireError::QueueFull)),
+        matches!(one_more, Err(AcquireError::QueueFull { .. })),
         "{one_more:?}"
     );
     for _ in 0..2 {
@@ -334,7 +334,7 @@ async fn a_flow_that_was_refused_leaves_head_starts_in_force(store: Store) {
     let refused = of("ann").with_wait(BOUND).with_max_waiting(1);
     let refused = crowd.store.acquire(refused).await;
     assert!(
-        matches!(refused, Err(AcquireError::QueueFull)),
+        matches!(refused, Err(AcquireError::QueueFull { .. })),
         "{refused:?}"
     );
     crowd

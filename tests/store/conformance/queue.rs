@@ -20,7 +20,10 @@ pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
             .clone()
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(count);
-        matches!(store.acquire(next).await, Err(AcquireError::QueueFull))
+        matches!(
+            store.acquire(next).await,
+            Err(AcquireError::QueueFull { .. })
+        )
     })
     .await;
 }
@@ -143,7 +146,7 @@ pub(crate) async fn a_wait_that_times_out_leaves_nothing_behind(store: Store) {
         .acquire(short)
         .await
         .expect_err("no permit was released");
-    assert!(matches!(over, AcquireError::TimedOut), "{over:?}");
+    assert!(matches!(over, AcquireError::TimedOut { .. }), "{over:?}");
     until_waiting(&store, 0).await;
     assert!(held.release().await);
     eventually("the key is free", BOUND, async || {
@@ -156,14 +159,20 @@ pub(crate) async fn a_claim_that_finds_as_many_waiting_as_it_allows_is_refused(s
     let _held = store.acquire(claim("a", 1)).await.expect("there is room");
     let none = claim("a", 1).with_wait(BOUND).with_max_waiting(0);
     let refused = store.acquire(none).await.expect_err("no claim may wait");
-    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
+    assert!(
+        matches!(refused, AcquireError::QueueFull { .. }),
+        "{refused:?}"
+    );
     let _waiter = waiter(&store, claim("a", 1), 1).await;
     let alone = claim("a", 1).with_wait(BOUND).with_max_waiting(1);
     let refused = store
         .acquire(alone)
         .await
         .expect_err("one claim waits already");
-    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
+    assert!(
+        matches!(refused, AcquireError::QueueFull { .. }),
+        "{refused:?}"
+    );
     let _other = waiter(&store, claim("a", 1).with_max_waiting(9), 2).await;
 }
 
@@ -185,5 +194,8 @@ async fn a_store_in_memory_bounds_the_waiters_of_all_keys_together() {
     drop(first);
     let short = claim("b", 1).with_wait(Duration::from_millis(1));
     let over = store.acquire(short).await;
-    assert!(matches!(over, Err(AcquireError::TimedOut)), "{over:?}");
+    assert!(
+        matches!(over, Err(AcquireError::TimedOut { .. })),
+        "{over:?}"
+    );
 }

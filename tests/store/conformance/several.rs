@@ -235,5 +235,5 @@ pub(crate) async fn one_claim_alone_is_as_a_single_claim(store: Store) {
     let short = claim("a", 1).with_wait(Duration::from_millis(30));
     let over = store.acquire_all(short.into()).await;
     let error = over.expect_err("no permit was released");
-    assert!(matches!(error, AcquireError::TimedOut), "{error:?}");
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
 }

@@ -31,7 +31,8 @@ async fn a_claim_that_is_not_valid_has_the_reason_as_its_source() {
     let error = heavy.units().unwrap_err();
     let expected = "weight: 2 is more than the limit of 1";
     assert_eq!(causes(&error), ["the claim is not valid", expected]);
-    let refused = Refusing(AcquireError::TimedOut).acquire(heavy).await;
+    let timed_out = AcquireError::timed_out(&heavy);
+    let refused = Refusing(timed_out).acquire(heavy).await;
     assert_eq!(
         causes(&refused.unwrap_err()),
         ["the wait for a permit is over"]

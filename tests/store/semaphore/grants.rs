@@ -9,7 +9,9 @@ use std::{
 };
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
-    semaphore::{BoxFuture, ClaimError, Grant, Loss, MAX_WEIGHT},
+    semaphore::{
+        BoxFuture, ClaimError, Grant, LevelState, Loss, MAX_WEIGHT, Resize, Resizing, SemaphoreId,
+    },
 };
 
 /// A grant of which a test says whether it is lost or degraded.
@@ -17,16 +19,22 @@ use tower_semaphore::{
 struct Told(Arc<(Loss, AtomicBool)>);
 
 impl Grant for Told {
-    fn token(&self, _: usize) -> Option<u64> {
-        Some(1)
+    fn level(&self, _: usize) -> LevelState {
+        let mut state = LevelState::new(1);
+        state.is_degraded = self.0.1.load(SeqCst);
+        state
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        None
     }
 
     fn loss(&self) -> &Loss {
         &self.0.0
     }
 
-    fn is_degraded(&self) -> bool {
-        self.0.1.load(SeqCst)
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -34,17 +42,26 @@ impl Grant for Told {
     }
 }
 
-/// A grant that has only what it must have.
-#[derive(Default)]
-struct Plain(Loss);
+/// A grant of fixed weights.
+struct Plain(Vec<u32>, Loss);
 
 impl Grant for Plain {
-    fn token(&self, level: usize) -> Option<u64> {
-        Some(level as u64)
+    fn level(&self, level: usize) -> LevelState {
+        let mut state = LevelState::new(self.0[level]);
+        state.token = Some(level as u64);
+        state
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        None
     }
 
     fn loss(&self) -> &Loss {
-        &self.0
+        &self.1
+    }
+
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -60,7 +77,8 @@ impl Semaphore for Simple {
         let granted = |()| {
             let claims = claims.as_slice().iter();
             let held = claims.map(|claim| (claim, claim.weight()));
-            Permit::new(Plain::default(), held)
+            let weights = held.clone().map(|(_, weight)| weight);
+            Permit::new(Plain(weights.collect(), Loss::default()), held)
         };
         Acquire::ready(claims.check().map(granted))
     }

@@ -10,7 +10,7 @@ use std::{
 };
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, Key, Permit, Semaphore,
-    semaphore::{BoxFuture, Grant, Loss},
+    semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
 };
 
 /// A store for permits of weight 1. Clones share their counts.
@@ -39,7 +39,8 @@ impl Ledger {
         let page = book.entry(claim.key().clone()).or_default();
         let held = page.granted - page.returned + 1;
         if held > units.limit() {
-            return Err(AcquireError::full(claim, held - 1));
+            let full = AcquireError::full(claim, held - 1);
+            return Err(full.by_semaphore(self.id(claim.key())));
         }
         page.granted += 1;
         page.most = page.most.max(held);
@@ -50,6 +51,11 @@ impl Ledger {
             released: AtomicBool::new(false),
         };
         Ok(Permit::new(entry, [(claim, held)]))
+    }
+
+    /// It counts by key, whatever the policy.
+    fn id(&self, key: &Key) -> SemaphoreId {
+        SemaphoreId::new((Arc::as_ptr(&self.0), key))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Page>> {
@@ -82,12 +88,21 @@ impl Entry {
 }
 
 impl Grant for Entry {
-    fn token(&self, _: usize) -> Option<u64> {
-        None
+    fn level(&self, _: usize) -> LevelState {
+        let is_released = self.released.load(Ordering::SeqCst);
+        LevelState::new(u32::from(!is_released))
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        Some(self.ledger.id(&self.key))
     }
 
     fn loss(&self) -> &Loss {
         &self.loss
+    }
+
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {

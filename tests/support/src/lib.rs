@@ -1,6 +1,6 @@
 //! What the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `levels`, `rig`, `stores` and `stubs` use the library. The other modules are
+//! `fleet`, `http_requests`, `ledger`, `levels`, `rig`, `stores`, `stubs` and `wrappers` use the library. The other modules are
 //! the oracles that judge it, or measure it, so they share no code with it.
 
 #![allow(
@@ -39,3 +39,4 @@ pub mod stall;
 pub mod stores;
 pub mod stubs;
 pub mod wait;
+pub mod wrappers;

@@ -10,7 +10,9 @@ use std::{
 use tokio::sync::watch;
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
-    semaphore::{BoxFuture, Grant, Loss, StoreError},
+    semaphore::{
+        BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId, StoreError,
+    },
 };
 
 /// A store that cannot be reached.
@@ -198,12 +200,22 @@ impl Semaphore for Fickle {
 struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {
-    fn token(&self, _: usize) -> Option<u64> {
-        Some(self.1)
+    fn level(&self, _: usize) -> LevelState {
+        let mut state = LevelState::new(1);
+        state.token = Some(self.1);
+        state
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
+        None
     }
 
     fn loss(&self) -> &Loss {
         &self.0
+    }
+
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -270,7 +282,14 @@ struct Loan {
 }
 
 impl Grant for Loan {
-    fn token(&self, _: usize) -> Option<u64> {
+    fn level(&self, _: usize) -> LevelState {
+        let is_released = self.is_released.load(Ordering::SeqCst);
+        let mut state = LevelState::new(u32::from(!is_released));
+        state.awaits_release = self.server.is_full;
+        state
+    }
+
+    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
         None
     }
 
@@ -278,8 +297,8 @@ impl Grant for Loan {
         &self.loss
     }
 
-    fn awaits_release(&self) -> bool {
-        self.server.is_full
+    fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
     fn release(&self) -> BoxFuture<bool> {

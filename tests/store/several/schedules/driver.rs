@@ -34,7 +34,10 @@ fn waiting(store: &MemorySemaphore, level: usize, key: usize) -> usize {
     let is_longer = |length: &u32| {
         let claim = whole(level, key).with_wait(LONG_WAIT);
         let answer = store.acquire(claim.with_max_waiting(length + 1));
-        matches!(answer.now_or_never(), Some(Err(AcquireError::QueueFull)))
+        matches!(
+            answer.now_or_never(),
+            Some(Err(AcquireError::QueueFull { .. }))
+        )
     };
     (0..).take_while(is_longer).count()
 }

@@ -107,7 +107,7 @@ impl Case {
                     .retain(|state| state.refuses(specs, id).is_none());
                 self.then(&[Step::Arrive(id, 0)], |_| {});
             }
-            Err(AcquireError::TimedOut) if is_alone && !wait.is_zero() => {}
+            Err(AcquireError::TimedOut { .. }) if is_alone && !wait.is_zero() => {}
             Err(error) => self.refused(id, wait, &error)?,
             Ok(_) => return Err("there was no room".to_owned()),
         }

@@ -53,7 +53,7 @@ impl Locks {
                 self.guards.insert(name.to_owned(), guard);
                 token
             }
-            Err(AcquireError::TimedOut) => "timed out".to_owned(),
+            Err(AcquireError::TimedOut { .. }) => "timed out".to_owned(),
             Err(error) => format!("{error:?}"),
         }
     }

@@ -1,0 +1,108 @@
+//! Stores of your own, and wrappers of stores.
+//!
+//! A store is one method, [`Semaphore::acquire_all`](crate::Semaphore::acquire_all), so a wrapper forwards one method. All
+//! else travels with the answer: the limit in force that refusals show, and the id by which a layer notices that a limit
+//! outside of it [counts in the same semaphore](crate::ConcurrencyLimitLayer#nested-limits). A wrapper that compiles works
+//! behind every layer, inside of other limits, and under a limit that an
+//! [operator sets](crate::Operate::set_limit). See [`Acquire`](crate::Acquire) for a store that counts by itself.
+//!
+//! # One that answers later
+//!
+//! For a test of timeouts. A request that is cancelled meanwhile leaves nothing behind, because the future that holds the
+//! claim is dropped.
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
+//!
+//! struct Delayed<S> {
+//!     store: Arc<S>,
+//!     by: Duration,
+//! }
+//!
+//! impl<S: Semaphore> Semaphore for Delayed<S> {
+//!     fn acquire_all(&self, claims: Claims) -> Acquire {
+//!         let (store, by) = (Arc::clone(&self.store), self.by);
+//!         Acquire::pending(async move {
+//!             tokio::time::sleep(by).await;
+//!             store.acquire_all(claims).await
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let store = Delayed { store: Arc::new(MemorySemaphore::new()), by: Duration::from_secs(3) };
+//! let start = tokio::time::Instant::now();
+//! assert!(store.acquire(Claim::new("ann").with_limit(1)).await.is_ok());
+//! assert_eq!(start.elapsed().as_secs(), 3);
+//! # }
+//! ```
+//!
+//! # One that fails
+//!
+//! To see what clients get while the store is down:
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+//! use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore, semaphore::StoreError};
+//!
+//! struct Faulty<S> {
+//!     store: S,
+//!     fails: Arc<AtomicBool>,
+//! }
+//!
+//! impl<S: Semaphore> Semaphore for Faulty<S> {
+//!     fn acquire_all(&self, claims: Claims) -> Acquire {
+//!         if self.fails.load(Ordering::SeqCst) {
+//!             let error = StoreError::new("a fault for a test");
+//!             return Acquire::ready(Err(error.into()));
+//!         }
+//!         self.store.acquire_all(claims)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let fails = Arc::new(AtomicBool::new(true));
+//! let store = Faulty { store: MemorySemaphore::new(), fails: Arc::clone(&fails) };
+//! assert!(store.acquire(Claim::new("ann").with_limit(1)).await.is_err());
+//! fails.store(false, Ordering::SeqCst);
+//! assert!(store.acquire(Claim::new("ann").with_limit(1)).await.is_ok());
+//! # }
+//! ```
+//!
+//! # One that chooses between two stores
+//!
+//! The keys of one region in its own Redis, all others in another. All claims of a request go to one store, because only
+//! a store can grant several limits at all or at none.
+//!
+//! ```
+//! use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
+//!
+//! struct Split<A, B> {
+//!     prefix: &'static str,
+//!     with: A,
+//!     without: B,
+//! }
+//!
+//! impl<A: Semaphore, B: Semaphore> Semaphore for Split<A, B> {
+//!     fn acquire_all(&self, claims: Claims) -> Acquire {
+//!         let prefix = self.prefix.as_bytes();
+//!         let mut claimed = claims.as_slice().iter();
+//!         match claimed.all(|claim| claim.key().as_bytes().starts_with(prefix)) {
+//!             true => self.with.acquire_all(claims),
+//!             false => self.without.acquire_all(claims),
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let (with, without) = (MemorySemaphore::new(), MemorySemaphore::new());
+//! let store = Split { prefix: "eu-", with: with.clone(), without };
+//! let permit = store.acquire(Claim::new("eu-42").with_limit(1)).await.unwrap();
+//! assert_eq!(with.busy_keys(), 1);
+//! # drop(permit);
+//! # }
+//! ```
+//!
+//! A wrapper may also change claims, for example their policy. Then a request that waits inside of a limit over the same
+//! semaphore gets its 500 only when its wait is over: the layer compares policies to refuse it at once.

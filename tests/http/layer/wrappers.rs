@@ -1,0 +1,156 @@
+//! Wrappers of stores behind the layer: what they do not do themselves is done by their store.
+
+use super::rig::{is_refused, ok, send, stalled, values};
+use http::Response;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+use testing::{
+    http_requests::{limit, request},
+    stores::{self, Store},
+    wait::eventually,
+    wrappers::{Delayed, Faulty, Split},
+};
+use tokio::time::{Duration, Instant};
+use tower::Layer;
+use tower_semaphore::{MemorySemaphore, Operate, Policy};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn set(store: &Store, limit: Option<u32>) {
+    let (policy, key) = (Policy::DEFAULT, "ann".into());
+    let set = store.set_limit(&policy, Some(&key), limit, "").await;
+    set.expect("the store answers");
+    eventually("it is in force", BOUND, async || {
+        let usage = store.usage(&policy, &key).await;
+        let usage = usage.expect("the store answers");
+        usage.limit.filter(|_| usage.is_limit_set) == limit
+    })
+    .await;
+}
+
+async fn is_free(store: &Store) {
+    super::same::is_free(store, "ann").await;
+}
+
+fn quota<B>(answer: &Response<B>) -> Vec<String> {
+    values(answer, "ratelimit-policy")
+}
+
+pub(crate) async fn a_wrapped_store_counts_and_shows_the_limit_in_force(store: Store) {
+    for (name, wrapped) in super::same::wrapped(&store) {
+        let service = limit(1, wrapped).layer(stalled());
+        let own = r#""concurrency";q=1;qu="concurrent-requests""#;
+        let first = send(&service, request("ann")).await;
+        let refused = send(&service, request("ann")).await;
+        assert!(is_refused(&refused), "{name}");
+        assert_eq!([quota(&first), quota(&refused)], [[own], [own]], "{name}");
+
+        set(&store, Some(2)).await;
+        let operator_s = r#""concurrency";q=2;qu="concurrent-requests""#;
+        let second = send(&service, request("ann")).await;
+        let refused = send(&service, request("ann")).await;
+        assert!(is_refused(&refused), "{name}");
+        let seen = [quota(&second), quota(&refused)];
+        assert_eq!(seen, [[operator_s], [operator_s]], "{name}");
+
+        set(&store, Some(0)).await;
+        let closed = send(&service, request("ann")).await;
+        assert_eq!(closed.status(), 403, "{name}");
+        set(&store, None).await;
+        drop((first, second));
+        is_free(&store).await;
+    }
+}
+
+/// Refusals at the end of a wait and by a full queue name it as those of a full key do.
+pub(crate) async fn every_refusal_shows_the_limit_in_force(store: Store) {
+    set(&store, Some(1)).await;
+    for (name, wrapped) in super::same::wrapped(&store) {
+        let waiting = limit(7, Arc::clone(&wrapped)).with_wait(Duration::from_millis(20));
+        let hopeless = waiting.clone().with_max_waiting(0);
+        let held = send(&limit(7, wrapped).layer(stalled()), request("ann")).await;
+        for layer in [waiting, hopeless] {
+            let refused = send(&layer.layer(ok()), request("ann")).await;
+            assert!(is_refused(&refused), "{name}");
+            let seen = r#""concurrency";q=1;qu="concurrent-requests""#;
+            assert_eq!(quota(&refused), [seen], "{name}");
+        }
+        drop(held);
+        is_free(&store).await;
+    }
+    set(&store, None).await;
+}
+
+pub(crate) async fn a_fault_refuses_until_it_is_over(store: Store) {
+    let fails = Arc::new(AtomicBool::new(true));
+    let faulty = Faulty {
+        store: Arc::clone(&store),
+        fails: Arc::clone(&fails),
+    };
+    let service = limit(1, faulty).layer(ok());
+    assert_eq!(send(&service, request("ann")).await.status(), 503);
+    is_free(&store).await;
+    fails.store(false, SeqCst);
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+}
+
+pub(crate) async fn a_choice_counts_in_the_store_that_it_chooses(store: Store) {
+    let other = MemorySemaphore::new();
+    let split = Split {
+        prefix: "an",
+        with: Arc::clone(&store),
+        without: other.clone(),
+    };
+    let service = limit(1, split).layer(stalled());
+    let ann = send(&service, request("ann")).await;
+    let bob = send(&service, request("bob")).await;
+    assert_eq!([ann.status(), bob.status()], [200, 200]);
+    assert_eq!(other.busy_keys(), 1);
+    for account in ["ann", "bob"] {
+        assert!(is_refused(&send(&service, request(account)).await));
+    }
+    // Inside of a limit over one of the two stores, only its own keys are nested.
+    drop((ann, bob));
+    is_free(&store).await;
+    for (account, status) in [("ann", 500), ("bob", 200)] {
+        let outer = limit(1, Arc::clone(&store)).layer(service.clone());
+        let answer = send(&outer, request(account)).await;
+        assert_eq!(answer.status(), status, "{account}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_delays_the_claim_and_a_drop_leaves_nothing_behind() {
+    let memory = MemorySemaphore::new();
+    let delayed = Delayed {
+        store: Arc::new(memory.clone()),
+        by: Duration::from_secs(3),
+    };
+    let service = limit(1, delayed).layer(ok());
+    let start = Instant::now();
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(start.elapsed().as_secs(), 3);
+    let dropped = tokio::time::timeout(Duration::from_secs(1), send(&service, request("ann")));
+    assert!(dropped.await.is_err());
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+macro_rules! in_memory {
+    ($($fact:ident)*) => { $(
+        #[tokio::test]
+        async fn $fact() {
+            super::$fact(super::stores::memory()).await;
+        }
+    )* };
+}
+
+mod memory {
+    in_memory! {
+        a_wrapped_store_counts_and_shows_the_limit_in_force
+        every_refusal_shows_the_limit_in_force
+        a_fault_refuses_until_it_is_over
+        a_choice_counts_in_the_store_that_it_chooses
+    }
+}
