@@ -196,12 +196,12 @@ mod store;
 mod tls;
 mod transport;
 
-/// redis-rs, in the version that this crate uses. The connections of
-/// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its
-/// types.
+/// redis-rs, in the version that this crate uses. The arguments of a [`Builder::connector`] and the sources of [`Error`]
+/// and [`ConnectError`] have its types.
 pub use ::redis as client;
 pub use builder::Builder;
 pub use connect_error::{ConnectError, Risk};
 pub use core::WhenUnavailable;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};
+pub use transport::Credentials;

@@ -286,10 +286,6 @@ impl Position {
 impl Scan {
     fn new(store: &Arc<Store>, policy: &Policy) -> Result<Self, StoreError> {
         let (topology, place) = (&store.topology, store.topology.place());
-        if place == Place::Supplied {
-            let unknown = "the servers of a supplied connection are not known";
-            return Err(StoreError::new(unknown));
-        }
         let name = |server| match place {
             Place::Node => topology.address(server),
             _ => String::new(),

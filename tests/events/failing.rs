@@ -206,19 +206,6 @@ async fn a_right_that_is_taken_from_a_connection_is_told_once_and_its_return_too
 }
 
 #[tokio::test]
-async fn the_server_of_a_supplied_connection_is_told_once() {
-    let (server, mut raw) = started().await;
-    let store = patient().with_connection(connection(&server.url()).await);
-    let store = store.expect("the settings are right");
-    let change = (
-        "ACL SETUSER default -eval -evalsha",
-        "permissions to",
-        "ACL SETUSER default +@all",
-    );
-    is_told_twice(&store, &mut raw, change, true).await;
-}
-
-#[tokio::test]
 async fn a_key_that_fails_by_turns_with_others_is_told_once() {
     let (server, mut raw) = started().await;
     let store = connected(&server).await;

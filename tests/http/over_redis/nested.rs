@@ -40,14 +40,6 @@ async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
 }
 
-/// A store on a supplied connection, which learns from a check to which server it is.
-async fn supplied(server: &RedisServer) -> RedisSemaphore {
-    let connection = testing::stores::connection(&server.url()).await;
-    let store = RedisSemaphore::with_connection(connection).expect("a store");
-    store.check().await.expect("it is well");
-    store
-}
-
 #[tokio::test]
 async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
     let server = RedisServer::start();
@@ -57,7 +49,6 @@ async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
         ("localhost", by_name("localhost").await),
         ("LOCALHOST", by_name("LOCALHOST").await),
         ("127.1", by_name("127.1").await),
-        ("a supplied connection", supplied(&server).await),
     ] {
         let outer = by_name("127.0.0.1").await;
         let seen = two_in_flight(&server, (outer, 2), (inner, 2)).await;

@@ -60,17 +60,6 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_over_a_supplied_connection_is_told_by_its_next_refresh() {
-    let (server, mut raw, []) = processes(LEASE).await;
-    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
-    let holder = builder.with_connection(connection(&server.url()).await);
-    let holder: Store = Arc::new(holder.expect("the settings are right"));
-    let permit = granted(&holder, 1).await;
-    assert!(revoke(&holder, &first(&holder).await.id).await);
-    stays_revoked(&permit, &mut raw).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_is_remembered_of_revocations_is_little_and_ends() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     for _ in 0..20 {
