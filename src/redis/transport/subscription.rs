@@ -5,7 +5,9 @@ use super::{
     endpoint::Endpoint,
 };
 use crate::redis::error::{Error, after, by, without_password};
-use redis::{Msg, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection, cmd};
+use redis::{
+    ErrorKind, Msg, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection, cmd,
+};
 use std::time::Duration;
 use tokio::{
     select,
@@ -36,8 +38,13 @@ impl Subscription {
             let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
             let (sender, mut pushes) = unbounded_channel();
             let connection = endpoint.connect(settings, config().set_push_sender(sender));
-            let connection = connection.await;
-            let connection = connection.map_err(|error| without_password(error, &login));
+            let connection = connection.await.map_err(|error| match error.kind() {
+                // redis-rs refuses to combine them.
+                ErrorKind::InvalidClientConfig if endpoint.is_supplied() => {
+                    Unfit::WrongConnector.into()
+                }
+                _ => without_password(error, &login),
+            });
             let mut connection = connection.map_err(Error::unconnected)?;
             let subscribed = connection.subscribe(channel).await.map_err(Error::Redis);
             subscribed.map_err(|error| error.without_password(&login))?;
