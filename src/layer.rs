@@ -89,7 +89,6 @@ use tower_layer::Layer;
 /// goes. The inner limit refuses what it would
 /// have refused when the permit was granted, and does not let a request wait a second time. Of several inner calls
 /// that a request makes at once, one shares the permit, and the others acquire their own.
-/// Two stores over [supplied connections](crate::Semaphore::semaphore_id) know that they are one only after a check.
 ///
 /// # Limits that change
 ///

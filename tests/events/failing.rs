@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, resp::Raw, stores::connection, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,

@@ -45,7 +45,10 @@ impl Subscription {
                 }
                 _ => without_password(error, &login),
             });
-            let mut connection = connection.map_err(Error::unconnected)?;
+            let mut connection = connection.map_err(|error| match error.code() {
+                Some(_) => Error::Redis(error),
+                None => Error::unconnected(error),
+            })?;
             let subscribed = connection.subscribe(channel).await.map_err(Error::Redis);
             subscribed.map_err(|error| error.without_password(&login))?;
             // The confirmation is the first one, and comes before `subscribe` returns.

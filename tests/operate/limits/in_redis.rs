@@ -16,7 +16,6 @@ use testing::{
     redis::{Cluster, RedisServer},
     resp::Raw,
     rig::Rig,
-    stores::connection,
     wait::eventually,
 };
 use tokio::{

@@ -12,7 +12,6 @@ use std::{
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
-    stores::connection,
     wait::eventually,
 };
 use tower_semaphore::{Key, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey};

@@ -10,7 +10,7 @@ use std::{
 use testing::{
     proxy::Proxy,
     redis::Cluster,
-    stores::{connected, connection},
+    stores::connected,
     wait::eventually,
 };
 use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
