@@ -89,7 +89,7 @@ impl Way {
 
 async fn one_or_more(
     builder: Builder,
-    mut urls: Vec<ConnectionInfo>,
+    mut urls: Vec<String>,
     servers: &Servers,
 ) -> Result<RedisSemaphore, ConnectError> {
     match servers.cluster {

@@ -63,7 +63,7 @@ impl Function {
     /// Returns the fault of this call, if it has one.
     fn call(&self) -> Option<Fault> {
         let call = self.calls.fetch_add(1, Relaxed);
-        let is_hit = self.is_at_fault.load(Relaxed) && call % self.one_of == 0;
+        let is_hit = self.is_at_fault.load(Relaxed) && call.is_multiple_of(self.one_of);
         let fault = is_hit.then_some(self.fault);
         assert!(fault != Some(Fault::PanicsAtOnce), "as the test wants it");
         fault
