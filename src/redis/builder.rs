@@ -3,13 +3,14 @@
 use super::{
     connect_error::ConnectError,
     core::WhenUnavailable,
-    transport::{Cause, Connector, Credentials},
+    transport::{Connector, Credentials},
 };
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 use redis::TlsCertificates;
 use redis::{AsyncConnectionConfig, ConnectionInfo, RedisResult, aio::MultiplexedConnection};
 use std::{
     convert::Infallible,
+    error::Error,
     future::{Future, ready},
     sync::Arc,
     time::Duration,
@@ -298,7 +299,7 @@ impl Builder {
     where
         P: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = Result<Credentials, E>> + Send + 'static,
-        E: Into<Cause>,
+        E: Into<Box<dyn Error + Send + Sync>>,
     {
         let provide = move || {
             let provided = provide();

@@ -14,7 +14,7 @@ use redis::{
 use std::{error::Error as StdError, fmt, io, mem, panic::AssertUnwindSafe, sync::Arc};
 
 /// A cause that a user's function has.
-pub(in crate::redis) type Cause = Box<dyn StdError + Send + Sync>;
+type Cause = Box<dyn StdError + Send + Sync>;
 
 type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisResult<MultiplexedConnection>>
     + Send

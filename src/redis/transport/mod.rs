@@ -13,7 +13,7 @@ pub(super) use attempt::{Inquiry, Unfit};
 pub(super) use cluster::Nodes;
 pub(super) use connection::{Connection, Replies, field};
 pub use endpoint::Credentials;
-pub(super) use endpoint::{Cause, Connector, Endpoint};
+pub(super) use endpoint::{Connector, Endpoint};
 pub(super) use sentinel::Sentinels;
 pub(super) use subscription::Subscription;
 pub(super) use topology::{Place, Single, Topology};

@@ -7,12 +7,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{
-    proxy::Proxy,
-    redis::Cluster,
-    stores::connected,
-    wait::eventually,
-};
+use testing::{proxy::Proxy, redis::Cluster, stores::connected, wait::eventually};
 use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
