@@ -28,23 +28,23 @@ const DEFAULT_USER: &str = "default";
 
 /// Where the servers are, and how to log in.
 pub(crate) struct Way {
-    urls: Vec<ConnectionInfo>,
-    /// Of the primary that Sentinels name.
+    urls: Vec<String>,
+    /// Of all servers but Sentinels, if they are not in the URLs.
     login: Option<(String, String)>,
 }
 
 impl Way {
     /// `is_public`: the URLs are on the command line, where other users of the machine can read them.
     pub(crate) fn new(servers: &Servers, is_public: bool) -> Result<Self, Failure> {
-        let urls = servers.urls.iter().flat_map(|urls| each(urls));
-        let urls = urls.map(|url| parsed(&url));
-        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let urls: Vec<_> = servers.urls.iter().flat_map(|urls| each(urls)).collect();
+        let infos = urls.iter().map(|url| parsed(url));
+        let infos = infos.collect::<Result<Vec<_>, _>>()?;
         if urls.len() > 1 && !servers.cluster && servers.sentinel.is_none() {
             let unclear = "--url: several need --cluster or --sentinel";
             return Err(Failure::Usage(unclear.to_owned()));
         }
         let has_password = |url: &ConnectionInfo| url.redis_settings().password().is_some();
-        if is_public && urls.iter().any(has_password) {
+        if is_public && infos.iter().any(has_password) {
             return Err(Failure::Usage(format!(
                 "--url: other users of this machine can read a password on the command line: put the URL \
                  into REDIS_URL, or the password into {PASSWORD} or a --password-file"
@@ -55,26 +55,12 @@ impl Way {
             let missing = format!("--user needs {PASSWORD} or --password-file");
             return Err(Failure::Usage(missing));
         }
-        Ok(Self::with_password(servers, urls, password))
-    }
-
-    /// With Sentinels the password is that of the primary, and their own is in the URLs.
-    fn with_password(
-        servers: &Servers,
-        urls: Vec<ConnectionInfo>,
-        password: Option<String>,
-    ) -> Self {
-        let user = servers.user.as_deref();
-        let Some(password) = password else {
-            return Self { urls, login: None };
-        };
-        if servers.sentinel.is_some() {
-            let login = Some((user.unwrap_or(DEFAULT_USER).to_owned(), password));
-            return Self { urls, login };
-        }
-        let log_in = |url| logged_in(url, user, &password);
-        let urls = urls.into_iter().map(log_in).collect();
-        Self { urls, login: None }
+        // The users in the URLs of Sentinels are their own.
+        let named = infos.first().filter(|_| servers.sentinel.is_none());
+        let named = named.and_then(|info| info.redis_settings().username());
+        let user = servers.user.as_deref().or(named).unwrap_or(DEFAULT_USER);
+        let login = password.map(|password| (user.to_owned(), password));
+        Ok(Self { urls, login })
     }
 
     /// A store of these settings. Only a check needs one that is no operator's.
@@ -89,7 +75,7 @@ impl Way {
             builder = builder.root_certificate(read(file, "--ca")?);
         }
         if let Some((user, password)) = self.login {
-            builder = builder.credentials(user, password);
+            builder = builder.fixed_credentials(user, password);
         }
         let connected = match &servers.sentinel {
             // It takes several rounds of questions.
@@ -103,7 +89,7 @@ impl Way {
 
 async fn one_or_more(
     builder: Builder,
-    mut urls: Vec<ConnectionInfo>,
+    mut urls: Vec<String>,
     servers: &Servers,
 ) -> Result<RedisSemaphore, ConnectError> {
     match servers.cluster {
@@ -158,14 +144,6 @@ fn parsed(url: &str) -> Result<ConnectionInfo, Failure> {
     // The text may have a password in it, so it is not repeated.
     let wrong = |_| Failure::Usage("--url: it is no URL of a Redis server".to_owned());
     url.into_connection_info().map_err(wrong)
-}
-
-fn logged_in(url: ConnectionInfo, user: Option<&str>, password: &str) -> ConnectionInfo {
-    let mut settings = url.redis_settings().clone().set_password(password);
-    if let Some(user) = user {
-        settings = settings.set_username(user);
-    }
-    url.set_redis_settings(settings)
 }
 
 fn password(file: Option<&Path>) -> Result<Option<String>, Failure> {

@@ -122,6 +122,40 @@
 //! The builder's `root_certificate` sets a private CA, and `client_certificate` the certificate and key
 //! of a client.
 //!
+//! # Tokens that change
+//!
+//! With AWS IAM or Microsoft Entra a password is a token that ends after minutes or hours.
+//! [`credentials`](crate::redis::Builder::credentials) takes an async function that returns the user and the token of
+//! the time, and is called for each new connection. Keep a token in it as long as that is valid: a fleet that
+//! reconnects at once would otherwise request one for each connection.
+//!
+//! # Connections of your own
+//!
+//! The store makes its connections itself. It takes neither a `MultiplexedConnection` nor a `ConnectionManager`, a cluster's
+//! connection or a pool: [why](crate::redis#connections). A
+//! [`connector`](crate::redis::Builder::connector) is a function that it calls for each connection to each server,
+//! whatever the topology: through a tunnel or a Unix socket, by addresses of a resolver of yours, or counted:
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+//! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//! use tower_semaphore::{RedisSemaphore, redis::client::Client};
+//!
+//! static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+//!
+//! let semaphore = RedisSemaphore::builder()
+//!     .connector(|info, config| async move {
+//!         let connection = Client::open(info)?
+//!             .get_multiplexed_async_connection_with_config(&config)
+//!             .await?;
+//!         CONNECTIONS.fetch_add(1, Relaxed);
+//!         Ok(connection)
+//!     })
+//!     .connect("redis://127.0.0.1/")
+//!     .await?;
+//! # drop(semaphore); Ok(()) }
+//! ```
+//!
 //! # Topology
 //!
 //! | servers | how | choose it for |
@@ -129,7 +163,6 @@
 //! | one | [`connect`](crate::redis::Builder::connect) | most services. While it is away, [a policy](super::outages) decides |
 //! | a primary that Sentinels name | [`connect_sentinel`](crate::redis::Builder::connect_sentinel) | a replica that takes over by itself |
 //! | a cluster | [`connect_cluster`](crate::redis::Builder::connect_cluster) | more than one core can do: each key lives on one node |
-//! | a connection of yours | [`with_connection`](crate::RedisSemaphore::with_connection) | clients of redis-rs that you have already. Waiters poll |
 //!
 //! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A
 //! cluster"): a cluster pays when its nodes have cores of their own. Several limits of one request live on

@@ -1,14 +1,24 @@
 //! Settings of the store in Redis.
 
-use super::{connect_error::ConnectError, core::WhenUnavailable};
-use redis::RedisConnectionInfo;
+use super::{
+    connect_error::ConnectError,
+    core::WhenUnavailable,
+    transport::{Connector, Credentials},
+};
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 use redis::TlsCertificates;
-use std::time::Duration;
+use redis::{AsyncConnectionConfig, ConnectionInfo, RedisResult, aio::MultiplexedConnection};
+use std::{
+    convert::Infallible,
+    error::Error,
+    future::{Future, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
-/// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
-/// or [`with_connection`](Self::with_connection) makes the store.
+/// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect),
+/// [`connect_cluster`](Self::connect_cluster) or [`connect_sentinel`](Self::connect_sentinel) makes the store.
 ///
 /// # Examples
 ///
@@ -36,8 +46,7 @@ pub struct Builder {
     #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
     pub(super) certificates: TlsCertificates,
     pub(super) when_unavailable: WhenUnavailable,
-    /// The user and the password of a primary.
-    pub(super) credentials: Option<RedisConnectionInfo>,
+    pub(super) connector: Connector,
     pub(super) min_replicas: u32,
     /// Whether it claims nothing.
     pub(super) is_operator: bool,
@@ -64,7 +73,7 @@ impl Default for Builder {
                 root_cert: None,
             },
             when_unavailable: WhenUnavailable::default(),
-            credentials: None,
+            connector: Connector::default(),
             min_replicas: 0,
             is_operator: false,
             database: 0,
@@ -204,23 +213,116 @@ impl Builder {
         self
     }
 
-    /// Sets the user and the password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds: the URLs
-    /// there are those of the Sentinels. A server that has a password but no users calls its user
-    /// `default`. With [`connect`](Self::connect) and [`connect_cluster`](Self::connect_cluster) the URLs say both, and
-    /// this setting fails.
+    /// Sets how connections are made, for example through a tunnel, with a resolver of your own, or to count them:
+    /// redis-rs makes them unless set. This applies to one server, to the nodes of a cluster, and to Sentinels and the
+    /// primary that they name.
+    ///
+    /// The function is called for each connection to each server, at the start and whenever the store connects again:
+    /// for each runtime that claims and for the keeper one connection for commands, and one for messages. It has to:
+    ///
+    /// - connect to the server of the [`ConnectionInfo`](super::client::ConnectionInfo). Its address may be replaced,
+    ///   and a setting of TCP or TLS, but the protocol, user, password and database must be used as they are. They may
+    ///   be left out because the store logs in itself, so they are not the ones of the URL;
+    /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), over which messages come. Fields that
+    ///   it sets must stay;
+    /// - return a new connection each time, and none that is shared;
+    /// - neither block its thread nor take long. The future is polled by the runtime that needs the connection, perhaps
+    ///   the keeper's. It is dropped after a second, or when the claim that waits for it is over.
+    ///
+    /// An error is an attempt to connect that has failed, and so is a panic or a function that takes too long:
+    /// connecting the store fails, mostly with [`ConnectError::Unavailable`], and a running store counts the server as
+    /// unavailable if it has no other connection. It tries again after a pause that grows to 2 s. The reason for a
+    /// failure is not looked up over further connections, so an error of TLS is [`ConnectError::Unavailable`] too.
+    ///
+    /// # Examples
+    ///
+    /// All connections go through a tunnel that ends on this machine:
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::{
+    ///     RedisSemaphore,
+    ///     redis::client::{Client, ConnectionAddr},
+    /// };
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .connector(|info, config| async move {
+    ///         let tunnel = ConnectionAddr::Tcp("127.0.0.1".to_owned(), 16_379);
+    ///         let client = Client::open(info.set_addr(tunnel))?;
+    ///         client.get_multiplexed_async_connection_with_config(&config).await
+    ///     })
+    ///     .connect("redis://redis.internal/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn connector<C, F>(mut self, connect: C) -> Self
+    where
+        C: Fn(ConnectionInfo, AsyncConnectionConfig) -> F + Send + Sync + 'static,
+        F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
+    {
+        let connect = move |info, config| Box::pin(connect(info, config)) as _;
+        self.connector.connect = Some(Arc::new(connect));
+        self
+    }
+
+    /// Sets where users and passwords come from, for tokens that change, such as those of AWS IAM or Microsoft Entra: the
+    /// URLs have them unless set. Instead of those of the URLs, each server, node and primary gets these. Sentinels keep
+    /// those of their URLs.
+    ///
+    /// The function is called for each new connection, also when the store connects again, so it should keep a token
+    /// as long as that is valid. A connection stays logged in as it began. A server that closes connections when their
+    /// token ends costs one reconnect, which no claim notices but for the time that it takes.
+    ///
+    /// The future is polled by the runtime that needs the connection, perhaps the keeper's, and must not block its
+    /// thread. Connecting takes a second at most, and that includes this function.
+    ///
+    /// An error names this setting and has the function's own error as its cause. Like one of the server it is an
+    /// attempt to connect that has failed: connecting the store fails with [`ConnectError::Unavailable`], and a running
+    /// store counts the server as unavailable if it has no other connection. A panic counts as an error. A password
+    /// that the server refuses is [`ConnectError::Credentials`]. The store never prints a password, so keep it out of
+    /// the function's own errors.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn token() -> Result<String, std::io::Error> { Ok("secret".to_owned()) }
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::{RedisSemaphore, redis::Credentials};
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .credentials(async || Ok::<_, std::io::Error>(Credentials::new("ann", token().await?)))
+    ///     .connect("rediss://redis.internal/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn credentials<P, F, E>(mut self, provide: P) -> Self
+    where
+        P: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let provide = move || {
+            let provided = provide();
+            Box::pin(async move { provided.await.map_err(Into::into) }) as _
+        };
+        self.connector.credentials = Some(Arc::new(provide));
+        self
+    }
+
+    /// Sets one user and password for all [`credentials`](Self::credentials), for example those of the primary that
+    /// Sentinels name, or a password that is not percent-encoded as in a URL.
     ///
     /// # Examples
     ///
     /// ```
     /// use tower_semaphore::RedisSemaphore;
     ///
-    /// let builder = RedisSemaphore::builder().credentials("ann", "secret");
+    /// let builder = RedisSemaphore::builder().fixed_credentials("ann", "secret");
     /// # drop(builder);
     /// ```
-    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        let login = RedisConnectionInfo::default().set_username(user.into());
-        self.credentials = Some(login.set_password(password.into()));
-        self
+    pub fn fixed_credentials(self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let fixed = Credentials::new(user, password);
+        self.credentials(move || ready(Ok::<_, Infallible>(fixed.clone())))
     }
 
     /// Sets whether the store is a tool of operators: not unless set. It has what [`Operate`](crate::Operate) has, and
@@ -242,9 +344,8 @@ impl Builder {
         self
     }
 
-    /// Checks the settings that no connection is needed to check. URLs say the user and the password of servers that
-    /// they name.
-    pub(super) fn check(&self, takes_credentials: bool) -> Result<(), ConnectError> {
+    /// Checks the settings that no connection is needed to check.
+    pub(super) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong("prefix", "a brace would end the hash tag of every key");
@@ -260,11 +361,6 @@ impl Builder {
         {
             return wrong("when_unavailable", "the fraction is not within 0 and 1");
         }
-        if self.credentials.is_some() && !takes_credentials {
-            let reason =
-                "only `connect_sentinel` uses it: the URL of a server says its user and password";
-            return wrong("credentials", reason);
-        }
         Ok(())
     }
 }
@@ -278,7 +374,7 @@ mod tests {
         let is_right = |fraction| {
             let policy = WhenUnavailable::ShareOf(fraction);
             let builder = Builder::default().when_unavailable(policy);
-            builder.check(false).is_ok()
+            builder.check().is_ok()
         };
         assert!(is_right(0.0) && is_right(1.0));
         assert!(!is_right(1.1) && !is_right(-0.1) && !is_right(f64::NAN));

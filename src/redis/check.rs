@@ -90,6 +90,7 @@ impl Store {
     fn judge(&self) -> Judge<'_> {
         Judge {
             place: self.topology.place(),
+            login: self.login,
             prefix: &self.owner.prefix,
         }
     }

@@ -1,4 +1,4 @@
-//! From settings to a running store: on one server, on several, or over a connection that is supplied.
+//! From settings to a running store: on one server or on several.
 
 use super::{
     builder::Builder,
@@ -10,13 +10,12 @@ use super::{
     protocol::{Owner, described},
     report::Reports,
     store::{RedisSemaphore, Store},
-    transport::{Inquiry, Nodes, Place, Sentinels, Single, Supplied, Topology, parts},
+    transport::{Connector, Endpoint, Inquiry, Nodes, Place, Sentinels, Single, Topology},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, aio::ConnectionLike,
-    io::tcp::TcpSettings,
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -49,7 +48,7 @@ impl RedisSemaphore {
     /// let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub async fn connect(url: impl IntoConnectionInfo) -> Result<Self, ConnectError> {
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self, ConnectError> {
         Self::builder().connect(url).await
     }
 
@@ -68,7 +67,7 @@ impl RedisSemaphore {
     /// ```
     pub async fn connect_cluster<I>(nodes: I) -> Result<Self, ConnectError>
     where
-        I: IntoIterator<Item: IntoConnectionInfo>,
+        I: IntoIterator<Item: AsRef<str>>,
     {
         Self::builder().connect_cluster(nodes).await
     }
@@ -91,34 +90,9 @@ impl RedisSemaphore {
         name: impl Into<String>,
     ) -> Result<Self, ConnectError>
     where
-        I: IntoIterator<Item: IntoConnectionInfo>,
+        I: IntoIterator<Item: AsRef<str>>,
     {
         Self::builder().connect_sentinel(nodes, name).await
-    }
-
-    /// Makes a store on a connection that you supply, with the default settings. See
-    /// [`Builder::with_connection`] for what differs from a store with connections of its own.
-    ///
-    /// # Errors
-    ///
-    /// See [`Builder::with_connection`].
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_semaphore::{RedisSemaphore, redis::client::Client};
-    ///
-    /// let client = Client::open("redis://127.0.0.1/")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let semaphore = RedisSemaphore::with_connection(connection)?;
-    /// # drop(semaphore); Ok(()) }
-    /// ```
-    pub fn with_connection<C>(connection: C) -> Result<Self, ConnectError>
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        Self::builder().with_connection(connection)
     }
 
     /// Returns the default settings, to change them before connecting.
@@ -167,68 +141,11 @@ impl Builder {
     /// let semaphore = builder.connect("redis://ann:secret@127.0.0.1:6379/3").await?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub async fn connect(
-        mut self,
-        url: impl IntoConnectionInfo,
-    ) -> Result<RedisSemaphore, ConnectError> {
-        self.check(false)?;
-        let client = self.client(url)?;
-        self.database = client.get_connection_info().redis_settings().db();
-        self.started(Arc::new(Single::new(client))).await
-    }
-
-    /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
-    /// `ConnectionManager` or a `ClusterConnection`.
-    ///
-    /// A store on a supplied connection differs from one that [`connect`](Self::connect) makes:
-    ///
-    /// - Calls end within the store's own [`timeout`](Self::timeout), but only the connection can
-    ///   reconnect. Give a cluster's connection a response timeout too; by default it has none.
-    /// - The connection is driven by the runtime that made it. Keep that runtime running and its
-    ///   workers unblocked, or permits cannot be refreshed.
-    /// - Pub/Sub is not available, so waiters poll: the head of a queue every 50 ms, the others
-    ///   every 250 ms.
-    /// - A command names keys of one slot, because keys may live on several nodes, and what is sent together
-    ///   travels side by side.
-    /// - Which of the keys are [unavailable](Self::when_unavailable) is found out for each sixteenth of
-    ///   the slots that a cluster has. Keys of a living node whose slots are in a sixteenth with some of
-    ///   a dead one's count as unavailable too, but for a claim now and then. All keys may be on one
-    ///   server, so after the first failure claims for any key need a reservation in the share, as after an
-    ///   outage. With [`connect_cluster`](Self::connect_cluster) it is found out for each node.
-    ///
-    /// # Errors
-    ///
-    /// [`ConnectError::Setting`] names the setting that cannot work. A certificate cannot, because
-    /// a supplied connection has its own.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_semaphore::{RedisSemaphore, redis::client::Client};
-    ///
-    /// let client = Client::open("redis://127.0.0.1/")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let semaphore = RedisSemaphore::builder().prefix("shop:").with_connection(connection)?;
-    /// # drop(semaphore); Ok(()) }
-    /// ```
-    pub fn with_connection<C>(mut self, connection: C) -> Result<RedisSemaphore, ConnectError>
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        self.check(false)?;
-        #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-        if let Some(setting) = super::tls::setting(&self.certificates) {
-            let reason = "a supplied connection has its own certificates";
-            return Err(ConnectError::setting(setting, reason));
-        }
-        // `WAIT` holds up all that share a connection, and on a cluster it has no key to route it by.
-        if self.min_replicas > 0 {
-            let reason = "a supplied connection cannot wait for replicas";
-            return Err(ConnectError::setting("min_replicas", reason));
-        }
-        self.database = connection.get_db();
-        Ok(self.build(Arc::new(Supplied::new(connection))))
+    pub async fn connect(mut self, url: impl AsRef<str>) -> Result<RedisSemaphore, ConnectError> {
+        self.check()?;
+        let endpoint = self.endpoint(url)?;
+        self.database = endpoint.info().redis_settings().db();
+        self.started(Arc::new(Single::new(endpoint))).await
     }
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
@@ -271,10 +188,10 @@ impl Builder {
     /// ```
     pub async fn connect_cluster<I>(self, nodes: I) -> Result<RedisSemaphore, ConnectError>
     where
-        I: IntoIterator<Item: IntoConnectionInfo>,
+        I: IntoIterator<Item: AsRef<str>>,
     {
-        self.check(false)?;
-        let seeds = self.clients(nodes, "connect_cluster")?;
+        self.check()?;
+        let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
         let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
@@ -333,59 +250,82 @@ impl Builder {
         name: impl Into<String>,
     ) -> Result<RedisSemaphore, ConnectError>
     where
-        I: IntoIterator<Item: IntoConnectionInfo>,
+        I: IntoIterator<Item: AsRef<str>>,
     {
-        self.check(true)?;
-        let clients = self.clients(nodes, "connect_sentinel")?;
-        let template = self.primary(clients[0].get_connection_info().clone());
-        let clients = clients.iter().map(without_database);
-        let clients = clients.collect::<Result<_, _>>();
-        let clients = clients.map_err(ConnectError::url)?;
-        self.database = template.redis_settings().db();
-        let sentinels = Sentinels::new(clients, name.into(), template);
+        self.check()?;
+        let endpoints = self.endpoints(nodes, "connect_sentinel")?;
+        let primary = self.primary(endpoints[0].info().clone());
+        self.database = primary.info().redis_settings().db();
+        let endpoints = endpoints
+            .iter()
+            .map(|sentinel| self.sentinel(sentinel.info().clone()));
+        let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
         let found = sentinels.find_primary(Inquiry::Run).await;
         found.map_err(|error| self.judge(Place::Sentinel).connecting(error))?;
         self.started(Arc::new(sentinels)).await
     }
 
     /// How to connect to a primary, but for its address.
-    fn primary(&self, sentinel: ConnectionInfo) -> ConnectionInfo {
+    fn primary(&self, sentinel: ConnectionInfo) -> Endpoint {
         let own = sentinel.redis_settings();
-        let login = self.credentials.clone().unwrap_or_default();
-        let settings = login.set_db(own.db()).set_protocol(own.protocol());
-        sentinel.set_redis_settings(settings)
+        let settings = RedisConnectionInfo::default().set_db(own.db());
+        let settings = settings.set_protocol(own.protocol());
+        let info = sentinel.set_redis_settings(settings);
+        Endpoint::new(info, self.connector.clone())
     }
 
-    /// Clients for several servers of one kind: one at least.
-    fn clients<I>(&self, urls: I, setting: &'static str) -> Result<Vec<Client>, ConnectError>
+    /// A Sentinel has no databases, and its user and password are those of its URL.
+    fn sentinel(&self, url: ConnectionInfo) -> Endpoint {
+        let settings = url.redis_settings().clone().set_db(0);
+        let connector = Connector {
+            credentials: None,
+            ..self.connector.clone()
+        };
+        Endpoint::new(url.set_redis_settings(settings), connector)
+    }
+
+    /// Several servers of one kind: one at least.
+    fn endpoints<I>(&self, urls: I, setting: &'static str) -> Result<Vec<Endpoint>, ConnectError>
     where
-        I: IntoIterator<Item: IntoConnectionInfo>,
+        I: IntoIterator<Item: AsRef<str>>,
     {
-        let clients = urls.into_iter().map(|url| self.client(url));
-        let clients = clients.collect::<Result<Vec<_>, _>>()?;
-        match clients.is_empty() {
+        let endpoints = urls.into_iter().map(|url| self.endpoint(url));
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+        match endpoints.is_empty() {
             true => Err(ConnectError::setting(setting, "it names no server")),
-            false => Ok(clients),
+            false => Ok(endpoints),
         }
     }
 
-    /// A client whose TCP options are no delay for small packets, and a bound for packets that are not acknowledged.
-    fn client(&self, url: impl IntoConnectionInfo) -> Result<Client, ConnectError> {
+    /// A server whose TCP options are no delay for small packets, and a bound for packets that are not acknowledged.
+    fn endpoint(&self, url: impl AsRef<str>) -> Result<Endpoint, ConnectError> {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let settings = settings.set_user_timeout(self.lease / 3);
-        let info = url.into_connection_info().map_err(ConnectError::url)?;
-        let info = info.set_tcp_settings(settings);
+        let info = url.as_ref().into_connection_info();
+        let info = info.map_err(ConnectError::url)?.set_tcp_settings(settings);
         #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-        return super::tls::client(info, &self.certificates);
-        #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-        Client::open(info).map_err(ConnectError::url)
+        let info = super::tls::with_certificates(info, &self.certificates)?;
+        Ok(Endpoint::new(info, self.connector.clone()))
     }
 
     /// What errors of servers mean that are connected to with these settings.
     fn judge(&self, place: Place) -> Judge<'_> {
-        let prefix = &self.prefix;
-        Judge { place, prefix }
+        Judge {
+            place,
+            login: self.login(place),
+            prefix: &self.prefix,
+        }
+    }
+
+    /// The setting that has the user and the password of such servers.
+    fn login(&self, place: Place) -> &'static str {
+        let is_set = self.connector.credentials.is_some();
+        match place {
+            Place::Primary => "credentials",
+            Place::Url | Place::Node if is_set => "credentials",
+            _ => "url",
+        }
     }
 
     /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
@@ -415,14 +355,11 @@ impl Builder {
     fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
-        let is_own = topology.place() != Place::Supplied;
-        let parts = (!is_own).then(|| parts(&self.prefix));
         let owner = Arc::new(Owner {
             process: format!("{:016x}", high ^ low).into(),
             lease_ms: self.lease.as_millis() as u64,
             prefix: self.prefix.clone(),
             about: described(&Process::current()),
-            parts: parts.unwrap_or_default(),
         });
         let settings = Settings {
             lease: self.lease,
@@ -431,7 +368,6 @@ impl Builder {
             slot_of_process: Some(topology.slot(&owner.process_key())),
             claims: !self.is_operator,
             replicas: self.min_replicas,
-            is_own,
             policy: self.when_unavailable,
         };
         let reports = Arc::new(Reports::new(self.lease, self.timeout));
@@ -441,6 +377,7 @@ impl Builder {
         driver.learn(topology.slots().1);
         RedisSemaphore(Arc::new(Store {
             database: self.database,
+            login: self.login(topology.place()),
             topology,
             owner,
             settings,
@@ -455,19 +392,12 @@ impl Builder {
 }
 
 /// Whether a URL can be that of a node.
-fn check_seed(seed: &Client) -> Result<(), ConnectError> {
-    let info = seed.get_connection_info();
+fn check_seed(seed: &Endpoint) -> Result<(), ConnectError> {
+    let info = seed.info();
     let wrong = |reason| Err(ConnectError::setting("connect_cluster", reason));
     match (info.addr(), info.redis_settings().db()) {
         (ConnectionAddr::Unix(_), _) => wrong("the nodes of a cluster have no Unix sockets"),
         (_, 0) => Ok(()),
         _ => wrong("a cluster has only the database 0"),
     }
-}
-
-/// A Sentinel has no databases.
-fn without_database(client: &Client) -> Result<Client, RedisError> {
-    let info = client.get_connection_info().clone();
-    let settings = info.redis_settings().clone().set_db(0);
-    Client::open(info.set_redis_settings(settings))
 }

@@ -31,8 +31,7 @@ pub enum ConnectError {
     /// A setting cannot work: by itself, or with the server that was found.
     #[non_exhaustive]
     Setting {
-        /// The setting's name: a method of [`Builder`](super::Builder), `url`, or `connection` for one
-        /// that was supplied.
+        /// The setting's name: a method of [`Builder`](super::Builder), or `url`.
         name: &'static str,
         /// What is wrong with its value.
         reason: &'static str,
@@ -51,7 +50,7 @@ pub enum ConnectError {
     /// The server refuses the user or the password.
     #[non_exhaustive]
     Credentials {
-        /// The setting that has them: `url`, `credentials`, or `connection` for one that was supplied.
+        /// The setting that has them: `url` or `credentials`.
         name: &'static str,
         /// What is wrong with them.
         reason: &'static str,

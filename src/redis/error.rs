@@ -2,7 +2,7 @@
 
 use super::meaning::Meaning;
 use crate::semaphore::timer::{Elapsed, timeout_at};
-use redis::{Client, RedisError, make_extension_error};
+use redis::{RedisConnectionInfo, RedisError, make_extension_error};
 use std::{
     error::Error as StdError,
     fmt, io,
@@ -166,14 +166,14 @@ impl Error {
         }
     }
 
-    /// The same error, unless a server repeats the password of the client.
-    pub(super) fn without_password(self, client: &Client) -> Self {
-        let password = client.get_connection_info().redis_settings().password();
+    /// The same error, unless a server repeats the password of the connection.
+    pub(super) fn without_password(self, login: &RedisConnectionInfo) -> Self {
+        let password = login.password();
         let has_it = |error: &RedisError| {
             password.is_some_and(|password| error.to_string().contains(password))
         };
         match self {
-            Self::Redis(error) if has_it(&error) => Self::Redis(without_password(error, client)),
+            Self::Redis(error) if has_it(&error) => Self::Redis(without_password(error, login)),
             error => error,
         }
     }
@@ -246,14 +246,13 @@ pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
 }
 
-/// The same error without what a server repeats of a command. If it has the password of the client, only what is known
-/// is left of it, which means the same.
-pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
+/// The same error without what a server repeats of a command. If it has the password of the connection, only what is
+/// known is left of it, which means the same.
+pub(super) fn without_password(error: RedisError, login: &RedisConnectionInfo) -> RedisError {
     let Some(code) = error.code() else {
         return error;
     };
-    let password = client.get_connection_info().redis_settings().password();
-    let secret = password.unwrap_or_default();
+    let secret = login.password().unwrap_or_default();
     let (code, said) = told((code, error.detail().unwrap_or_default()), secret);
     make_extension_error(code.to_owned(), Some(said.to_owned()))
 }

@@ -13,6 +13,8 @@ use std::io;
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) place: Place,
+    /// The setting that has the user and the password.
+    pub(super) login: &'static str,
     /// What the names of the store's keys and channels begin with.
     pub(super) prefix: &'a str,
 }
@@ -30,15 +32,16 @@ impl Judge<'_> {
             Error::Reply => return self.wrong(NO_REDIS),
             error => error.into_cause(),
         };
-        let (source, at) = (of_command(command, &error), self.setting());
+        let source = of_command(command, &error);
         let wrong = |name, reason| ConnectError::setting(name, reason).with_source(line(&source));
         let pattern = format!("{}*", self.prefix);
         let is_of_sentinel = self.place == Place::Sentinel;
         let says = |phrase| error.detail().is_some_and(|said| said.contains(phrase));
         match (Unfit::of(&error), Meaning::of(&error)) {
             (Some(Unfit::Handshake(error)), _) => ConnectError::tls(error.clone()),
-            (Some(Unfit::SpeaksTls), _) => wrong(at, TLS),
-            (Some(Unfit::SpeaksNoTls), _) => wrong(at, NO_TLS),
+            (Some(Unfit::SpeaksTls), _) => wrong("url", TLS),
+            (Some(Unfit::SpeaksNoTls), _) => wrong("url", NO_TLS),
+            (Some(Unfit::WrongConnector), _) => wrong("connector", IGNORED),
             (Some(Unfit::WrongName), _) if is_of_sentinel => wrong("connect_sentinel", WRONG_NAME),
             (_, Meaning::Command) if is_of_sentinel && says("unknown command") => {
                 wrong("connect_sentinel", "the server is not a Sentinel")
@@ -48,13 +51,13 @@ impl Judge<'_> {
                 name => ConnectError::Command { name },
             },
             (_, Meaning::Credentials(reason)) => ConnectError::Credentials {
-                name: self.login(),
+                name: self.login,
                 reason,
                 source: error,
             },
-            (_, Meaning::Elsewhere) if !self.is_found() => wrong(at, NODE),
-            (_, Meaning::NoRedis) => wrong(at, NO_REDIS),
-            (_, Meaning::Setting("", reason)) => wrong(at, reason),
+            (_, Meaning::Elsewhere) if !self.is_found() => wrong("url", NODE),
+            (_, Meaning::NoRedis) => wrong("url", NO_REDIS),
+            (_, Meaning::Setting("", reason)) => wrong("url", reason),
             (_, Meaning::Setting(name, reason)) => wrong(name, reason),
             (_, Meaning::Type) => wrong("prefix", "another program uses keys of this name"),
             (_, Meaning::Keys) => ConnectError::Keys { pattern },
@@ -74,7 +77,7 @@ impl Judge<'_> {
 
     /// The server cannot be what was meant.
     pub(super) fn wrong(&self, reason: &'static str) -> ConnectError {
-        ConnectError::setting(self.setting(), reason)
+        ConnectError::setting("url", reason)
     }
 
     /// A server that has said that it is a replica. Where another one takes its place, it is soon found.
@@ -85,28 +88,14 @@ impl Judge<'_> {
         }
     }
 
-    /// The setting that says where the server is.
-    fn setting(&self) -> &'static str {
-        match self.place {
-            Place::Supplied => "connection",
-            _ => "url",
-        }
-    }
-
-    /// The setting that has the user and the password.
-    fn login(&self) -> &'static str {
-        match self.place {
-            Place::Primary => "credentials",
-            _ => self.setting(),
-        }
-    }
-
     /// Whether the server was found through others, which may name another one a moment later.
     fn is_found(&self) -> bool {
         matches!(self.place, Place::Primary | Place::Node)
     }
 }
 
+const IGNORED: &str = "it must connect with the protocol of the `ConnectionInfo` and with the \
+    `AsyncConnectionConfig` that it is given: no message has come over its connection";
 const TLS: &str = "the server speaks TLS: it needs `rediss://`";
 const NO_TLS: &str = "the server speaks no TLS: it needs `redis://`";
 const WRONG_NAME: &str = "the Sentinels know no primary of this name";

@@ -101,6 +101,15 @@
 //! each connection, whatever it is told, and makes none while one of them cannot be read. With `tls-native-tls`,
 //! the platform's library does both. If both features are enabled, rustls is used.
 //!
+//! Messages are pushes of RESP3, so the connection for them uses that protocol whatever the URL says: `HELLO` must not
+//! be renamed. The connections for commands use RESP2 unless the URL ends in `?protocol=resp3`.
+//!
+//! [`Builder::connector`] makes connections in another way, and [`Builder::credentials`] logs them in with tokens that
+//! change. The store does not accept a connection that was made elsewhere: a `MultiplexedConnection` brings no messages
+//! and cannot be made again after it ends, a `ConnectionManager` lets calls wait while it reconnects, and a
+//! `ClusterConnection` sends calls again after their time is over. A pool has no use, because one connection carries all
+//! calls of a runtime.
+//!
 //! # Several servers
 //!
 //! [`Builder::connect_sentinel`] queries Sentinels for which server is the primary, for every connection and once in
@@ -123,9 +132,9 @@
 //!
 //! | of redis-rs | here |
 //! |---|---|
-//! | [`IntoConnectionInfo`](client::IntoConnectionInfo) | the argument of `connect`, `connect_cluster` and `connect_sentinel`: a URL, or a `ConnectionInfo` |
-//! | [`ConnectionLike`](client::aio::ConnectionLike) | the argument of `with_connection` |
-//! | [`RedisError`](client::RedisError) | in [`Error`] and [`ConnectError`], and [`Error::redis_error`] |
+//! | [`ConnectionInfo`](client::ConnectionInfo), [`AsyncConnectionConfig`](client::AsyncConnectionConfig) | the arguments of a [`Builder::connector`] |
+//! | [`MultiplexedConnection`](client::aio::MultiplexedConnection) | what it returns |
+//! | [`RedisError`](client::RedisError) | in [`Error`] and [`ConnectError`], [`Error::redis_error`], and the error of a connector |
 //!
 //! So the next major version of redis-rs is a breaking version of this crate too. Until that is out, code that names
 //! these types through [`client`] cannot meet another version of them. URLs and errors that are only displayed
@@ -196,12 +205,12 @@ mod store;
 mod tls;
 mod transport;
 
-/// redis-rs, in the version that this crate uses. The connections of
-/// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its
-/// types.
+/// redis-rs, in the version that this crate uses. The arguments of a [`Builder::connector`] and the sources of [`Error`]
+/// and [`ConnectError`] have its types.
 pub use ::redis as client;
 pub use builder::Builder;
 pub use connect_error::{ConnectError, Risk};
 pub use core::WhenUnavailable;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};
+pub use transport::Credentials;

@@ -42,8 +42,7 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 /// A failover may forget a revocation before its holder was told, unless replicas
 /// [must have it](super::Builder::min_replicas).
 ///
-/// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary. Over a connection that was
-/// [supplied](RedisSemaphore::with_connection) the keys are not listed, because such a connection may be one to several servers.
+/// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
@@ -286,10 +285,6 @@ impl Position {
 impl Scan {
     fn new(store: &Arc<Store>, policy: &Policy) -> Result<Self, StoreError> {
         let (topology, place) = (&store.topology, store.topology.place());
-        if place == Place::Supplied {
-            let unknown = "the servers of a supplied connection are not known";
-            return Err(StoreError::new(unknown));
-        }
         let name = |server| match place {
             Place::Node => topology.address(server),
             _ => String::new(),

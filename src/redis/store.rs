@@ -165,6 +165,8 @@ pub(super) struct Store {
     pub(super) reports: Arc<Reports>,
     pub(super) running_check: Mutex<Option<RunningCheck>>,
     pub(super) database: i64,
+    /// The setting that has the user and the password.
+    pub(super) login: &'static str,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.
     pub(super) server: OnceLock<String>,

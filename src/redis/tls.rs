@@ -1,15 +1,12 @@
-//! `rediss://`: the client for a URL, and the certificates that it trusts and shows.
+//! `rediss://`: the certificates that connections trust and show.
 //!
 //! redis-rs does TLS itself, through rustls or the platform's library; when both features are
-//! enabled redis-rs uses rustls. A client of redis-rs keeps the certificates, so every connection
-//! that is made from the client uses them, the one for Pub/Sub too.
+//! enabled redis-rs uses rustls. A `ConnectionInfo` keeps the certificates, so every connection that is
+//! made with it uses them, also one of a user's connector.
 
 use super::{builder::Builder, connect_error::ConnectError};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use std::error::Error;
-
-const TWO_PLACES: &str =
-    "the connection's settings have certificates already: give all of them in one place";
 
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
@@ -79,27 +76,19 @@ pub(super) fn setting(certificates: &TlsCertificates) -> Option<&'static str> {
     root.or(client.map(|_| "client_certificate"))
 }
 
-/// Makes a client that connects with these certificates. Those that cannot work are detected before it connects.
-pub(super) fn client(
+/// Adds certificates to what a connection is made with. Those that cannot work are detected before it connects.
+pub(super) fn with_certificates(
     info: ConnectionInfo,
     certificates: &TlsCertificates,
-) -> Result<Client, ConnectError> {
+) -> Result<ConnectionInfo, ConnectError> {
     let setting = setting(certificates);
     let is_insecure = match (info.addr(), setting) {
-        // The certificates that a user gave to redis-rs already are kept.
-        (ConnectionAddr::TcpTls { tls_params, .. }, setting) if tls_params.is_some() => {
-            backend::prepare();
-            return match setting {
-                None => Client::open(info).map_err(ConnectError::url),
-                Some(setting) => Err(ConnectError::setting(setting, TWO_PLACES)),
-            };
-        }
         (ConnectionAddr::TcpTls { insecure, .. }, _) => *insecure,
         (_, Some(setting)) => {
             let reason = "only a `rediss://` URL uses certificates";
             return Err(ConnectError::setting(setting, reason));
         }
-        (_, None) => return Client::open(info).map_err(ConnectError::url),
+        (_, None) => return Ok(info),
     };
     backend::prepare();
     let mut certificates = certificates.clone();
@@ -118,9 +107,10 @@ pub(super) fn client(
         _ => {}
     }
     // The URL and the client certificate are checked by now.
-    Client::build_with_tls(info, certificates).map_err(|error| {
+    let client = Client::build_with_tls(info, certificates).map_err(|error| {
         ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
-    })
+    })?;
+    Ok(client.get_connection_info().clone())
 }
 
 fn has_certificate(pem: &[u8]) -> bool {

@@ -20,13 +20,7 @@ use testing::{
     wait::eventually,
 };
 use tokio::runtime;
-use tower_semaphore::{
-    Claim, Permit, RedisSemaphore, Semaphore,
-    redis::{
-        Builder,
-        client::{AsyncConnectionConfig, Client},
-    },
-};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
 /// How often the slowest pings are measured at most: on a busy machine they may be late themselves.
 const ROUNDS: usize = 8;
@@ -131,22 +125,6 @@ async fn heavy_claims_over_a_long_link_do_not_stall_other_users_of_the_server() 
     // One that has never seen a shorter round trip.
     let store = builder().connect(rig.proxy.url()).await;
     rig.store = store.expect("it connects");
-    warm(&rig.store).await;
-    stalls_no_other_user(rig).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn heavy_claims_on_a_supplied_connection_do_not_stall_other_users_of_the_server() {
-    let _alone = alone().await;
-    let mut rig = Rig::new(builder()).await;
-    let client = Client::open(rig.server.url()).expect("a local URL");
-    // Its own, of half a second, is for commands that a busy machine answers at once.
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
-    let connection = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await;
-    let store = builder().with_connection(connection.expect("the server answers"));
-    rig.store = store.expect("right settings");
     warm(&rig.store).await;
     stalls_no_other_user(rig).await;
 }

@@ -1,107 +1,235 @@
-//! A connection that was supplied panics.
+//! A connector or a credentials function that panics, fails or never returns.
 
 use futures_util::future::join_all;
 use redis::{
-    Cmd, Pipeline, RedisFuture, Value,
-    aio::{ConnectionLike, MultiplexedConnection},
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisResult,
+    aio::MultiplexedConnection,
 };
 use std::{
+    convert::Infallible,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
-use testing::{redis::RedisServer, resp::Raw, stores::connection, wait::eventually};
+use testing::{causes::causes, redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
 use tokio::time::sleep;
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+use tower_semaphore::{
+    Claim, RedisSemaphore, Semaphore,
+    redis::{Builder, ConnectError, Credentials, WhenUnavailable},
+};
 
 /// Well before a lease could end by itself.
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(20);
 
-#[derive(Clone)]
-struct Panics {
-    connection: MultiplexedConnection,
-    /// Whether it panics at some commands, and at how many it has been.
-    state: Arc<(AtomicBool, AtomicUsize)>,
-    /// At one of so many.
-    one_of: usize,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Panics,
+    /// Before there is a future.
+    PanicsAtOnce,
+    Fails,
+    NeverReturns,
 }
 
-impl ConnectionLike for Panics {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let (panics, count) = &*self.state;
-        let is_hit = panics.load(Relaxed) && count.fetch_add(1, Relaxed) % self.one_of == 0;
-        assert!(!is_hit, "a panic of the connection, as the test wants it");
-        self.connection.req_packed_command(command)
+const FAULTS: [Fault; 4] = [
+    Fault::Panics,
+    Fault::PanicsAtOnce,
+    Fault::Fails,
+    Fault::NeverReturns,
+];
+
+/// A user's function that is at fault for a while.
+#[derive(Clone)]
+struct Function {
+    fault: Fault,
+    /// At one of so many calls.
+    one_of: usize,
+    is_at_fault: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Function {
+    fn new(fault: Fault, one_of: usize) -> Self {
+        Self {
+            fault,
+            one_of,
+            is_at_fault: Arc::default(),
+            calls: Arc::default(),
+        }
     }
 
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.connection.req_packed_commands(pipeline, offset, count)
+    /// Returns the fault of this call, if it has one.
+    fn call(&self) -> Option<Fault> {
+        let call = self.calls.fetch_add(1, Relaxed);
+        let is_hit = self.is_at_fault.load(Relaxed) && call.is_multiple_of(self.one_of);
+        let fault = is_hit.then_some(self.fault);
+        assert!(fault != Some(Fault::PanicsAtOnce), "as the test wants it");
+        fault
     }
 
-    fn get_db(&self) -> i64 {
-        0
+    fn connector(&self, builder: Builder) -> Builder {
+        let own = self.clone();
+        builder.connector(move |info, config| {
+            let fault = own.call();
+            async move { connect(fault, info, config).await }
+        })
     }
+
+    fn credentials(&self, builder: Builder) -> Builder {
+        let own = self.clone();
+        builder.credentials(move || {
+            let fault = own.call();
+            async move {
+                match fault {
+                    Some(Fault::Fails) => Err("no token"),
+                    Some(Fault::NeverReturns) => pending().await,
+                    Some(_) => panic!("as the test wants it"),
+                    None => Ok(Credentials::new("default", "secret")),
+                }
+            }
+        })
+    }
+}
+
+async fn connect(
+    fault: Option<Fault>,
+    info: ConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    match fault {
+        Some(Fault::Fails) => return Err((ErrorKind::Io, "no tunnel").into()),
+        Some(Fault::NeverReturns) => return pending().await,
+        Some(_) => panic!("as the test wants it"),
+        None => {}
+    }
+    let client = Client::open(info)?;
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
+/// Ends all connections but this one.
+async fn end_connections(raw: &mut Raw) {
+    raw.cmd(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_supplied_connection_that_panics_leaves_no_permit_behind() {
+async fn a_connector_that_panics_leaves_no_permit_behind() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let (connection, state) = (connection(&server.url()).await, Arc::default());
-    let panics = Panics {
-        connection,
-        state: Arc::clone(&state),
-        one_of: 7,
-    };
-    let builder = RedisSemaphore::builder().lease(BOUND * 6);
-    let store = builder
-        .with_connection(panics)
-        .expect("the settings are right");
+    let function = Function::new(Fault::Panics, 3);
+    let builder = function.connector(RedisSemaphore::builder().lease(BOUND * 6));
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
     let claim = || Claim::new("a").with_limit(100);
     drop(store.acquire(claim()).await.expect("there is room"));
-    state.0.store(true, Relaxed);
+    function.is_at_fault.store(true, Relaxed);
     for _ in 0..10 {
         let claims: Vec<_> = (0..40).map(|_| store.acquire(claim())).collect();
-        drop(join_all(claims).await);
+        let (_, answers) = tokio::join!(end_connections(&mut raw), join_all(claims));
+        drop(answers);
     }
-    state.0.store(false, Relaxed);
+    assert!(function.calls.load(Relaxed) > 6, "it has been called");
+    function.is_at_fault.store(false, Relaxed);
     eventually("nothing is held", BOUND, async || {
         raw.zcard("semaphore:{concurrency:a}:held").await == 0
     })
     .await;
+    eventually("claims are granted", BOUND, async || {
+        store.acquire(claim()).await.is_ok()
+    })
+    .await;
 }
 
-/// Claims that it carries itself, and the refreshes of the keeper, which nobody waits for.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_supplied_connection_that_always_panics_is_an_outage_and_is_called_seldom() {
-    let server = RedisServer::start();
-    let (connection, state) = (connection(&server.url()).await, Arc::default());
-    let panics = Panics {
-        connection,
-        state: Arc::clone(&state),
-        one_of: 1,
-    };
-    let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Admit);
-    let store = builder
-        .with_connection(panics)
-        .expect("the settings are right");
+/// Claims that it would carry itself, and the refreshes of the keeper, which nobody waits for.
+async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: &RedisServer) {
+    let fault = function.fault;
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = builder.when_unavailable(WhenUnavailable::Admit);
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
     let claim = || store.acquire(Claim::new("a").with_limit(100));
-    let _held = claim().await.expect("there is room");
-    state.0.store(true, Relaxed);
+    let held = claim().await.expect("there is room");
+    function.is_at_fault.store(true, Relaxed);
+    end_connections(&mut raw).await;
     eventually("claims are admitted", BOUND, async || {
         claim().await.is_ok_and(|permit| permit.is_degraded())
     })
     .await;
-    let before = state.1.load(Relaxed);
+    let before = function.calls.load(Relaxed);
     sleep(Duration::from_secs(2)).await;
-    let calls = state.1.load(Relaxed) - before;
-    // Thousands, when each panic made the next call.
-    assert!(calls < 500, "{calls} calls");
+    let calls = function.calls.load(Relaxed) - before;
+    // Thousands, if each failure led to the next call.
+    assert!(calls < 100, "{fault:?}: {calls} calls");
+    function.is_at_fault.store(false, Relaxed);
+    eventually("the server decides again", BOUND, async || {
+        let permit = claim().await;
+        permit.is_ok_and(|permit| !permit.is_degraded()) && !held.is_degraded()
+    })
+    .await;
+    assert!(held.release().await, "{fault:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connector_at_fault_is_an_outage_and_is_called_seldom() {
+    let one = async |fault| {
+        let server = RedisServer::start();
+        let function = Function::new(fault, 1);
+        let builder = function.connector(RedisSemaphore::builder());
+        is_an_outage_and_no_more(function, builder, &server).await;
+    };
+    join_all(FAULTS.map(one)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credentials_function_at_fault_is_an_outage_and_is_called_seldom() {
+    let one = async |fault| {
+        let server = RedisServer::start();
+        // The password that the server has anyway is any one.
+        let mut raw = Raw::connect(server.port()).await;
+        raw.cmd(&["ACL", "SETUSER", "default", "on", "nopass"])
+            .await;
+        let function = Function::new(fault, 1);
+        let builder = function.credentials(RedisSemaphore::builder());
+        is_an_outage_and_no_more(function, builder, &server).await;
+    };
+    join_all(FAULTS.map(one)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
+    let server = RedisServer::start();
+    for fault in FAULTS {
+        for name in ["connector", "credentials"] {
+            let function = Function::new(fault, 1);
+            function.is_at_fault.store(true, Relaxed);
+            let builder = match name {
+                "connector" => function.connector(RedisSemaphore::builder()),
+                _ => function.credentials(RedisSemaphore::builder()),
+            };
+            let connect = tokio::time::timeout(BOUND, builder.connect(server.url()));
+            let outcome = connect.await.expect("it ends");
+            let Err(error @ ConnectError::Unavailable { .. }) = outcome else {
+                panic!("{name} {fault:?}: {outcome:?}");
+            };
+            let said = causes(&error);
+            let is_named = match (name, fault) {
+                // Its error is the user's own.
+                ("connector", Fault::Fails) => said.contains("no tunnel"),
+                (_, Fault::NeverReturns) => true,
+                (_, Fault::Fails) => said.contains(name) && said.contains("no token"),
+                _ => said.contains(name) && said.contains("panicked"),
+            };
+            assert!(is_named, "{name} {fault:?}: {said}");
+        }
+    }
+}
+
+/// Compiles with any error, and with a function that has none.
+#[tokio::test]
+async fn credentials_may_come_from_a_function_that_cannot_fail() {
+    let server = RedisServer::start();
+    let builder = RedisSemaphore::builder()
+        .credentials(async || Ok::<_, Infallible>(Credentials::new("default", "any")));
+    connected(async || builder.clone().connect(server.url()).await).await;
 }

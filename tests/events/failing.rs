@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, resp::Raw, stores::connection, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
@@ -203,19 +203,6 @@ async fn a_right_that_is_taken_from_a_connection_is_told_once_and_its_return_too
         let change = (&*breaks, "permissions to", "ACL SETUSER ann +@all ~*");
         is_told_twice(&store, &mut raw, change, true).await;
     }
-}
-
-#[tokio::test]
-async fn the_server_of_a_supplied_connection_is_told_once() {
-    let (server, mut raw) = started().await;
-    let store = patient().with_connection(connection(&server.url()).await);
-    let store = store.expect("the settings are right");
-    let change = (
-        "ACL SETUSER default -eval -evalsha",
-        "permissions to",
-        "ACL SETUSER default +@all",
-    );
-    is_told_twice(&store, &mut raw, change, true).await;
 }
 
 #[tokio::test]

@@ -92,8 +92,10 @@ async fn connecting(port: u16) -> String {
             all += &said(&patient().connect(url.as_str()).await);
             all += &said(&patient().connect_cluster([url.as_str()]).await);
             all += &said(&patient().connect_sentinel([url.as_str()], "primary").await);
-            let own = patient().credentials("ann", password);
+            let own = patient().fixed_credentials("ann", password);
             all += &format!("{own:?} {own:#?}");
+            all += &said(&own.clone().connect(url.as_str()).await);
+            all += &said(&own.clone().connect_cluster([url.as_str()]).await);
             all += &said(&own.connect_sentinel([url.as_str()], "primary").await);
         }
     }
@@ -120,6 +122,9 @@ async fn no_password_appears_where_a_server_repeats_what_it_does_not_know() {
             all += &said(&patient().connect(url.as_str()).await);
             all += &said(&patient().connect_cluster([url.as_str()]).await);
             all += &said(&patient().connect_sentinel([url.as_str()], "primary").await);
+            let url = server.url() + "?protocol=" + protocol;
+            let own = patient().fixed_credentials("ann", RIGHT);
+            all += &said(&own.connect(url.as_str()).await);
         }
     }
     assert!(all.contains("unknown command"), "{all}");
@@ -182,7 +187,7 @@ async fn no_password_appears_where_the_primary_of_a_sentinel_dies() {
     let sentinel = sentinel(server.client_port(), 1);
     protect(&mut Raw::connect(sentinel.port()).await).await;
     let urls = [url(RIGHT, sentinel.port())];
-    let own = |password| patient().credentials("ann", password);
+    let own = |password| patient().fixed_credentials("ann", password);
     let wrong = own(WRONG)
         .connect_sentinel(urls.clone(), Sentinels::NAME)
         .await;

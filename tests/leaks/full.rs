@@ -12,6 +12,7 @@ use std::{
     fs::{self, DirEntry, File},
     io, iter,
     process::Stdio,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 use testing::{
@@ -25,8 +26,8 @@ use tokio::{
     process::Command,
 };
 use tower_semaphore::{
-    Claim, RedisSemaphore, Semaphore,
-    redis::{WhenUnavailable, client::Client},
+    RedisSemaphore,
+    redis::client::{AsyncConnectionConfig, Client, ConnectionInfo},
 };
 
 /// For a busy machine.
@@ -62,43 +63,44 @@ fn keepers(process: u32) -> Vec<OsString> {
 #[ignore = "the test below starts it as a process of its own"]
 async fn a_process_without_a_descriptor() {
     let url = env::var(URL).expect("the parent says where");
-    let client = Client::open(url).expect("a URL");
-    let connection = client.get_multiplexed_async_connection().await;
     let limit = getrlimit(Resource::Nofile);
-    let (current, maximum) = (Some(FEW), limit.maximum);
-    setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may");
-    let taken = all();
-
-    let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Admit);
-    let store = builder.with_connection(connection.expect("it connects"));
-    let store = store.expect("good settings");
-    let claim = Claim::new("a").with_limit(1);
-    let permit = store.acquire(claim.clone()).await.expect("as decided");
-    assert!(permit.is_degraded());
-    let error = store.check().await.expect_err("no thread runs");
-    let why = error.source().expect("a reason").to_string();
-    assert!(why.contains("keeper"), "{why}");
+    let taken = Arc::new(Mutex::new(None));
+    let takes = Arc::clone(&taken);
+    // The first connection is there before the keeper's thread starts.
+    let connector = move |info, config: AsyncConnectionConfig| {
+        let takes = Arc::clone(&takes);
+        async move {
+            let connection = Client::open::<ConnectionInfo>(info)?
+                .get_multiplexed_async_connection_with_config(&config)
+                .await?;
+            takes.lock().expect("no panic").get_or_insert_with(|| {
+                let (current, maximum) = (Some(FEW), limit.maximum);
+                setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may");
+                all()
+            });
+            Ok(connection)
+        }
+    };
+    // One that connects without a check.
+    let builder = RedisSemaphore::builder().operator(true);
+    let store = builder.connector(connector).connect(url).await;
+    let store = store.expect("it needs no keeper");
+    eventually("a check names the keeper", BOUND, async || {
+        let checked = store.check().await;
+        let why = checked.as_ref().err().and_then(Error::source);
+        why.is_some_and(|why| why.to_string().contains("keeper"))
+    })
+    .await;
     eprintln!("{FULL}");
     io::stdin().read_line(&mut String::new()).expect("a line");
 
-    // No other claim wakes the store.
-    drop(taken);
-    eventually("the server knows the permit", BOUND, async || {
-        !permit.is_degraded()
-    })
-    .await;
-    drop(permit);
+    taken.lock().expect("no panic").as_mut().map(Vec::clear);
     setrlimit(Resource::Nofile, limit).expect("it may");
-    eventually("the server decides", BOUND, async || {
-        let permit = store.acquire(claim.clone()).await;
-        permit.is_ok_and(|permit| !permit.is_degraded())
-    })
-    .await;
-    store.check().await.expect("all is well");
+    eventually("all is well", BOUND, async || store.check().await.is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_descriptor_for_the_keeper_the_policy_decides_and_few_threads_start() {
+async fn without_a_descriptor_for_the_keeper_a_check_names_it_and_few_threads_start() {
     let _alone = alone().await;
     let server = RedisServer::start();
     let command = child(module_path!(), "a_process_without_a_descriptor");

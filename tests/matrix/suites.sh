@@ -41,8 +41,6 @@ essence=(cluster::{basics::,dying::claims_are_granted,messages::,moving::slots_m
 suites() {
     local status=0 cluster=(cluster::) others=(--skip memory:: --skip cluster:: --skip sentinel::)
     [ -z "$brief" ] || cluster=("${essence[@]}")
-    # A supplied connection brings certificates of its own.
-    [ -z "${REDIS_CERTIFICATES:-}" ] || others+=(--skip supplied::)
     case $1 in
         single)
             suite redis the_server_is_the_chosen_one to_one_server || status=1

@@ -110,18 +110,6 @@ async fn a_fraction_beyond_the_limit_is_a_mistake_in_the_settings() {
     assert!(error.contains("when_unavailable"), "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_store_whose_server_has_gone_before_its_first_claim_admits_its_share() {
-    let mut server = RedisServer::start();
-    let connection = testing::stores::connection(&server.url()).await;
-    server.kill();
-    // Each time the first failure may come before the thread of the store runs, or after that.
-    for _ in 0..100 {
-        let store = builder(ShareOf(0.5)).with_connection(connection.clone());
-        drop(degraded(&store.expect("it is valid"), 10).await);
-    }
-}
-
 /// As when the server or a gateway accepts no more connections, or this process has no more descriptors.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {

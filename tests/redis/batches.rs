@@ -1,7 +1,6 @@
 //! Many claims at once travel in batches, and each gets the same answer as alone.
 
 use futures_util::{FutureExt, future::join_all};
-use redis::{Client, aio::MultiplexedConnection};
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::coop, time::timeout};
@@ -255,23 +254,4 @@ async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
     assert_eq!(calls(&mut raw).await.min(CLAIMS), CLAIMS);
     let errors = raw.cmd(&["INFO", "errorstats"]).await;
     assert!(!errors.text().contains("CROSSSLOT"), "{}", errors.text());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_supplied_connection_gets_a_call_for_each_key() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    let client = Client::open(server.url()).expect("the address is valid");
-    let connection: MultiplexedConnection = client
-        .get_multiplexed_async_connection()
-        .await
-        .expect("it connects");
-    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
-    let store = builder
-        .with_connection(connection)
-        .expect("the settings are valid");
-    let store = warm(store).await;
-    let permits = claim_all(&store, 0..CLAIMS, 1).await;
-    assert!(permits.iter().all(Result::is_ok));
-    assert!(calls(&mut raw).await >= CLAIMS);
 }

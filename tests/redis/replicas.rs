@@ -176,17 +176,6 @@ async fn a_check_tells_whether_replicas_are_there() {
 }
 
 #[tokio::test]
-async fn a_supplied_connection_cannot_wait_for_replicas() {
-    let server = RedisServer::start();
-    let connection = testing::stores::connection(&server.url()).await;
-    let builder = RedisSemaphore::builder().min_replicas(1);
-    match builder.with_connection(connection) {
-        Err(ConnectError::Setting { name, .. }) => assert_eq!(name, "min_replicas"),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
 async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_policys() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store_with(1, WhenUnavailable::Admit).await;

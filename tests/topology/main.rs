@@ -1,10 +1,9 @@
-//! The store over a cluster, a primary that Sentinels name, and a connection to several nodes.
+//! The store over a cluster and over a primary that Sentinels name, and connectors to all kinds of servers.
 
 #![cfg(feature = "redis")]
 
 mod closing;
 mod cluster;
+mod connectors;
 mod sentinel;
 mod stalled;
-#[cfg(target_os = "linux")]
-mod supplied;

@@ -9,6 +9,7 @@ fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     };
     let judge = Judge {
         place: Place::Url,
+        login: "url",
         prefix: "p:",
     };
     inspected.risks(&judge)
@@ -49,6 +50,7 @@ fn an_eviction_policy_is_a_risk_only_where_memory_is_bounded() {
 fn a_command_that_the_server_does_not_name_is_a_refusal() {
     let judge = Judge {
         place: Place::Url,
+        login: "url",
         prefix: "p:",
     };
     for (command, said, is_named) in [

@@ -335,9 +335,7 @@ impl Core {
             left: flight.left.clone(),
         };
         self.last_call = call.id.0;
-        let keeps_order = self.settings.is_own;
-        let lane = self.lane(flight.runtime, flight.server);
-        lane.send(&flight, keeps_order);
+        self.lane(flight.runtime, flight.server).send(&flight);
         self.calls.insert(call.id, flight);
         Some(call)
     }
@@ -357,9 +355,7 @@ impl Core {
             keys.retain(|(key, _)| *key != StoreKey::Process);
         }
         if keys.is_empty() || !self.servers[server].is_known() {
-            let slots = (!self.settings.is_own).then_some(Part::Slots(server));
-            let time = Command::Presence(slots.into_iter().collect());
-            draft.add(time, Items::Presence(None));
+            draft.add(Command::Presence(Vec::new()), Items::Presence(None));
         }
         for (key, _) in keys {
             if self.asks_of_store.remove(&key) == Some(server) {

@@ -330,7 +330,6 @@ mod tests {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
             claims: true,
-            is_own: true,
             ..Settings::default()
         });
         for runtime in [THREAD, RUNTIME] {

@@ -70,15 +70,13 @@ impl Lane {
         claims.into_iter().chain(releases).min()
     }
 
-    /// Notes that a call leaves. If the connection does not keep the order, later calls count as sent over another
-    /// connection.
-    pub(super) fn send(&mut self, flight: &Flight, keeps_order: bool) {
+    /// Notes that a call leaves.
+    pub(super) fn send(&mut self, flight: &Flight) {
         self.note_move(flight.sent, flight);
         self.in_flight += 1;
         self.may_stall += usize::from(flight.may_stall);
         self.claimed += flight.claims;
         self.units += flight.units;
-        self.generation += u64::from(!keeps_order);
     }
 
     /// Notes that a call is over.

@@ -172,7 +172,6 @@ mod tests {
             timeout: Duration::from_millis(250),
             slots_of_store: [1, 1],
             claims: true,
-            is_own: true,
             policy: WhenUnavailable::ShareOf(0.5),
             ..Settings::default()
         });

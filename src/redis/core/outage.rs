@@ -277,7 +277,6 @@ mod tests {
             slot_of_process: None,
             claims: true,
             replicas: 0,
-            is_own: true,
             policy: WhenUnavailable::Refuse,
         });
         let now = Time::from_secs(1);

@@ -389,7 +389,7 @@ impl Core {
     }
 
     fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
-        let pause = self.settings.poll(queued.recheck.is_some());
+        let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
         let permit = &mut self.permits[at.0];

@@ -23,9 +23,6 @@ const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 /// a waiter. A client that keeps to its limit leaves its key full most of the time, but not always.
 pub(super) const FULL_FOR: Duration = Duration::from_secs(10);
 
-/// How often the head of a queue polls, and how often the others do, where no message tells of a grant.
-const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
-
 /// The longest time between two calls that announce this process, whatever the lease: shares are
 /// computed from a count of processes that is no older.
 const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
@@ -48,9 +45,6 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) claims: bool,
     /// How many replicas must have a grant before it counts.
     pub(in crate::redis) replicas: u32,
-    /// Whether its connections are its own. One that was supplied brings no messages, and what is sent over it may arrive
-    /// in any order.
-    pub(in crate::redis) is_own: bool,
     /// What becomes of claims while one is unavailable.
     pub(in crate::redis) policy: WhenUnavailable,
 }
@@ -74,16 +68,6 @@ impl Settings {
     /// How often a waiter polls. Each poll is a heartbeat.
     pub(super) fn heartbeat(&self) -> Duration {
         (self.lease / 12).min(LONGEST_HEARTBEAT)
-    }
-
-    /// How soon a waiter polls again, the head of its queue or another one.
-    pub(super) fn poll(&self, is_head: bool) -> Duration {
-        let pause = match (self.is_own, is_head) {
-            (true, _) => LONGEST_HEARTBEAT,
-            (false, true) => POLL.0,
-            (false, false) => POLL.1,
-        };
-        pause.min(self.heartbeat())
     }
 
     /// How long a waiter counts as alive after a poll: three heartbeats, but at least one and two timeouts,

@@ -14,7 +14,7 @@ use crate::{
     semaphore::timer::{Backoff, sleep, timeout},
 };
 use std::{
-    future::{pending, poll_fn},
+    future::poll_fn,
     mem,
     pin::pin,
     sync::Arc,
@@ -269,9 +269,6 @@ impl<T: Transport> Link<T> {
     /// one more connection at a time. A slow server delays the second connection too, so the probe gets the same time
     /// again once that connection is made.
     async fn replacement_for(&self, connection: &T::Connection) -> T::Connection {
-        if !self.shared.settings.is_own {
-            return pending().await;
-        }
         loop {
             self.doubted.notified().await;
             let turn = self.shared.replacing.lock().await;

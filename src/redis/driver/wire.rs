@@ -93,7 +93,7 @@ impl Wire {
             let subscription = match timeout(AHEAD, session.subscribe()).await {
                 // A server that has a password says so of a short command only: after a long one it is gone.
                 Ok(Err(error)) if error.is_code(&["NOAUTH"]) => return Err(error),
-                Ok(Ok(subscription)) => subscription,
+                Ok(Ok(subscription)) => Some(subscription),
                 Ok(Err(_)) | Err(_) => None,
             };
             if let (Some(own), Some(messages)) = (subscription, &session.messages) {
@@ -227,11 +227,10 @@ impl Session {
         while subscribed.is_none() {
             let turn = Arc::clone(&self.servers.turn).lock_owned().await;
             match self.subscribe().await {
-                Ok(Some(subscription)) => {
+                Ok(subscription) => {
                     subscribed = Some((turn, subscription));
                     messages(Message::Subscribed);
                 }
-                Ok(None) => return pending().await,
                 Err(error) => {
                     self.servers.topology.failed(&error);
                     drop(turn);
@@ -245,8 +244,7 @@ impl Session {
         }
     }
 
-    /// `None`: no messages can be received.
-    pub(in crate::redis) async fn subscribe(&self) -> Result<Option<Subscription>, Error> {
+    pub(in crate::redis) async fn subscribe(&self) -> Result<Subscription, Error> {
         self.line.subscribe(&self.servers.owner.channel()).await
     }
 

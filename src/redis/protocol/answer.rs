@@ -177,7 +177,6 @@ fn presence(reply: &impl Reply, parts: &[Part]) -> Option<Answer> {
             Part::Processes => live = Some(number(items.next()?)?),
             Part::Limits(_) => limits = told(items.next()?)?,
             Part::Process => drop(items.next()?),
-            Part::Slots(_) => {}
         }
     }
     let is_all = items.next().is_none();

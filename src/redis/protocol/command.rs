@@ -54,22 +54,19 @@ pub(in crate::redis) enum Part {
     Limits(Option<u64>),
     /// To operators, who this process is.
     Process,
-    /// Nothing: the key is in this part of all slots, and says which node is asked.
-    Slots(usize),
 }
 
 impl Part {
     /// Its key; and what it is called, and what is said.
-    fn said(&self, owner: &Owner) -> (String, Option<(&'static str, String)>) {
+    fn said(&self, owner: &Owner) -> (String, &'static str, String) {
         match self {
-            Self::Clock(highest) => (owner.key("clock"), Some(("clock", highest.to_string()))),
-            Self::Processes => (owner.key("processes"), Some(("processes", owner.member()))),
+            Self::Clock(highest) => (owner.key("clock"), "clock", highest.to_string()),
+            Self::Processes => (owner.key("processes"), "processes", owner.member()),
             Self::Limits(known) => {
                 let known = known.map_or(String::new(), |version| version.to_string());
-                (owner.limits_key(), Some(("limits", known)))
+                (owner.limits_key(), "limits", known)
             }
-            Self::Process => (owner.process_key(), Some(("process", owner.about.clone()))),
-            Self::Slots(part) => (owner.parts[*part].clone(), None),
+            Self::Process => (owner.process_key(), "process", owner.about.clone()),
         }
     }
 }
@@ -206,10 +203,10 @@ impl Command {
 
 fn encode_presence(lease_ms: u64, parts: &[Part], (owner, sink): (&Owner, &mut impl Sink)) {
     let parts: Vec<_> = parts.iter().map(|part| part.said(owner)).collect();
-    let keys: Vec<&str> = parts.iter().map(|(key, _)| &**key).collect();
+    let keys: Vec<&str> = parts.iter().map(|(key, ..)| &**key).collect();
     begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(lease_ms);
-    for (part, value) in parts.iter().filter_map(|(_, said)| said.as_ref()) {
+    for (_, part, value) in &parts {
         sink.add(2);
         sink.add(part);
         sink.add(value);

@@ -88,8 +88,6 @@ pub(in crate::redis) struct Owner {
     pub(in crate::redis) prefix: String,
     /// What the process says of itself to operators; empty: nothing.
     pub(in crate::redis) about: String,
-    /// A key in each part of all slots, where each part counts as a server.
-    pub(in crate::redis) parts: Vec<String>,
 }
 
 impl Owner {

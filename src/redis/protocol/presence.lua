@@ -6,7 +6,7 @@
 -- its first call until a lease after its last call, or until it leaves. If the server's clock is set back, it counts
 -- until a lease after the next call of any process that stays.
 --
--- KEYS  one for each part; a key without arguments only selects the node
+-- KEYS  one for each part
 --         clock      a string, the highest time that any process has seen, microseconds
 --         processes  process:lease -> end of its lease, ms
 --         process    a string, how a process describes itself
@@ -74,8 +74,6 @@ end
 local answer = {now}
 for number, key in ipairs(KEYS) do
   local at = 3 * number
-  if ARGV[at] then
-    answer[number + 1] = parts[ARGV[at]](key, ARGV[at + 1])
-  end
+  answer[number + 1] = parts[ARGV[at]](key, ARGV[at + 1])
 end
 return answer

@@ -32,7 +32,6 @@ fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
         lease_ms: 3_000,
         prefix: "s:".to_owned(),
         about: String::new(),
-        parts: Vec::new(),
     };
     let mut written = Written::default();
     command.encode(&owner, &mut written);

@@ -1,6 +1,6 @@
 //! Where a server listens.
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError};
+use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
 
 /// A host and a port. The rest of what a connection needs comes from a template.
@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// Where the connections of such a client go; `None` if that is a Unix socket.
+    /// Where such connections go; `None` if that is a Unix socket.
     pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
         match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -39,8 +39,8 @@ impl Address {
         }
     }
 
-    /// A client that connects here, as `template` does to its own server.
-    pub(super) fn client(&self, template: &ConnectionInfo) -> Result<Client, RedisError> {
+    /// What `template` is, for the server at this address.
+    pub(super) fn info(&self, template: &ConnectionInfo) -> ConnectionInfo {
         let mut address = template.addr().clone();
         match &mut address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -49,7 +49,7 @@ impl Address {
             // A Sentinel may be reached over a Unix socket. The primary that it names is not.
             other => *other = ConnectionAddr::Tcp(self.host.clone(), self.port),
         }
-        Client::open(template.clone().set_addr(address))
+        template.clone().set_addr(address)
     }
 }
 

@@ -6,14 +6,11 @@
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::{
-    address::Address,
-    connection::{Connection, Way},
-};
+use super::{address::Address, connection::Connection, endpoint::Endpoint};
 use crate::redis::error::{Error, after, by, without_password};
 use futures_util::future::join;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion,
     RedisConnectionInfo, RedisError, Value, cmd,
 };
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
@@ -50,6 +47,8 @@ pub(in crate::redis) enum Unfit {
     Handshake(RedisError),
     /// The Sentinels know no primary of this name.
     WrongName,
+    /// A supplied connector has ignored what it was given.
+    WrongConnector,
 }
 
 impl Unfit {
@@ -66,6 +65,7 @@ impl fmt::Display for Unfit {
             Self::SpeaksNoTls => f.write_str("an answer came that is not TLS"),
             Self::Handshake(error) => error.fmt(f),
             Self::WrongName => f.write_str("no Sentinel knows the primary's name"),
+            Self::WrongConnector => f.write_str("the connection brings no messages"),
         }
     }
 }
@@ -91,17 +91,21 @@ pub(in crate::redis) enum Inquiry {
 }
 
 /// Connects.
-pub(super) async fn connect(client: &Client, inquiry: Inquiry) -> Result<Connection, Error> {
+pub(super) async fn connect(endpoint: &Endpoint, inquiry: Inquiry) -> Result<Connection, Error> {
+    let info = endpoint.info();
+    // A supplied connector may lead to another address.
+    let inquires = inquiry == Inquiry::Run && !endpoint.is_supplied();
     let attempt = async {
-        match open(client).await {
-            Err(error) if inquiry == Inquiry::Run => Err(explained(error, client).await),
+        let login = endpoint.login().await?;
+        match open(endpoint, login).await {
+            Err(error) if inquires => Err(explained(error, info).await),
             connection => connection,
         }
     };
     // A port that speaks no TLS is silent.
     let is_plain = async {
         sleep(CONNECT / 4).await;
-        inquiry == Inquiry::Run && is_secure(client) && is_plain(client).await
+        inquires && is_secure(info) && is_plain(info).await
     };
     let connected = async {
         select! {
@@ -112,28 +116,29 @@ pub(super) async fn connect(client: &Client, inquiry: Inquiry) -> Result<Connect
     by(after(CONNECT), timed_out(), connected).await
 }
 
-async fn open(client: &Client) -> Result<Connection, RedisError> {
-    let info = client.get_connection_info().clone();
-    let settings = info.redis_settings().clone();
-    let stranger = Client::open(info.set_redis_settings(Default::default()))?;
-    let config = AsyncConnectionConfig::new()
+/// The store bounds connecting and calls itself.
+pub(super) fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
         .set_connection_timeout(None)
-        .set_response_timeout(None);
-    let multiplexed = stranger.get_multiplexed_async_connection_with_config(&config);
-    let connection = Connection::new(Way::Own(multiplexed.await?, Box::new(client.clone())));
+        .set_response_timeout(None)
+}
+
+async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connection, RedisError> {
+    let multiplexed = endpoint.connect(Default::default(), config()).await?;
+    let connection = Connection::new(multiplexed, login.clone(), endpoint.clone());
     let refusal = async |commands| {
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
     };
     // A server that has no password reads a longer one, and says so.
-    if is_too_long(&settings) {
+    if is_too_long(&login) {
         let refusal = refusal(vec![cmd("PING")]).await;
         if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
             return Err(TOO_LONG.into());
         }
     }
-    match refusal(log_in(&settings)).await {
-        Some(error) => Err(without_password(error.into_cause(), client)),
+    match refusal(log_in(&login)).await {
+        Some(error) => Err(without_password(error.into_cause(), &login)),
         None => Ok(connection),
     }
 }
@@ -163,17 +168,17 @@ const TOO_LONG: (ErrorKind, &str) = (
 );
 
 /// What is known of an attempt to connect that has failed.
-async fn explained(error: RedisError, client: &Client) -> RedisError {
-    let is_secure = is_secure(client);
+async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
+    let is_secure = is_secure(info);
     if is_secure && is_of_tls(&error) {
-        return match is_plain(client).await {
+        return match is_plain(info).await {
             true => Unfit::SpeaksNoTls.into(),
             false => Unfit::Handshake(error).into(),
         };
     }
     // The server has closed the connection.
     if !is_secure && error.is_connection_dropped() && !error.is_connection_refusal() {
-        let (to_hello, unasked) = join(said(client, HELLO), said(client, b"")).await;
+        let (to_hello, unasked) = join(said(info, HELLO), said(info, b"")).await;
         if to_hello.first() == Some(&ALERT) {
             return Unfit::SpeaksTls.into();
         }
@@ -184,9 +189,8 @@ async fn explained(error: RedisError, client: &Client) -> RedisError {
     error
 }
 
-fn is_secure(client: &Client) -> bool {
-    let address = client.get_connection_info().addr();
-    matches!(address, ConnectionAddr::TcpTls { .. })
+fn is_secure(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 /// Whether a TLS library has made this error, by itself or within one of I/O.
@@ -203,17 +207,17 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
 }
 
 /// Whether the server answers a command that is not encrypted.
-async fn is_plain(client: &Client) -> bool {
-    let said = said(client, b"PING\r\n").await;
+async fn is_plain(info: &ConnectionInfo) -> bool {
+    let said = said(info, b"PING\r\n").await;
     matches!(said.first(), Some(b'+' | b'-'))
 }
 
 /// What a server says to this, or before it closes a connection that it does not accept: a line, or what it is until
 /// then.
-async fn said(client: &Client, sent: &[u8]) -> Vec<u8> {
+async fn said(info: &ConnectionInfo, sent: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     let read = async {
-        let address = Address::of(client.get_connection_info());
+        let address = Address::of(info);
         let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
         let mut socket = TcpStream::connect((host, port)).await?;
         socket.write_all(sent).await?;

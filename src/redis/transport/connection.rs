@@ -9,18 +9,12 @@
 //!
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
-use super::subscription::Subscription;
-use crate::{
-    redis::error::Error,
-    semaphore::{BoxFuture, timer},
-};
-use futures_util::FutureExt;
-use redis::{Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
+use super::{endpoint::Endpoint, subscription::Subscription};
+use crate::{redis::error::Error, semaphore::timer};
+use redis::{Cmd, Pipeline, RedisConnectionInfo, Value, aio::MultiplexedConnection, cmd};
 use scopeguard::{ScopeGuard, guard};
 use std::{
-    future::pending,
-    io, mem,
-    panic::AssertUnwindSafe,
+    io,
     pin::pin,
     sync::{
         Arc, LazyLock,
@@ -51,7 +45,10 @@ pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
 /// See the module docs. It is driven by the runtime that made it.
 pub(in crate::redis) struct Connection {
-    way: Way,
+    multiplexed: MultiplexedConnection,
+    /// The user and the password of this connection.
+    login: RedisConnectionInfo,
+    endpoint: Endpoint,
     tenure: Tenure,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
@@ -61,16 +58,6 @@ pub(in crate::redis) struct Connection {
     ended: Notify,
 }
 
-pub(super) enum Way {
-    /// This runtime has made it, with what connects once more to the same server.
-    Own(MultiplexedConnection, Box<Client>),
-    /// It was supplied.
-    Supplied(Arc<Call>),
-}
-
-/// Sends commands over a connection that was supplied.
-pub(super) type Call = dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync;
-
 /// How long a server has its place: until the other end is dropped.
 pub(super) type Tenure = watch::Receiver<()>;
 
@@ -78,9 +65,15 @@ pub(super) type Tenure = watch::Receiver<()>;
 static FOREVER: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 
 impl Connection {
-    pub(super) fn new(way: Way) -> Self {
+    pub(super) fn new(
+        multiplexed: MultiplexedConnection,
+        login: RedisConnectionInfo,
+        endpoint: Endpoint,
+    ) -> Self {
         Self {
-            way,
+            multiplexed,
+            login,
+            endpoint,
             tenure: FOREVER.subscribe(),
             answered: AtomicBool::new(false),
             doubted: Notify::new(),
@@ -97,15 +90,9 @@ impl Connection {
         }
     }
 
-    /// Subscribes to a channel of the same server. `None`: no messages can be received.
-    pub(in crate::redis) async fn subscribe(
-        &self,
-        channel: &str,
-    ) -> Result<Option<Subscription>, Error> {
-        match &self.way {
-            Way::Own(_, client) => Subscription::open(client, channel).await.map(Some),
-            Way::Supplied(_) => Ok(None),
-        }
+    /// Subscribes to a channel of the same server.
+    pub(in crate::redis) async fn subscribe(&self, channel: &str) -> Result<Subscription, Error> {
+        Subscription::open(&self.endpoint, channel).await
     }
 
     /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
@@ -118,14 +105,9 @@ impl Connection {
         }
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
-        let replies = match &self.way {
-            Way::Own(multiplexed, client) => {
-                let replies = send(multiplexed.clone(), commands).await.into_iter();
-                let without = |error: Error| error.without_password(client);
-                replies.map(|reply| reply.map_err(without)).collect()
-            }
-            Way::Supplied(call) => unless_it_panics(&**call, commands).await,
-        };
+        let replies = send(self.multiplexed.clone(), commands).await.into_iter();
+        let without = |error: Error| error.without_password(&self.login);
+        let replies: Replies = replies.map(|reply| reply.map_err(without)).collect();
         ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
@@ -142,9 +124,6 @@ impl Connection {
 
     /// Ready when it has closed. For one caller.
     pub(in crate::redis) async fn closed(&self) {
-        if let Way::Supplied(_) = self.way {
-            return pending().await;
-        }
         let mut tenure = self.tenure.clone();
         loop {
             let is_busy = self.answered.swap(false, Relaxed);
@@ -177,18 +156,6 @@ impl Connection {
     }
 }
 
-/// A panic of a connection that was supplied is a failure like others: it counts, and is not repeated at once.
-async fn unless_it_panics(call: &Call, commands: Vec<Cmd>) -> Replies {
-    let count = commands.len();
-    let replies = AssertUnwindSafe(async { call(commands).await }).catch_unwind();
-    replies.await.unwrap_or_else(|panic| {
-        // Its drop may panic too.
-        mem::forget(panic);
-        let error = io::Error::other("the supplied connection has panicked");
-        vec![Err(Error::Redis(error.into())); count]
-    })
-}
-
 async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Replies {
     let count = commands.len();
     match &commands[..] {
@@ -210,7 +177,7 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
 }
 
 /// An error that the server sent is an error, not a value.
-pub(super) fn checked(value: Value) -> Result<Value, Error> {
+fn checked(value: Value) -> Result<Value, Error> {
     match value {
         Value::ServerError(error) => Err(Error::Redis(error.into())),
         value => Ok(value),

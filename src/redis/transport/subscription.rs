@@ -1,14 +1,17 @@
-//! A subscription, over a connection of its own. It is pinged, because it may be silent for long.
+//! A subscription, over a separate connection. It is pinged, because it may be silent for long.
 
+use super::{
+    attempt::{Unfit, config},
+    endpoint::Endpoint,
+};
 use crate::redis::error::{Error, after, by, without_password};
-use futures_util::StreamExt;
 use redis::{
-    Client, Value,
-    aio::{PubSubSink, PubSubStream},
+    ErrorKind, Msg, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection, cmd,
 };
 use std::time::Duration;
 use tokio::{
     select,
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{interval, timeout},
 };
 
@@ -21,23 +24,38 @@ const PING: Duration = Duration::from_secs(2);
 /// How long the answer to a ping may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// A subscription to one channel, over a connection of its own.
+/// A subscription to one channel, over a separate connection.
 pub(in crate::redis) struct Subscription {
-    sink: PubSubSink,
-    messages: PubSubStream,
+    connection: MultiplexedConnection,
+    pushes: UnboundedReceiver<PushInfo>,
 }
 
 impl Subscription {
-    pub(super) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
+    pub(super) async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, Error> {
         let opened = async {
-            let subscription = client.get_async_pubsub().await;
-            let subscription = subscription.map_err(|error| without_password(error, client));
-            let mut subscription = subscription.map_err(Error::unconnected)?;
-            let subscribed = subscription.subscribe(channel).await;
-            let subscribed = subscribed.map_err(Error::Redis);
-            subscribed.map_err(|error| error.without_password(client))?;
-            let (sink, messages) = subscription.split();
-            Ok(Self { sink, messages })
+            let login = endpoint.login().await.map_err(Error::unconnected)?;
+            // Messages over RESP2 are no pushes.
+            let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
+            let (sender, mut pushes) = unbounded_channel();
+            let connection = endpoint.connect(settings, config().set_push_sender(sender));
+            let connection = connection.await.map_err(|error| match error.kind() {
+                // redis-rs refuses to combine them.
+                ErrorKind::InvalidClientConfig if endpoint.is_supplied() => {
+                    Unfit::WrongConnector.into()
+                }
+                _ => without_password(error, &login),
+            });
+            let mut connection = connection.map_err(|error| match error.code() {
+                Some(_) => Error::Redis(error),
+                None => Error::unconnected(error),
+            })?;
+            let subscribed = connection.subscribe(channel).await.map_err(Error::Redis);
+            subscribed.map_err(|error| error.without_password(&login))?;
+            // The confirmation is the first one, and comes before `subscribe` returns.
+            match pushes.try_recv() {
+                Ok(_) => Ok(Self { connection, pushes }),
+                Err(_) => Err(Error::unconnected(Unfit::WrongConnector)),
+            }
         };
         by(after(BOUND), Error::Timeout(BOUND), opened).await
     }
@@ -47,13 +65,16 @@ impl Subscription {
         let mut pings = interval(PING);
         loop {
             select! {
-                message = self.messages.next() => match message {
-                    Some(message) => take(&message.get_payload::<String>().unwrap_or_default()),
-                    None => return,
+                push = self.pushes.recv() => match push {
+                    None | Some(PushInfo { kind: PushKind::Disconnection, .. }) => return,
+                    Some(push) => if let Some(message) = Msg::from_push_info(push) {
+                        take(&message.get_payload::<String>().unwrap_or_default());
+                    },
                 },
                 _ = pings.tick() => {
-                    let ping = timeout(ANSWER, self.sink.ping::<Value>()).await;
-                    if !matches!(ping, Ok(Ok(_))) {
+                    let ping = cmd("PING");
+                    let ping = timeout(ANSWER, ping.query_async::<Value>(&mut self.connection));
+                    if !matches!(ping.await, Ok(Ok(_))) {
                         return;
                     }
                 }

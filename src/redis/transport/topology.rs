@@ -1,15 +1,15 @@
-//! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
-//! connection leads to. The trait [`Topology`] is all in which they differ.
+//! What a store is on: one server, the primary that Sentinels name, or the nodes of a cluster. The trait [`Topology`] is
+//! all in which they differ.
 
 use super::{
     attempt::{self, Inquiry},
-    connection::{Call, Connection, Way, checked},
+    connection::Connection,
+    endpoint::Endpoint,
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use futures_util::future::join_all;
-use redis::{Client, Cmd, aio::ConnectionLike, cmd, from_redis_value};
+use redis::{cmd, from_redis_value};
 use std::{
-    future::{pending, ready},
+    future::pending,
     ops::Range,
     sync::{Arc, OnceLock},
 };
@@ -19,8 +19,6 @@ use std::{
 pub(in crate::redis) enum Place {
     /// The server of a URL.
     Url,
-    /// At the other end of a connection that was supplied.
-    Supplied,
     /// A Sentinel, which is no store.
     Sentinel,
     /// The primary that Sentinels name.
@@ -78,15 +76,15 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
 
 /// The server of a URL.
 pub(in crate::redis) struct Single {
-    client: Client,
+    endpoint: Endpoint,
     /// Whether it is a node of a cluster, as it says if it permits `INFO`. Known since the first connection.
     is_node: OnceLock<bool>,
 }
 
 impl Single {
-    pub(in crate::redis) fn new(client: Client) -> Self {
+    pub(in crate::redis) fn new(endpoint: Endpoint) -> Self {
         let is_node = OnceLock::new();
-        Self { client, is_node }
+        Self { endpoint, is_node }
     }
 }
 
@@ -103,7 +101,7 @@ impl Topology for Single {
     }
 
     fn address(&self, _: usize) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.endpoint.info().addr().to_string()
     }
 
     fn connect(
@@ -112,7 +110,7 @@ impl Topology for Single {
         inquiry: Inquiry,
     ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let connection = attempt::connect(&self.client, inquiry).await?;
+            let connection = attempt::connect(&self.endpoint, inquiry).await?;
             if self.is_node.get().is_none() {
                 let is_node = is_node(&connection).await;
                 self.is_node.get_or_init(|| is_node);
@@ -127,75 +125,6 @@ async fn is_node(connection: &Connection) -> bool {
     let info = info.await.into_iter().flatten().next();
     let info = info.and_then(|info| from_redis_value::<String>(info).ok());
     info.is_some_and(|info| info.contains("cluster_enabled:1"))
-}
-
-/// Into how many parts the slots are divided: a silent node stands for whole parts, except
-/// for a part that it shares with another node. With more of them more probes are sent to a node, or to the only
-/// server, that is silent.
-const PARTS: usize = 16;
-
-/// How many slots each has.
-const PART: usize = SLOTS / PARTS;
-
-/// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
-/// cannot subscribe for this store alone, so no messages are received.
-pub(in crate::redis) struct Supplied(Arc<Call>);
-
-impl Supplied {
-    /// Commands travel one by one, side by side: a cluster sends a pipeline to one node only.
-    pub(in crate::redis) fn new<C>(connection: C) -> Self
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        let call = move |commands: Vec<Cmd>| {
-            let calls = commands.into_iter().map(|command| {
-                let mut connection = connection.clone();
-                async move {
-                    let reply = connection.req_packed_command(&command).await;
-                    reply.map_err(Error::Redis).and_then(checked)
-                }
-            });
-            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
-        };
-        Self(Arc::new(call))
-    }
-}
-
-impl Topology for Supplied {
-    fn place(&self) -> Place {
-        Place::Supplied
-    }
-
-    fn address(&self, _: usize) -> String {
-        "the server of a supplied connection".to_owned()
-    }
-
-    /// It may be one to a cluster.
-    fn slot(&self, key: &str) -> u16 {
-        slot_of(key)
-    }
-
-    /// Which nodes there are is not known, so each part of the slots counts as a server: a node that is dead delays and
-    /// fails nothing but the parts that it has slots of.
-    fn slots(&self) -> (u64, Slots) {
-        let parts = (0..PARTS).map(|part| (part * PART..(part + 1) * PART, part));
-        (0, parts.collect())
-    }
-
-    fn connect(self: Arc<Self>, _: usize, _: Inquiry) -> BoxFuture<Result<Arc<Connection>, Error>> {
-        let connection = Connection::new(Way::Supplied(Arc::clone(&self.0)));
-        Box::pin(ready(Ok(Arc::new(connection))))
-    }
-}
-
-/// A key in each part of all slots.
-pub(in crate::redis) fn parts(prefix: &str) -> Vec<String> {
-    let key = |number: usize| format!("{prefix}{{{number}}}part");
-    let keys = |part| {
-        let mut keys = (0..).map(key);
-        keys.find(|key| usize::from(slot_of(key)) / PART == part)
-    };
-    (0..PARTS).filter_map(keys).collect()
 }
 
 /// How many slots there are.

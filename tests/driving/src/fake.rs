@@ -92,7 +92,6 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         slot_of_process: None,
         claims: true,
         replicas: 0,
-        is_own: true,
         policy: super::core::WhenUnavailable::Refuse,
     }
 }

@@ -36,14 +36,6 @@ async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
 }
 
-/// A store on a supplied connection, which learns from a check to which server it is.
-async fn supplied(server: &RedisServer) -> RedisSemaphore {
-    let connection = stores::connection(&server.url()).await;
-    let store = RedisSemaphore::with_connection(connection).expect("a store");
-    store.check().await.expect("it is well");
-    store
-}
-
 /// The status of a request under a limit of two handles, one in the other.
 async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
     let service = limit(9, outer.clone()).layer(limit(9, inner).layer(ok()));
@@ -61,7 +53,6 @@ async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
         ("localhost", by_name("localhost").await),
         ("LOCALHOST", by_name("LOCALHOST").await),
         ("127.1", by_name("127.1").await),
-        ("a supplied connection", supplied(&server).await),
     ] {
         assert_eq!(status(&outer, inner).await, 500, "{name}");
     }

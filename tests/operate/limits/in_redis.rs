@@ -16,7 +16,6 @@ use testing::{
     redis::{Cluster, RedisServer},
     resp::Raw,
     rig::Rig,
-    stores::connection,
     wait::eventually,
 };
 use tokio::{
@@ -197,7 +196,7 @@ async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_i
     }
 }
 
-/// As an application starts that is killed, and one over a connection of its own.
+/// As an application starts that is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_comes_later_follows_before_its_first_grant() {
     let server = RedisServer::start();
@@ -206,9 +205,6 @@ async fn a_process_that_comes_later_follows_before_its_first_grant() {
     let store = processes(&server.url(), 1).await.remove(0);
     let held = store.acquire(claim()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
-    let supplied = builder().with_connection(connection(&server.url()).await);
-    let supplied: Store = Arc::new(supplied.expect("the settings are right"));
-    is_full(&supplied, claim(), 1).await;
     let mut other = Process::start(&server.url(), LEASE);
     assert_eq!(other.acquire("first", "a", 10), None);
     drop(other);

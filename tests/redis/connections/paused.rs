@@ -1,10 +1,7 @@
 //! Tokio's time is paused, so that it runs ahead while a test waits for a socket.
 
 use std::{error::Error, net::TcpListener, time::Duration};
-use testing::{
-    redis::{Cluster, RedisServer, Sentinels},
-    stores::connection,
-};
+use testing::redis::{Cluster, RedisServer, Sentinels};
 use tokio::time::{pause, resume};
 use tower_semaphore::{
     AcquireError, Claim, RedisSemaphore, Semaphore,
@@ -76,14 +73,10 @@ async fn claims_in_paused_time_say_so_whatever_the_policy() {
 }
 
 #[tokio::test]
-async fn claims_to_a_cluster_and_over_a_supplied_connection_say_so_too() {
+async fn claims_to_a_cluster_say_so_too() {
     let cluster = Cluster::of_primaries(3).await;
     let store = RedisSemaphore::builder()
         .connect_cluster(cluster.urls())
         .await;
     assert_claims_say_so(&store.expect("it connects")).await;
-    let server = RedisServer::start();
-    let supplied = connection(&server.url()).await;
-    let store = RedisSemaphore::with_connection(supplied);
-    assert_claims_say_so(&store.expect("the settings are right")).await;
 }

@@ -5,14 +5,19 @@ use super::{
     chosen::{assert_all, clients_of_a_notified_waiter, others},
     claim, refusal, works,
 };
-use std::{env, process::Stdio, time::Duration};
+use std::{
+    env,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use testing::{
     child::child,
     example::{address, command},
-    redis::{
-        RedisServer,
-        secure::{Authority, SecureServer, Signed},
-    },
+    redis::secure::{Authority, SecureServer, Signed},
     stores::connected,
     wait::eventually,
 };
@@ -22,10 +27,7 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{
-        Builder, ConnectError,
-        client::{Client, TlsCertificates},
-    },
+    redis::{Builder, ConnectError, client::Client},
 };
 
 fn rooted(server: &SecureServer) -> Builder {
@@ -239,34 +241,21 @@ async fn client_certificates_that_cannot_work_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_set_in_one_place() {
+async fn a_connector_gets_the_certificates() {
     let server = SecureServer::start().await;
-    let own = TlsCertificates {
-        client_tls: None,
-        root_cert: Some(server.authority.certificate().into()),
-    };
-    let client = Client::build_with_tls(server.url(), own).expect("good certificates");
-    let info = client.get_connection_info();
-    works(&connected(async || RedisSemaphore::connect(info.clone()).await).await).await;
-    let outcome = rooted(&server).connect(info.clone()).await;
-    assert_eq!(blamed(outcome), "root_certificate");
-    let own = server.authority.sign("client.example");
-    let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
-    assert_eq!(
-        blamed(builder.connect(info.clone()).await),
-        "client_certificate"
-    );
-}
-
-#[tokio::test]
-async fn a_supplied_connection_has_its_own_certificates() {
-    let server = RedisServer::start();
-    let client = Client::open(server.url()).expect("the URL is right");
-    let connection = client.get_multiplexed_async_connection().await;
-    let own = Authority::new().sign("client.example");
-    let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
-    let outcome = builder.with_connection(connection.expect("it connects"));
-    assert_eq!(blamed(outcome), "client_certificate");
+    let count = Arc::new(AtomicUsize::new(0));
+    let calls = Arc::clone(&count);
+    let builder = rooted(&server).connector(move |info, config| {
+        calls.fetch_add(1, Relaxed);
+        async move {
+            let client = Client::open(info)?;
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+        }
+    });
+    works(&connected(async || builder.clone().connect(server.url()).await).await).await;
+    assert!(count.load(Relaxed) > 1);
 }
 
 #[tokio::test]

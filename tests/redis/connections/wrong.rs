@@ -138,7 +138,7 @@ async fn a_command_that_an_access_control_list_lacks_is_named_on_the_way_in_too(
             .cmd(&[&["SENTINEL", "SET", Sentinels::NAME], pair].concat())
             .await;
     }
-    let builder = patient().credentials("ann", "battery-staple");
+    let builder = patient().fixed_credentials("ann", "battery-staple");
     let outcome = builder
         .connect_sentinel([sentinel.url()], Sentinels::NAME)
         .await;

@@ -2,19 +2,24 @@
 
 use futures_util::future::join_all;
 use redis::{
-    Cmd, Pipeline, RedisFuture, Value,
-    aio::{ConnectionLike, MultiplexedConnection},
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, Parser, ProtocolVersion,
+    RedisResult, Value, aio::MultiplexedConnection,
 };
 use std::{
+    io::Write,
+    net::Shutdown,
     panic::{self, Location},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
+    thread,
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, rng::Rng, stores::connection, wait::eventually};
+use testing::{redis::RedisServer, rng::Rng, stores::connected, wait::eventually};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex, split},
+    sync::mpsc,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -25,10 +30,9 @@ const BOUND: Duration = Duration::from_secs(20);
 const TIME: Duration = Duration::from_secs(2);
 const LIMIT: u32 = 5;
 
-/// A connection whose answers are odd for a while.
+/// Spoils what comes over connections for a while.
 #[derive(Clone)]
 struct Odd {
-    inner: MultiplexedConnection,
     is_odd: Arc<AtomicBool>,
     rng: Arc<Mutex<Rng>>,
 }
@@ -41,6 +45,81 @@ impl Odd {
             return answer;
         }
         spoil(answer, &mut rng)
+    }
+
+    /// A connector of connections for commands that spoil answers. Messages are not spoiled.
+    async fn connect(
+        self,
+        info: ConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<MultiplexedConnection> {
+        if info.redis_settings().protocol() == ProtocolVersion::RESP3 {
+            let client = Client::open(info)?;
+            return client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await;
+        }
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            panic!("the server listens at a port");
+        };
+        let requests = std::net::TcpStream::connect((&**host, *port))?;
+        let answers = requests.try_clone()?;
+        let (ours, theirs) = duplex(1 << 16);
+        let (mut asked, mut answered) = split(theirs);
+        let (sender, mut spoiled) = mpsc::unbounded_channel();
+        thread::spawn(move || {
+            let mut parser = Parser::new();
+            while let Ok(answer) = parser.parse_value(&answers) {
+                let _ = sender.send(encoded(&self.spoil(answer)));
+            }
+        });
+        tokio::spawn(async move {
+            let mut request = [0; 1 << 14];
+            while let Ok(length @ 1..) = asked.read(&mut request).await {
+                // It is short.
+                let _ = (&requests).write_all(&request[..length]);
+            }
+            let _ = requests.shutdown(Shutdown::Both);
+        });
+        tokio::spawn(async move {
+            while let Some(answer) = spoiled.recv().await {
+                let _ = answered.write_all(&answer).await;
+            }
+        });
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(info.redis_settings(), ours, config).await?;
+        tokio::spawn(driver);
+        Ok(connection)
+    }
+}
+
+/// As a server sends it.
+fn encoded(value: &Value) -> Vec<u8> {
+    let items = |head: char, count: usize, items: &mut dyn Iterator<Item = &Value>| {
+        let mut bytes = format!("{head}{count}\r\n").into_bytes();
+        items.for_each(|item| bytes.extend(encoded(item)));
+        bytes
+    };
+    match value {
+        Value::Int(number) => format!(":{number}\r\n").into_bytes(),
+        Value::SimpleString(text) => format!("+{text}\r\n").into_bytes(),
+        Value::Okay => b"+OK\r\n".to_vec(),
+        Value::Double(number) => format!(",{number}\r\n").into_bytes(),
+        Value::Boolean(is) => format!("#{}\r\n", if *is { 't' } else { 'f' }).into_bytes(),
+        Value::BulkString(text) => {
+            let head = format!("${}\r\n", text.len());
+            [head.as_bytes(), text, b"\r\n"].concat()
+        }
+        Value::Array(all) => items('*', all.len(), &mut all.iter()),
+        Value::Map(all) => {
+            let mut both = all.iter().flat_map(|(name, value)| [name, value]);
+            items('%', all.len(), &mut both)
+        }
+        Value::ServerError(error) => {
+            let said = error.details().unwrap_or_default();
+            format!("-{} {said}\r\n", error.code()).into_bytes()
+        }
+        _ => b"$-1\r\n".to_vec(),
     }
 }
 
@@ -71,28 +150,6 @@ fn any(rng: &mut Rng) -> Value {
         6 => Value::Array(vec![any(rng), any(rng)]),
         7 => Value::Double(f64::NAN),
         _ => Value::Map(vec![(Value::Okay, Value::Boolean(true))]),
-    }
-}
-
-impl ConnectionLike for Odd {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move {
-            let answer = self.inner.req_packed_command(command).await?;
-            Ok(self.spoil(answer))
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.inner.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.inner.get_db()
     }
 }
 
@@ -161,14 +218,13 @@ async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_is_soon_forgott
     let seed = u64::from(std::process::id());
     println!("seed {seed}");
     let odd = Odd {
-        inner: connection(&server.url()).await,
         is_odd: Arc::default(),
         rng: Arc::new(Mutex::new(Rng::new(seed))),
     };
     let builder = RedisSemaphore::builder().lease(LEASE);
-    let store = builder
-        .with_connection(odd.clone())
-        .expect("the settings are right");
+    let own = odd.clone();
+    let builder = builder.connector(move |info, config| own.clone().connect(info, config));
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
     odd.is_odd.store(true, SeqCst);
     let (mut tasks, start, mut rng) = (JoinSet::new(), Instant::now(), Rng::new(seed));
     for _ in 0..16 {

@@ -167,7 +167,6 @@ impl Shipped {
             slot_of_process: None,
             claims: true,
             replicas: settings.replicas,
-            is_own: true,
             policy: match settings.policy {
                 Policy::Refuse => WhenUnavailable::Refuse,
                 Policy::Admit => WhenUnavailable::Admit,
@@ -181,7 +180,6 @@ impl Shipped {
             lease_ms: settings.lease.as_millis() as u64,
             prefix: wire::PREFIX.to_owned(),
             about: String::new(),
-            parts: Vec::new(),
         };
         Self {
             settings,

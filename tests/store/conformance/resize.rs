@@ -14,14 +14,14 @@ use std::{
     },
     time::Duration,
 };
-use testing::{levels::claims, stores::facts_of_several};
+use testing::{levels::claims, stores::facts};
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{
     AcquireError, Claim, Permit, PermitLost, Semaphore,
     semaphore::{ClaimError, Level, MAX_WEIGHT},
 };
 
-facts_of_several! {
+facts! {
     a_smaller_weight_lets_the_next_waiter_in
     a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later
     a_greater_weight_needs_room_and_leaves_the_permit_as_it_was

@@ -1,9 +1,9 @@
 //! Facts of several limits, for each way in which a store takes several claims.
 
 use super::{head_starts::*, several::*, several_contenders::*, several_waiting::*};
-use testing::stores::facts_of_several;
+use testing::stores::facts;
 
-facts_of_several! {
+facts! {
     several_claims_get_a_permit_of_each_limit
     a_claim_refused_by_any_limit_names_it_and_takes_nothing_of_the_others
     a_refused_claim_leaves_the_queue_of_a_wider_limit_alone

@@ -48,16 +48,6 @@ pub async fn redis_of_operators(url: &str) -> Store {
     Arc::new(connected(async || odd.clone().connect(url).await).await)
 }
 
-/// A store in the Redis at `url` on a supplied connection. Keys may live on several nodes
-/// there, so several claims go level by level.
-#[cfg(feature = "redis")]
-pub async fn supplied(url: &str) -> Store {
-    let builder = RedisSemaphore::builder();
-    let patient = builder.timeout(Duration::from_secs(3));
-    let store = patient.with_connection(connection(url).await);
-    Arc::new(store.expect("the settings are right"))
-}
-
 /// A connection to hand in. A busy machine is no failure of it.
 ///
 /// # Panics
@@ -171,15 +161,6 @@ macro_rules! facts {
     };
 }
 
-/// Makes each of these functions a test of each way in which a store takes several claims.
-#[macro_export]
-macro_rules! facts_of_several {
-    ($($fact:ident)*) => {
-        $crate::facts! { $($fact)* }
-        $crate::facts_over_redis! { supplied = supplied: $($fact)* }
-    };
-}
-
 /// Makes each of these functions a test of one of the stores of this module.
 #[macro_export]
 macro_rules! facts_over_redis {
@@ -209,4 +190,4 @@ macro_rules! facts_over_shared {
     };
 }
 
-pub use crate::{facts, facts_of_operators, facts_of_several, facts_of_two};
+pub use crate::{facts, facts_of_operators, facts_of_two};

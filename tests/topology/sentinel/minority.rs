@@ -122,7 +122,7 @@ async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary
     assert_eq!(raw.cmd(&rule).await.text(), "OK");
     let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
     let urls = sentinels.iter().map(RedisServer::url);
-    let builder = patient().credentials("ann", "battery-staple");
+    let builder = patient().fixed_credentials("ann", "battery-staple");
     let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
     let store = store.expect("it connects");
     let _held = store.acquire(claim()).await.expect("there is room");

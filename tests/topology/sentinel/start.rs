@@ -102,7 +102,7 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
     let (address, database) = (format!("{}/", sentinel.client_port()), "3");
     let url = sentinel.url_of("watcher:of%20sentinels");
     let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
-    let builder = patient().credentials("ann", "battery-staple");
+    let builder = patient().fixed_credentials("ann", "battery-staple");
     let said = format!("{builder:?}");
     assert!(!said.contains("staple"), "{said}");
     let store = builder
@@ -127,24 +127,9 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
         assert!(!said.contains("staple"), "{said}");
         name
     };
-    let wrong = patient().credentials("ann", "wrong-staple");
+    let wrong = patient().fixed_credentials("ann", "wrong-staple");
     assert_eq!(refused(wrong, &urls).await, "credentials");
     assert_eq!(refused(patient(), &urls).await, "credentials");
-    let right = patient().credentials("ann", "battery-staple");
+    let right = patient().fixed_credentials("ann", "battery-staple");
     assert_eq!(refused(right, &[sentinel.url()]).await, "url");
-}
-
-#[tokio::test]
-async fn credentials_are_for_the_primary_of_sentinels_only() {
-    let builder = || patient().credentials("ann", "battery-staple");
-    let reason = "only `connect_sentinel` uses it: the URL of a server says its user and password";
-    let url = "redis://127.0.0.1:1/";
-    assert_eq!(
-        blamed(builder().connect(url).await),
-        ("credentials", reason)
-    );
-    assert_eq!(
-        blamed(builder().connect_cluster([url]).await),
-        ("credentials", reason)
-    );
 }

@@ -11,6 +11,7 @@ use super::{
     address::Address,
     attempt::{self, Inquiry, Unfit, timed_out},
     connection::Connection,
+    endpoint::Endpoint,
     topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
-use redis::{Client, ConnectionInfo};
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -54,9 +54,9 @@ const FRESH: Duration = Duration::from_secs(10);
 /// A cluster.
 pub(in crate::redis) struct Nodes {
     /// Queried if no node answers, and at the start.
-    seeds: Vec<Client>,
+    seeds: Vec<Endpoint>,
     /// How to connect to a node, but for its address.
-    template: ConnectionInfo,
+    template: Endpoint,
     map: Mutex<Map>,
     /// Something has failed.
     doubted: Notify,
@@ -96,12 +96,11 @@ struct Node {
 impl Nodes {
     /// Learns from the seeds, until then, which node has which slots.
     pub(in crate::redis) async fn find(
-        seeds: Vec<Client>,
+        seeds: Vec<Endpoint>,
         deadline: Instant,
     ) -> Result<Self, Error> {
-        let template = seeds.first().map(Client::get_connection_info).cloned();
         let nodes = Self {
-            template: template.ok_or_else(nowhere)?,
+            template: seeds.first().cloned().ok_or_else(nowhere)?,
             seeds,
             map: Mutex::default(),
             doubted: Notify::new(),
@@ -167,11 +166,10 @@ impl Nodes {
                 Some(_) => &mut connected,
                 None => &mut others,
             };
-            let client = node.address.client(&self.template);
-            views.extend(client.map(|client| seen_by(client, own, inquiry)));
+            views.push(seen_by(self.template.at(&node.address), own, inquiry));
         }
-        let is_node = |seed: &&Client| {
-            let address = Address::of(seed.get_connection_info());
+        let is_node = |seed: &&Endpoint| {
+            let address = Address::of(seed.info());
             nodes
                 .iter()
                 .any(|node| Some(&node.address) == address.as_ref())
@@ -255,13 +253,13 @@ impl Topology for Nodes {
         inquiry: Inquiry,
     ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let (client, tenure) = {
+            let (endpoint, tenure) = {
                 let map = self.map.lock();
                 let node = map.nodes.get(server).ok_or_else(nowhere)?;
-                (node.address.client(&self.template), node.tenure.subscribe())
+                (self.template.at(&node.address), node.tenure.subscribe())
             };
-            let client = client.map_err(Error::unconnected)?;
-            let connection = attempt::connect(&client, inquiry).await?.during(tenure)?;
+            let connection = attempt::connect(&endpoint, inquiry).await?;
+            let connection = connection.during(tenure)?;
             let all = &mut self.map.lock().nodes[server].connections;
             all.retain(|_, other| other.strong_count() > 0);
             all.insert(Handle::current().id(), Arc::downgrade(&connection));
@@ -309,9 +307,9 @@ fn nowhere() -> Error {
 type Seen = BoxFuture<Result<View, Error>>;
 
 /// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
-fn seen_by(node: Client, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
+fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
     Box::pin(async move {
-        let address = Address::of(node.get_connection_info()).ok_or(Error::Reply)?;
+        let address = Address::of(node.info()).ok_or(Error::Reply)?;
         let connection = match connection {
             Some(connection) => connection,
             None => Arc::new(attempt::connect(&node, inquiry).await?),

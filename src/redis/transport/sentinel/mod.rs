@@ -13,6 +13,7 @@ use super::{
     address::Address,
     attempt::{self, Inquiry, timed_out},
     connection::{Connection, gone},
+    endpoint::Endpoint,
     topology::{Place, Topology},
 };
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
 use answer::{Heard, Named, is_wrong_name, named, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
-use redis::{Client, ConnectionInfo};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -34,22 +34,22 @@ const WATCH: Duration = Duration::from_secs(1);
 
 /// See the [module docs](super).
 pub(in crate::redis) struct Sentinels {
-    clients: Vec<Client>,
+    endpoints: Vec<Endpoint>,
     /// The name of the primary and its replicas.
     name: String,
     /// How to connect to a primary, but for its address.
-    template: ConnectionInfo,
+    template: Endpoint,
     known: Mutex<Known>,
 }
 
 impl Sentinels {
     pub(in crate::redis) fn new(
-        clients: Vec<Client>,
+        endpoints: Vec<Endpoint>,
         name: String,
-        template: ConnectionInfo,
+        template: Endpoint,
     ) -> Self {
         Self {
-            clients,
+            endpoints,
             name,
             template,
             known: Mutex::default(),
@@ -60,13 +60,13 @@ impl Sentinels {
     /// Returns whether it was they who named it; if too few answer, it is the last one.
     pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, Error> {
         let before = self.known.lock().generation;
-        let clients = self.clients.iter();
-        let answers = clients.map(|client| {
-            let connecting = attempt::connect(client, inquiry);
+        let endpoints = self.endpoints.iter();
+        let answers = endpoints.map(|sentinel| {
+            let connecting = attempt::connect(sentinel, inquiry);
             within(async { named(&connecting.await?, &self.name).await })
         });
         let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut heard = Heard::of(self.clients.len());
+        let mut heard = Heard::of(self.endpoints.len());
         while let Some(answer) = answers.next().await {
             heard.add(answer);
             if heard.is_of_most() && self.known.lock().is_enough(&heard) {
@@ -86,7 +86,7 @@ impl Sentinels {
 
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
-    async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
+    async fn watch_one(&self, sentinel: &Endpoint) -> Result<(), Error> {
         let connection = within(attempt::connect(sentinel, Inquiry::Skip)).await?;
         loop {
             sleep(WATCH).await;
@@ -116,14 +116,13 @@ impl Topology for Sentinels {
     ) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
             let is_named = self.find_primary(inquiry).await?;
-            let (client, tenure) = {
+            let (endpoint, tenure) = {
                 let known = self.known.lock();
                 let primary = known.primary.as_ref().ok_or_else(timed_out)?;
-                let client = primary.address.client(&self.template);
-                (client, primary.tenure.subscribe())
+                let endpoint = self.template.at(&primary.address);
+                (endpoint, primary.tenure.subscribe())
             };
-            let client = client.map_err(Error::unconnected)?;
-            let connection = attempt::connect(&client, inquiry).await?;
+            let connection = attempt::connect(&endpoint, inquiry).await?;
             let run_id = run_id(&connection).await?;
             let mut known = self.known.lock();
             let connection = connection.during(tenure)?;
@@ -135,7 +134,7 @@ impl Topology for Sentinels {
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
             let (start, mut backoff) = (Instant::now(), Backoff::default());
-            for sentinel in self.clients.iter().cycle() {
+            for sentinel in self.endpoints.iter().cycle() {
                 if self.watch_one(sentinel).await.is_err() {
                     sleep(WATCH + backoff.fail(start.elapsed())).await;
                     // It may have ended because of a failover.

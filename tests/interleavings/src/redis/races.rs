@@ -64,7 +64,6 @@ impl World {
             slot_of_process: None,
             claims: true,
             replicas: 0,
-            is_own: true,
             policy: core::WhenUnavailable::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));

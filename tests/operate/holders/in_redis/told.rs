@@ -7,12 +7,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{
-    proxy::Proxy,
-    redis::Cluster,
-    stores::{connected, connection},
-    wait::eventually,
-};
+use testing::{proxy::Proxy, redis::Cluster, stores::connected, wait::eventually};
 use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,17 +51,6 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
     assert!(revoke(&operator, &info.id).await);
     assert!(!permit.is_lost());
     raw.cmd(&["CLIENT", "KILL", "TYPE", "PUBSUB"]).await;
-    stays_revoked(&permit, &mut raw).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_over_a_supplied_connection_is_told_by_its_next_refresh() {
-    let (server, mut raw, []) = processes(LEASE).await;
-    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
-    let holder = builder.with_connection(connection(&server.url()).await);
-    let holder: Store = Arc::new(holder.expect("the settings are right"));
-    let permit = granted(&holder, 1).await;
-    assert!(revoke(&holder, &first(&holder).await.id).await);
     stays_revoked(&permit, &mut raw).await;
 }
 

@@ -1,0 +1,166 @@
+//! How connections are made, and as which user: where a user's connector and credentials are called.
+//!
+//! redis-rs's own `StreamingCredentialsProvider` is not used. It pushes each token to all connections, and an
+//! error in its stream only logs, so a connection would outlive its right to exist without a sign. Here each new
+//! connection gets the credentials of its time, and a failure to get them is an attempt to connect that fails.
+
+use super::address::Address;
+use crate::semaphore::BoxFuture;
+use futures_util::FutureExt;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, RedisConnectionInfo, RedisError, RedisResult,
+    aio::MultiplexedConnection,
+};
+use std::{error::Error as StdError, fmt, io, mem, panic::AssertUnwindSafe, sync::Arc};
+
+/// A cause that a user's function has.
+type Cause = Box<dyn StdError + Send + Sync>;
+
+type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisResult<MultiplexedConnection>>
+    + Send
+    + Sync;
+type Provide = dyn Fn() -> BoxFuture<Result<Credentials, Cause>> + Send + Sync;
+
+/// A user and a password, for one connection.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::redis::Credentials;
+///
+/// let credentials = Credentials::new("ann", "secret");
+/// assert_eq!(format!("{credentials:?}"), "Credentials { user: \"ann\", .. }");
+/// ```
+#[derive(Clone)]
+pub struct Credentials {
+    user: String,
+    password: String,
+}
+
+impl Credentials {
+    /// A server that has a password but no users calls its user `default`.
+    ///
+    /// # Examples
+    ///
+    /// See [`Credentials`].
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self {
+            user: user.into(),
+            password: password.into(),
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How connections are made, and as which user.
+#[derive(Clone, Default)]
+pub(in crate::redis) struct Connector {
+    /// `None`: redis-rs connects.
+    pub(in crate::redis) connect: Option<Arc<Connect>>,
+    /// `None`: URLs have the user and the password.
+    pub(in crate::redis) credentials: Option<Arc<Provide>>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector")
+            .field("is_supplied", &self.connect.is_some())
+            .field("has_credentials", &self.credentials.is_some())
+            .finish()
+    }
+}
+
+/// A server, and how connections to it are made.
+#[derive(Clone)]
+pub(in crate::redis) struct Endpoint {
+    info: ConnectionInfo,
+    connector: Connector,
+}
+
+impl Endpoint {
+    pub(in crate::redis) fn new(info: ConnectionInfo, connector: Connector) -> Self {
+        Self { info, connector }
+    }
+
+    pub(in crate::redis) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    /// The same for the server at another address.
+    pub(super) fn at(&self, address: &Address) -> Self {
+        Self::new(address.info(&self.info), self.connector.clone())
+    }
+
+    /// True if a user's connector makes the connections.
+    pub(super) fn is_supplied(&self) -> bool {
+        self.connector.connect.is_some()
+    }
+
+    /// The settings of a new connection, with its user and password.
+    pub(super) async fn login(&self) -> RedisResult<RedisConnectionInfo> {
+        let settings = self.info.redis_settings().clone();
+        let Some(provide) = &self.connector.credentials else {
+            return Ok(settings);
+        };
+        let provided = contained(|| provide()).await;
+        let provided = provided.unwrap_or_else(|| Err("it has panicked".into()));
+        let own = provided.map_err(|cause| Failed::of("credentials", cause))?;
+        Ok(settings.set_username(own.user).set_password(own.password))
+    }
+
+    /// Makes a connection with these settings.
+    pub(super) async fn connect(
+        &self,
+        settings: RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<MultiplexedConnection> {
+        let info = self.info.clone().set_redis_settings(settings);
+        let Some(connect) = &self.connector.connect else {
+            let client = Client::open(info)?;
+            return client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await;
+        };
+        let connected = contained(|| connect(info, config)).await;
+        connected.unwrap_or_else(|| Err(Failed::of("connector", "it has panicked".into())))
+    }
+}
+
+/// The outcome of a user's function. `None`: it has panicked.
+async fn contained<T>(call: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
+    let outcome = AssertUnwindSafe(async { call().await }).catch_unwind();
+    // The drop of a panic's payload may panic too.
+    outcome.await.map_err(mem::forget).ok()
+}
+
+/// A user's function has failed.
+#[derive(Debug)]
+struct Failed {
+    setting: &'static str,
+    cause: Cause,
+}
+
+impl Failed {
+    fn of(setting: &'static str, cause: Cause) -> RedisError {
+        io::Error::other(Self { setting, cause }).into()
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` has failed", self.setting)
+    }
+}
+
+impl StdError for Failed {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.cause)
+    }
+}

@@ -1,0 +1,246 @@
+//! A user's connector makes all connections: to one server, to nodes, to Sentinels and to the primary.
+
+use super::{
+    cluster::{self, BOUND},
+    sentinel::works,
+};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult,
+    aio::MultiplexedConnection, cmd,
+};
+use std::sync::Arc;
+use testing::{
+    redis::{Cluster, RedisServer, Sentinels},
+    resp::Raw,
+    stores::connected,
+    wait::{eventually, within},
+};
+use tower_semaphore::{
+    Claim, Semaphore,
+    redis::{Builder, ConnectError, Credentials},
+};
+
+/// What the server calls a connection that the connector has made.
+const MARK: &str = "made-by-the-connector";
+
+async fn open(
+    info: ConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let client = Client::open(info)?;
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
+/// The server, not the library, knows who has made a connection.
+async fn marked(
+    info: ConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let mut connection = open(info, config).await?;
+    let name = cmd("CLIENT").arg("SETNAME").arg(MARK).take();
+    name.exec_async(&mut connection).await?;
+    Ok(connection)
+}
+
+fn marking() -> Builder {
+    cluster::patient().connector(marked)
+}
+
+/// The clients of a server but for the oracle, replicas and other Sentinels: those that are marked, and the others.
+async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
+    let mut raw = Raw::connect(server.port()).await;
+    let own = raw.cmd(&["CLIENT", "ID"]).await.int();
+    let list = raw.cmd(&["CLIENT", "LIST"]).await;
+    let is_store = |line: &&str| {
+        let is_own = line.starts_with(&format!("id={own} "));
+        let is_link = ["flags=S", "flags=M", "name=sentinel-"];
+        !is_own && !is_link.iter().any(|link| line.contains(link))
+    };
+    let clients = list.text().lines().filter(is_store).map(str::to_owned);
+    let (marked, others) = clients.partition(|line| line.contains(&format!("name={MARK} ")));
+    [marked, others]
+}
+
+/// All connections of the store are the connector's, and as many as this.
+async fn are_all_marked(server: &RedisServer, least: usize) {
+    eventually("all are the connector's", BOUND, async || {
+        let [marked, others] = clients(server).await;
+        marked.len() >= least && others.is_empty()
+    })
+    .await;
+}
+
+async fn has_subscribed(server: &RedisServer) -> bool {
+    let [marked, _] = clients(server).await;
+    marked.iter().any(|line| line.contains(" sub=1 "))
+}
+
+/// The keeper's connection, another one of this runtime, and one for messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_connections_to_one_server_are_the_connectors() {
+    let server = RedisServer::start();
+    let store = connected(async || marking().connect(server.url()).await).await;
+    assert!(works(&store).await);
+    are_all_marked(&server, 3).await;
+    assert!(has_subscribed(&server).await);
+    // Also after they have ended.
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
+    drop(raw);
+    eventually("it serves and subscribes again", BOUND, async || {
+        works(&store).await && has_subscribed(&server).await
+    })
+    .await;
+    are_all_marked(&server, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_connections_to_the_nodes_of_a_cluster_are_the_connectors() {
+    let nodes = Cluster::of_primaries(3).await;
+    let store = cluster::connect(marking(), &nodes).await;
+    for key in 0..60_u64 {
+        let permit = store.acquire(Claim::new(key).with_limit(1)).await;
+        assert!(permit.expect("there is room").release().await);
+    }
+    for node in 0..3 {
+        are_all_marked(nodes.node(node), 1).await;
+    }
+    eventually("one has a subscription", BOUND, async || {
+        let mut found = false;
+        for node in 0..3 {
+            found |= has_subscribed(nodes.node(node)).await;
+        }
+        found
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
+    let sentinels = Sentinels::start().await;
+    let store = connected(async || {
+        let urls = sentinels.urls();
+        marking().connect_sentinel(urls, Sentinels::NAME).await
+    })
+    .await;
+    assert!(works(&store).await);
+    let mut primary = 0;
+    if !sentinels.is_primary(primary).await {
+        primary = 1;
+    }
+    are_all_marked(sentinels.server(primary), 3).await;
+    assert!(has_subscribed(sentinels.server(primary)).await);
+    // One of them is watched over a connection that stays.
+    eventually("the connector's watches", BOUND, async || {
+        let mut marked = 0;
+        for number in 0..3 {
+            let [own, others] = clients(sentinels.sentinel(number)).await;
+            if !others.is_empty() {
+                return false;
+            }
+            marked += own.len();
+        }
+        marked > 0
+    })
+    .await;
+}
+
+/// As through a tunnel, or with a resolver.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connector_may_lead_where_the_url_does_not() {
+    let server = RedisServer::start();
+    let port = server.client_port();
+    let builder = cluster::patient().connector(move |info, config| {
+        let elsewhere = ConnectionAddr::Tcp("127.0.0.1".to_owned(), port);
+        open(info.set_addr(elsewhere), config)
+    });
+    let url = "redis://no.such.host.invalid/3";
+    let store = connected(async || builder.clone().connect(url).await).await;
+    let claim = || Claim::new("a").with_limit(1);
+    let held = store.acquire(claim()).await.expect("there is room");
+    // A waiter is woken by a message. It would poll after seconds only.
+    let waiter = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
+    let mut raw = Raw::connect(server.port()).await;
+    assert_eq!(raw.cmd(&["SELECT", "3"]).await.text(), "OK");
+    eventually("it waits", BOUND, async || {
+        raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+    })
+    .await;
+    held.release().await;
+    let granted = within("a grant", BOUND, waiter).await.expect("no panic");
+    assert!(granted.is_ok());
+}
+
+/// Its answers would come, but no messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connector_that_ignores_what_it_is_given_is_named() {
+    let server = RedisServer::start();
+    let without_config =
+        cluster::patient().connector(|info, _| open(info, AsyncConnectionConfig::new()));
+    let without_protocol = cluster::patient().connector(|info, config| {
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP2);
+        open(info.set_redis_settings(settings), config)
+    });
+    for builder in [without_config, without_protocol] {
+        let outcome = builder.connect(server.url()).await;
+        let Err(ConnectError::Setting { name, reason, .. }) = outcome else {
+            panic!("no setting is blamed: {outcome:?}");
+        };
+        assert_eq!(name, "connector");
+        assert!(reason.contains("AsyncConnectionConfig"), "{reason}");
+    }
+}
+
+/// The user of all these servers.
+async fn protect(raw: &mut Raw, user: &str) {
+    let rule = format!("ACL SETUSER {user} on >battery-staple ~* &* +@all");
+    let rule: Vec<_> = rule.split(' ').collect();
+    assert_eq!(raw.cmd(&rule).await.text(), "OK");
+    raw.cmd(&["ACL", "SETUSER", "default", "off"]).await;
+}
+
+fn logged_in() -> Builder {
+    let own = Arc::new(Credentials::new("ann", "battery-staple"));
+    cluster::patient().credentials(move || {
+        let own = Credentials::clone(&own);
+        async move { Ok::<_, std::io::Error>(own) }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_those_of_all_nodes() {
+    let nodes = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        protect(&mut nodes.raw(node).await, "ann").await;
+    }
+    let store = cluster::connect(logged_in(), &nodes).await;
+    for key in 0..60_u64 {
+        let permit = store.acquire(Claim::new(key).with_limit(1)).await;
+        assert!(permit.expect("there is room").release().await);
+    }
+    let wrong = cluster::patient().fixed_credentials("ann", "wrong-staple");
+    let wrong = wrong.connect_cluster(nodes.urls()).await;
+    let Err(ConnectError::Credentials { name, .. }) = wrong else {
+        panic!("no credentials are refused: {wrong:?}");
+    };
+    assert_eq!(name, "credentials");
+}
+
+/// The Sentinel has another user.
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_those_of_the_primary_and_urls_have_those_of_sentinels() {
+    let server = RedisServer::start();
+    let sentinel = testing::redis::sentinel(server.client_port(), 1);
+    protect(&mut Raw::connect(server.port()).await, "ann").await;
+    protect(&mut Raw::connect(sentinel.port()).await, "watcher").await;
+    let urls = [sentinel.url_of("watcher:battery-staple")];
+    let store = connected(async || {
+        let urls = urls.clone();
+        logged_in().connect_sentinel(urls, Sentinels::NAME).await
+    })
+    .await;
+    assert!(works(&store).await);
+}
