@@ -29,13 +29,22 @@ use tower_service::Service;
 /// within a fraction of a millisecond.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
-/// A service whose responses are HTTP responses. It names their body type for [`ResponseFuture`].
-pub trait Answers<B>: Service<Request<B>> {
+/// A service of HTTP: `Service<http::Request<B>>` whose responses are `http::Response`s. Every such service implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a service of `http::Request<{B}>` that returns an `http::Response`",
+    label = "not an HTTP service for these limits",
+    note = "`reqwest::Client` has request and response types of its own: the guide has a recipe for it in `guide::recipes::calls`",
+    note = "for a service of other requests, use `LimitLayer`"
+)]
+pub trait HttpService<B>:
+    Service<Request<B>, Response = Response<<Self as HttpService<B>>::Body>>
+{
     /// The body of the responses.
     type Body;
 }
 
-impl<S, B, R> Answers<B> for S
+#[diagnostic::do_not_recommend]
+impl<S, B, R> HttpService<B> for S
 where
     S: Service<Request<B>, Response = Response<R>>,
 {
@@ -69,7 +78,7 @@ pin_project! {
     /// and the inner service's future is dropped.
     pub struct ResponseFuture<S, B>
     where
-        S: Answers<B>,
+        S: HttpService<B>,
     {
         #[pin]
         state: State<S, B>,
@@ -81,7 +90,7 @@ pin_project! {
     #[project = StateProj]
     enum State<S, B>
     where
-        S: Answers<B>,
+        S: HttpService<B>,
     {
         Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
@@ -99,7 +108,7 @@ type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<
 
 impl<S, B> ResponseFuture<S, B>
 where
-    S: Answers<B>,
+    S: HttpService<B>,
     B: Body + Send + 'static,
 {
     pub(crate) fn limited(
@@ -281,7 +290,7 @@ fn release(permit: &Permit) -> SyncFuture<()> {
 
 impl<S, B> State<S, B>
 where
-    S: Answers<B>,
+    S: HttpService<B>,
     B: Body + Send + 'static,
 {
     fn answered(
@@ -324,7 +333,7 @@ where
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where
-    S: Answers<B>,
+    S: HttpService<B>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

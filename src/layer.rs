@@ -3,7 +3,7 @@
 use crate::{
     key::KeyExtractor,
     semaphore::Semaphore,
-    service::ConcurrencyLimit,
+    service::{Cloned, ConcurrencyLimit},
     settings::{Settings, settings_methods},
 };
 use std::{fmt, sync::Arc};
@@ -197,7 +197,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     }
 }
 
-impl<S, K> Layer<S> for ConcurrencyLimitLayer<K> {
+impl<S: Cloned, K> Layer<S> for ConcurrencyLimitLayer<K> {
     type Service = ConcurrencyLimit<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {

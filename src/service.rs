@@ -3,7 +3,7 @@
 use crate::{
     admission::Acquiring,
     body::{BoxError, ResponseBody},
-    future::ResponseFuture,
+    future::{HttpService, ResponseFuture},
     key::KeyExtractor,
     reject::{Limits, Reason},
     semaphore::Semaphore,
@@ -103,9 +103,20 @@ impl<S, K> ConcurrencyLimit<S, K> {
     }
 }
 
+/// A service that is `Clone`. Every such service implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not `Clone`, and the limit calls a clone of it for each request",
+    label = "this service is not `Clone`",
+    note = "derive `Clone` for it, or put `tower::buffer::BufferLayer` or `tower::util::BoxCloneService` between the limit and it"
+)]
+pub trait Cloned: Clone {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Clone> Cloned for S {}
+
 impl<S, K, ReqBody, ResBody> Service<Request<ReqBody>> for ConcurrencyLimit<S, K>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    S: HttpService<ReqBody, Body = ResBody> + Cloned,
     K: KeyExtractor,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,

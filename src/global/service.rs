@@ -4,7 +4,7 @@ use super::gate::{Answer, Gate, Gates};
 use crate::{
     admission::Granted,
     body::{BoxError, ResponseBody},
-    future::ResponseFuture,
+    future::{HttpService, ResponseFuture},
     reject::{Limits, Reason},
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
     settings::{Settings, settings_methods},
@@ -170,7 +170,7 @@ impl<S> GlobalConcurrencyLimit<S> {
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: HttpService<ReqBody, Body = ResBody>,
     ReqBody: Body + Send + 'static,
     ResBody: Body<Data = Bytes>,
     ResBody::Error: Into<BoxError>,

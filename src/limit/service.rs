@@ -5,6 +5,7 @@ use crate::{
     body::BoxError,
     key::{IntoClaims, Sealed},
     semaphore::Semaphore,
+    service::Cloned,
     settings::{Settings, claim_methods},
 };
 use std::{
@@ -100,7 +101,7 @@ impl<F, H> LimitLayer<F, H> {
     }
 }
 
-impl<S, F, H> Layer<S> for LimitLayer<F, H> {
+impl<S: Cloned, F, H> Layer<S> for LimitLayer<F, H> {
     type Service = Limit<S, F, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -156,7 +157,7 @@ impl<S, F, H> Limit<S, F, H> {
 
 impl<S, F, H, R, C> Service<R> for Limit<S, F, H>
 where
-    S: Service<R> + Clone,
+    S: Service<R> + Cloned,
     S::Error: Into<BoxError>,
     F: Fn(&R) -> C,
     C: IntoClaims,

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
+use tokio::time::Instant;
 
 /// A store of counting semaphores, one for each policy and key. See the [module docs](super).
 ///
@@ -202,7 +203,14 @@ impl Acquire {
     pub fn pending(
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {
-        Self(State::Pending(SyncFuture::new(future)))
+        Self(State::Pending(SyncFuture::new(async move {
+            let start = Instant::now();
+            let answer = future.await;
+            if let Ok(permit) = &answer {
+                permit.set_waited(start.elapsed());
+            }
+            answer
+        })))
     }
 
     /// The claims are counted by their outcome: at the narrowest limit, unless a refusal names another.

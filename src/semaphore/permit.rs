@@ -15,8 +15,8 @@ use std::{
     sync::{
         Arc, Weak,
         atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Release},
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
     task::Poll,
@@ -172,6 +172,8 @@ struct Shared<G: ?Sized> {
     attached: Mutex<Option<Box<Attached>>>,
     /// True once a holder has called [`Permit::release`].
     is_released: AtomicBool,
+    /// See [`Permit::waited`]. In nanoseconds.
+    waited: AtomicU64,
     grant: G,
 }
 
@@ -253,6 +255,7 @@ impl Permit {
                 is_shadow,
                 attached: Mutex::new(None),
                 is_released: AtomicBool::new(false),
+                waited: AtomicU64::new(0),
                 grant,
             }),
             outer: None,
@@ -318,6 +321,34 @@ impl Permit {
     /// ```
     pub fn levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {
         self.own.all_levels()
+    }
+
+    /// How long its claim waited for the grant, from the first poll of the acquire: zero if the store granted it at once.
+    /// Over Redis this includes the round trip.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration; use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let claim = Claim::new("account-42").with_limit(1).with_wait(Duration::from_secs(2));
+    /// let first = semaphore.acquire(claim.clone()).await.unwrap();
+    /// assert_eq!(first.waited(), Duration::ZERO);
+    ///
+    /// let waiting = tokio::spawn(semaphore.acquire(claim));
+    /// tokio::time::sleep(Duration::from_millis(20)).await;
+    /// drop(first);
+    /// assert!(waiting.await.unwrap().unwrap().waited() > Duration::ZERO);
+    /// # }
+    /// ```
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.own.waited.load(Relaxed))
+    }
+
+    pub(super) fn set_waited(&self, waited: Duration) {
+        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.own.waited.store(nanos, Relaxed);
     }
 
     /// The fencing token: a number that grows with every permit granted for the key. A resource

@@ -55,6 +55,7 @@ mod waiting {
 
     facts! {
         waiters_are_granted_in_the_order_of_arrival_and_their_tokens_grow
+        a_permit_reports_how_long_its_claim_waited
         a_claim_that_does_not_wait_never_passes_the_queue
         a_heavy_head_is_not_starved_by_lighter_claims_behind_it
         one_release_grants_all_waiters_that_fit

@@ -3,7 +3,10 @@
 use super::{BOUND, Store, claim, fill};
 use std::time::Duration;
 use testing::wait::eventually;
-use tokio::task::JoinHandle;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
@@ -40,6 +43,18 @@ pub(crate) async fn granted(waiter: Waiter) -> Permit {
         .await
         .expect("the task did not panic")
         .expect("the waiter is granted")
+}
+
+pub(crate) async fn a_permit_reports_how_long_its_claim_waited(store: Store) {
+    const HELD: Duration = Duration::from_millis(300);
+    let held = store.acquire(claim("a", 1)).await.expect("there is room");
+    let start = Instant::now();
+    let waiter = waiter(&store, claim("a", 1), 1).await;
+    sleep(HELD).await;
+    drop(held);
+    let permit = granted(waiter).await;
+    assert!(permit.waited() >= HELD && permit.waited() <= start.elapsed());
+    assert_eq!(permit.clone().waited(), permit.waited());
 }
 
 pub(crate) async fn waiters_are_granted_in_the_order_of_arrival_and_their_tokens_grow(

@@ -54,6 +54,18 @@ async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -
     served.expect("one is served")
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_granted_at_once_has_not_waited_and_another_has_to_the_millisecond() {
+    let store = MemorySemaphore::new();
+    let held = granted(&store);
+    assert_eq!(held.waited(), Duration::ZERO);
+    let mut waiting = waiter(&store, Duration::ZERO);
+    advance(3 * SECOND).await;
+    drop(held);
+    let permit = (&mut waiting).now_or_never().expect("it is served");
+    assert_eq!(permit.waited(), 3 * SECOND);
+}
+
 /// Runs in a runtime of its own, whose clock is paused.
 fn paused<T>(test: impl Future<Output = T>) -> T {
     let mut runtime = Builder::new_current_thread();
