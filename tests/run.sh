@@ -84,6 +84,7 @@ night() {
     step "documentation, no features" docs --no-default-features
     step "documentation, default features" docs --features=default
     step "the public API" tests/api.sh
+    step "messages of mistakes" cargo test -p tower-semaphore-mistakes
     step "the matrix" tests/matrix.sh --brief installed resp3-tls
     step "soak, one minute" tests/soak.sh 1
     step "behind proxies" cargo test --all-features --test proxies -- --ignored
