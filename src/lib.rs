@@ -129,6 +129,7 @@ pub mod key;
 mod layer;
 pub mod lock;
 pub mod memory;
+mod nesting;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
