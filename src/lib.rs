@@ -135,6 +135,7 @@ mod layer;
 pub mod limit;
 pub mod lock;
 pub mod memory;
+mod nesting;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

@@ -466,6 +466,53 @@ impl Claim {
     }
 }
 
+impl AcquireError {
+    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim, semaphore::SemaphoreId};
+    ///
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let refused = AcquireError::full(&claim, 5);
+    /// assert_eq!(refused.to_string(), "limit reached: 5 of 5 units are held");
+    ///
+    /// // By a store that has ids.
+    /// let id = SemaphoreId::new(("my store", "account-42"));
+    /// assert_eq!(refused.by_semaphore(id).semaphore(), Some(id));
+    /// ```
+    #[cold]
+    pub fn full(claim: &Claim, held: u32) -> Self {
+        Self::Full {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            held,
+            semaphore: None,
+        }
+    }
+
+    /// The refusal of `claim` because its wait is over. See [`full`](Self::full) for an example.
+    #[cold]
+    pub fn timed_out(claim: &Claim) -> Self {
+        Self::TimedOut {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            semaphore: None,
+        }
+    }
+
+    /// The refusal of `claim` because its key's queue is full. See [`full`](Self::full) for an example.
+    #[cold]
+    pub fn queue_full(claim: &Claim) -> Self {
+        Self::QueueFull {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            semaphore: None,
+        }
+    }
+}
+
 impl<K: Into<Key>> From<K> for Claim {
     fn from(key: K) -> Self {
         Self::new(key)

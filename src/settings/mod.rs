@@ -1,14 +1,13 @@
 //! Settings of a limit.
 
 mod methods;
-mod nesting;
 
 pub(crate) use methods::{claim_methods, settings_methods};
-pub(crate) use nesting::Nesting;
 
 use crate::{
     fields::Fields,
     key::KeyError,
+    nesting::Nesting,
     observe::events,
     reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
     retry::Retry,
@@ -19,7 +18,6 @@ use crate::{
 };
 use http::{Extensions, Request};
 use http_body::Body;
-use nesting::Counted;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -119,7 +117,7 @@ impl Settings {
     #[inline]
     pub(crate) fn nesting(&self, request: &Extensions) -> Option<Nesting> {
         let outer = request.get::<Permit>()?;
-        Some(Nesting::new(outer, &self.mistakes))
+        Some(Nesting::new(outer, &self.mistakes.is_nested))
     }
 
     /// Claims that could wait for an outer limit's permit first ask without a wait: then the answer shows at once if they
@@ -193,7 +191,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Mistakes {
     /// When a request had no key because of the service.
     forgotten: Mutex<Option<Instant>>,
-    is_nested: AtomicBool,
+    /// True once a limit outside was found to count in the same semaphore.
+    is_nested: Arc<AtomicBool>,
     has_unheld_tunnel: AtomicBool,
 }
 
@@ -207,19 +206,6 @@ impl Mistakes {
                 }
             }
             error => events::without_key(policy.as_str(), error),
-        }
-    }
-
-    /// Logs once that a limit outside counts in the same semaphore.
-    fn nested(&self, outer: &Counted, inner: &Counted) {
-        if !self.is_nested.swap(true, Relaxed) {
-            let (outer_policy, outer_limit) = (outer.policy.as_str(), outer.limit);
-            events::nested(
-                inner.policy.as_str(),
-                inner.limit,
-                outer_policy,
-                outer_limit,
-            );
         }
     }
 

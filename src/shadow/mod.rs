@@ -6,9 +6,9 @@
 mod trial;
 
 use crate::{
+    nesting::Nesting,
     observe::Outcome,
     semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore},
-    settings::Nesting,
 };
 use std::{
     sync::{

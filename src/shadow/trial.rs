@@ -1,12 +1,12 @@
 //! What would have become of one request, and the permit with which it is admitted.
 
 use crate::{
+    nesting::Nesting,
     observe::{Outcome, events, shadowed},
     semaphore::{
         Acquire, AcquireError, BoxFuture, Grant, LevelState, Loss, Permit, PermitLost, Policy,
         Resize, Resizing, SemaphoreId, StoreError,
     },
-    settings::Nesting,
 };
 use parking_lot::Mutex;
 use std::{

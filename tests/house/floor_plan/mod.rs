@@ -9,7 +9,7 @@ use graph::arrows;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 16] = [
+const HTTP: [&str; 17] = [
     "usage_routes",
     "layer",
     "service",
@@ -20,6 +20,7 @@ const HTTP: [&str; 16] = [
     "body",
     "settings",
     "shadow",
+    "nesting",
     "reject",
     "retry",
     "fields",

@@ -4,15 +4,20 @@
 //! The ids of semaphores travel with permits and refusals, so this compares those of the inner answer with those of the
 //! outer permits, and asks no store.
 
-use super::Mistakes;
-use crate::semaphore::{AcquireError, ClaimError, Few, Level, Permit, Policy, SemaphoreId};
-use std::sync::Arc;
+use crate::{
+    observe::events,
+    semaphore::{AcquireError, ClaimError, Few, Level, Permit, Policy, SemaphoreId},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// A limit, and the semaphore in which it counts a request.
-pub(super) struct Counted {
+struct Counted {
     semaphore: SemaphoreId,
-    pub(super) policy: Policy,
-    pub(super) limit: u32,
+    policy: Policy,
+    limit: u32,
     /// True for a limit in shadow, which may not harm a request.
     is_shadow: bool,
 }
@@ -41,18 +46,19 @@ impl Counted {
 /// The limits that a request is under already.
 pub(crate) struct Nesting {
     outer: Few<Counted>,
-    mistakes: Arc<Mistakes>,
+    /// True once the mistake was logged.
+    is_logged: Arc<AtomicBool>,
 }
 
 impl Nesting {
-    pub(super) fn new(outer: &Permit, mistakes: &Arc<Mistakes>) -> Self {
+    pub(crate) fn new(outer: &Permit, is_logged: &Arc<AtomicBool>) -> Self {
         Self {
             outer: outer.all_levels().filter_map(Counted::by_level).collect(),
-            mistakes: Arc::clone(mistakes),
+            is_logged: Arc::clone(is_logged),
         }
     }
 
-    pub(super) fn has(&self, policy: &Policy) -> bool {
+    pub(crate) fn has(&self, policy: &Policy) -> bool {
         self.outer.iter().any(|outer| outer.policy == *policy)
     }
 
@@ -71,13 +77,26 @@ impl Nesting {
         };
         match found {
             Some((outer, inner)) => {
-                self.mistakes.nested(outer, &inner);
+                self.log(outer, &inner);
                 if outer.is_shadow || inner.is_shadow {
                     return answer;
                 }
                 Err(ClaimError::Nested.into())
             }
             None => answer,
+        }
+    }
+
+    /// Logs once that a limit outside counts in the same semaphore.
+    fn log(&self, outer: &Counted, inner: &Counted) {
+        if !self.is_logged.swap(true, Relaxed) {
+            let (outer_policy, outer_limit) = (outer.policy.as_str(), outer.limit);
+            events::nested(
+                inner.policy.as_str(),
+                inner.limit,
+                outer_policy,
+                outer_limit,
+            );
         }
     }
 
