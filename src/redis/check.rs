@@ -90,7 +90,7 @@ impl Store {
     fn judge(&self) -> Judge<'_> {
         Judge {
             place: self.topology.place(),
-            prefix: &self.owner.prefix,
+            prefix: self.owner.configured_prefix(),
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     driver::{Driver, Wire},
     error::{Error, after, by},
     judge::Judge,
-    protocol::{Owner, described},
+    protocol::{Owner, SCHEMA, described, process_name},
     report::Reports,
     store::{RedisSemaphore, Store},
     transport::{Inquiry, Nodes, Place, Sentinels, Single, Supplied, Topology, parts},
@@ -413,14 +413,14 @@ impl Builder {
     }
 
     fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
-        // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let is_own = topology.place() != Place::Supplied;
-        let parts = (!is_own).then(|| parts(&self.prefix));
+        let prefix = format!("{}{SCHEMA}", self.prefix);
+        let parts = (!is_own).then(|| parts(&prefix));
         let owner = Arc::new(Owner {
-            process: format!("{:016x}", high ^ low).into(),
+            process: process_name(high ^ low).into(),
             lease_ms: self.lease.as_millis() as u64,
-            prefix: self.prefix.clone(),
+            prefix,
             about: described(&Process::current()),
             parts: parts.unwrap_or_default(),
         });

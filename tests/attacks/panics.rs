@@ -73,7 +73,7 @@ async fn a_supplied_connection_that_panics_leaves_no_permit_behind() {
     }
     state.0.store(false, Relaxed);
     eventually("nothing is held", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:a}:held").await == 0
+        raw.zcard("semaphore:2:{concurrency:a}:held").await == 0
     })
     .await;
 }

@@ -33,7 +33,7 @@ use tower_semaphore::{
 
 /// Nothing that waits for this is about time.
 const BOUND: Duration = Duration::from_secs(20);
-/// The first of the slots of the second node. A key of the store itself, `semaphore:clock`, is there.
+/// The first of the slots of the second node. A key of the store itself, `semaphore:2:clock`, is there.
 const MIDDLE: u16 = 8_192;
 
 /// Two nodes, with half of the slots each.
@@ -331,7 +331,7 @@ async fn claims_need_a_place_for_all_keys_after_the_only_server_was_silent() {
     let busy = alone_on(&server, share()).await;
     let mut raw = Raw::connect(server.port()).await;
     eventually("both count", BOUND, async || {
-        raw.zcard("semaphore:processes").await == 2
+        raw.zcard("semaphore:2:processes").await == 2
     })
     .await;
     // Each has been told by now.

@@ -26,7 +26,7 @@ async fn two_in_flight(
     let served = answers.into_iter().filter(|answer| answer.status() == 200);
     let served: Vec<_> = served.collect();
     let mut raw = Raw::connect(server.port()).await;
-    let held = "semaphore:{concurrency:ann}:held";
+    let held = "semaphore:2:{concurrency:ann}:held";
     eventually(
         "refusals hold nothing",
         Duration::from_secs(20),
