@@ -74,6 +74,17 @@
 //! needs it to be persistent. Next to other data, do not use one with an eviction policy: a cache is the wrong
 //! neighbour.
 //!
+//! # Schema
+//!
+//! The names and the meaning of the keys are a schema. Its number follows the prefix in each name, as in
+//! `semaphore:2:{concurrency:ann}:held`, and the CHANGELOG names it. Processes of two releases share limits and queues if
+//! both have the same schema.
+//!
+//! Releases with different schemas share nothing on one Redis, also under one prefix. During the deploy each limit counts
+//! twice: once for the old processes, and once for the new ones. Deploy with half of each limit, or stop the old processes
+//! first. Limits that operators have set are not carried over. Keys of the old schema expire by themselves, but its limits
+//! do not: delete the key `PREFIXlimits{PREFIXprocesses}` of schema 1 once no old process runs (`tests/redis/schema.rs`).
+//!
 //! # Memory
 //!
 //! | 1,000 permits | `MEMORY USAGE` of all their keys |

@@ -174,8 +174,14 @@
 //! # }
 //! ```
 //!
-//! Over Redis the holder may be any process. A message tells it at once. If the message is lost, it is told when it has
-//! subscribed anew, or by its next refresh, a third of a lease later at most. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
+//! Over Redis the holder may be any process. A message notifies it at once. If the message is lost, the holder is
+//! notified when it has subscribed again, or by its next refresh, a third of a lease later at most.
+//!
+//! The units that the permit was claimed with are free at once. Its holder frees the units that
+//! [`resize`](crate::Permit::resize) has added, as soon as it is notified. If its process is dead, these are free when
+//! their lease ends.
+//!
+//! Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
 //! `OnLost::Abort` the handler is dropped and its client gets 503. After the response's head, the body is dropped and
 //! the response is cut.
 //!

@@ -181,7 +181,5 @@
 //! - In a rolling deploy old and new processes share the limits: those of one prefix, policy and key. Three
 //!   markets that restarted one by one under load refused no request and left no permit
 //!   (`tests/market/leaving.rs`). Change a lease by a factor of two at most in one deploy.
-//! - Processes of two releases share limits and queues as long as the schema of the keys has the same number, which
-//!   the CHANGELOG tells (`tests/redis/schema.rs`). With another number they share nothing, so while both run, twice
-//!   the limit may be held: deploy with half of it, or stop the old processes first.
+//! - Processes of two releases share limits and queues if both have the same [schema](super::deploy#schema).
 //! - A new limit needs no care: while both versions run, each claim is granted under its own.

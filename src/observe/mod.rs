@@ -102,8 +102,8 @@
 //!  WARN tower_semaphore: a request has no route for key::matched_path: unless it was for an unknown path or a nested service, apply the limit to axum's Router instead of around it
 //!  WARN tower_semaphore: a permit is lost store="memory" policy="concurrency" by="bound" token=1
 //!  WARN tower_semaphore: a permit is lost store="redis" policy="concurrency" by="lease" token=1784000000000001
-//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="admitted" key="semaphore:{concurrency:ann}"
-//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="kept" key="semaphore:{concurrency:ann}"
+//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="admitted" key="semaphore:2:{concurrency:ann}"
+//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="kept" key="semaphore:2:{concurrency:ann}"
 //!  WARN tower_semaphore: the store fails error=no answer from Redis within 100.2ms
 //!  WARN tower_semaphore: the store works again
 //! DEBUG tower_semaphore: connected address=127.0.0.1:6379

@@ -86,9 +86,9 @@ impl Builder {
     /// Stores that have the same prefix on the same database share their semaphores. The prefix
     /// must contain no brace.
     ///
-    /// What the keys mean is schema 1. A release with another schema says so in the CHANGELOG and has its number in
-    /// the default prefix, as `semaphore2:`, so that it shares nothing with this one. A prefix of your own then needs a new
-    /// name: see the guide on [deploys](crate::guide::outages#deploys).
+    /// The number of the schema follows the prefix: `semaphore:2:{concurrency:ann}:held` is a key of schema 2, which this
+    /// release has. So releases with different schemas share nothing, also under one prefix: see the guide on
+    /// [deploys](crate::guide::outages#deploys).
     ///
     /// # Examples
     ///

@@ -91,7 +91,7 @@ impl Store {
         Judge {
             place: self.topology.place(),
             login: self.login,
-            prefix: &self.owner.prefix,
+            prefix: self.owner.configured_prefix(),
         }
     }
 

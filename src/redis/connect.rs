@@ -7,7 +7,7 @@ use super::{
     driver::{Driver, Wire},
     error::{Error, after, by},
     judge::Judge,
-    protocol::{Owner, described},
+    protocol::{Owner, SCHEMA, described, process_name},
     report::Reports,
     store::{RedisSemaphore, Store},
     transport::{Connector, Endpoint, Inquiry, Nodes, Place, Sentinels, Single, Topology},
@@ -353,12 +353,12 @@ impl Builder {
     }
 
     fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
-        // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
+        let prefix = format!("{}{SCHEMA}", self.prefix);
         let owner = Arc::new(Owner {
-            process: format!("{:016x}", high ^ low).into(),
+            process: process_name(high ^ low).into(),
             lease_ms: self.lease.as_millis() as u64,
-            prefix: self.prefix.clone(),
+            prefix,
             about: described(&Process::current()),
         });
         let settings = Settings {

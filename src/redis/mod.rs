@@ -26,6 +26,11 @@
 //! | `PREFIX{POLICY:KEY}:alive` | sorted set | waiter's permit → until when it counts as alive, ms |
 //! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
+//! PREFIX is the configured [prefix](Builder::prefix) and the number of the schema: `semaphore:2:`. A permit's id is
+//! `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, with numbers in base 36, and for each
+//! unit after the first `:UNIT` follows. SHARE, FLOW and LABEL may be empty. What [`resize`](crate::Permit::resize) adds to a
+//! permit has the same PERMIT and another LEASE.
+//!
 //! The key `PREFIXclock` holds the highest time that any process has seen on the server, so that
 //! tokens grow even if the server's clock is set back. The sorted set `PREFIXprocesses` holds which
 //! processes are alive, and until when: each calls once per refresh interval.

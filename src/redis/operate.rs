@@ -5,8 +5,8 @@ use super::{
     ask::{To, counted},
     error::Error,
     protocol::{
-        Listed, Next, Of, ReadId, Tag, flow_of, is_done, key_of, limit_of, limits, names_of,
-        process, revoke, usage,
+        Listed, Next, UnitId, flow_of, is_done, key_of, limit_of, limits, names_of, process,
+        revoke, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -204,50 +204,40 @@ impl Store {
 /// The usage that a server lists. Of the processes only the ids are known yet.
 fn read_usage(listed: &Listed) -> Usage {
     let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
-        let read = ReadId::read(id)?;
-        Some(info(id, &read, read.weight, ends))
+        let read = UnitId::read(id).filter(|id| id.unit == 1)?;
+        Some(info(id, &read, read.lease.weight, ends))
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
     let held = held(&listed.held);
     Usage::new(time(listed.now), units, held, waiting.collect())
 }
 
-/// The permits that hold these units. Units that were added to a permit are that permit's.
+/// The permits that hold these units. A permit is listed under the id of its first lease that is held.
 fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
     // In order, so that permits of one moment are listed alike each time.
-    let mut permits: BTreeMap<(&str, u64), PermitInfo> = BTreeMap::new();
+    let mut permits: BTreeMap<_, (u32, PermitInfo)> = BTreeMap::new();
     for (unit, ends) in units {
-        let id = unit.split(':').next().unwrap_or_default();
-        let Some(read) = ReadId::read(id) else {
+        let Some(read) = UnitId::read(unit) else {
             continue;
         };
-        let (new, added_to) = (info(id, &read, 0, *ends), read.added_to());
-        let serial = added_to.unwrap_or(read.serial);
-        let permit = permits.entry((read.process, serial));
-        let permit = permit.or_insert_with(|| new.clone());
+        let id = unit.split(':').next().unwrap_or_default();
+        let (name, new) = (read.lease.name, info(id, &read, 0, *ends));
+        let permit = permits.entry((read.process, name.permit));
+        let (first, permit) = permit.or_insert_with(|| (name.lease, new.clone()));
         let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-        if added_to.is_none() {
-            *permit = new;
+        if name.lease <= *first {
+            (*first, *permit) = (name.lease, new);
         }
         (permit.weight, permit.ends) = (weight, ends);
     }
-    permits.into_values().collect()
+    permits.into_values().map(|(_, permit)| permit).collect()
 }
 
-fn info(id: &str, read: &ReadId<'_>, weight: u32, ends: u64) -> PermitInfo {
-    let process = Process::new(read.process);
-    // A lease is as long at least; an id without a time was written by an older version.
-    let since = ends.saturating_sub(read.lease_ms);
-    let since = read.tag.as_ref().map_or(since, |tag| tag.since);
-    let mut info = PermitInfo::new(id, process, weight, read.limit, time(since));
-    if let Some(Tag {
-        of: Of::Claim(label, flow),
-        ..
-    }) = &read.tag
-    {
-        info.label = label.as_deref().map(str::to_owned);
-        info.flow = flow.as_ref().map(|flow| flow_of(flow.name()));
-    }
+fn info(id: &str, read: &UnitId<'_>, weight: u32, ends: u64) -> PermitInfo {
+    let (process, lease) = (Process::new(read.process), &read.lease);
+    let mut info = PermitInfo::new(id, process, weight, lease.limit, time(lease.since));
+    info.label = lease.label.as_deref().map(str::to_owned);
+    info.flow = lease.flow.as_ref().map(|flow| flow_of(flow.name()));
     info.ends = Some(time(ends));
     info
 }

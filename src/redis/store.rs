@@ -144,7 +144,7 @@ impl Semaphore for RedisSemaphore {
 impl fmt::Debug for RedisSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSemaphore")
-            .field("prefix", &self.0.owner.prefix)
+            .field("prefix", &self.0.owner.configured_prefix())
             .field("lease", &self.0.settings.lease)
             .finish_non_exhaustive()
     }

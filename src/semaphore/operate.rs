@@ -138,7 +138,7 @@ pub trait Operate: Send + Sync + 'static {
     /// under this id leaves the queue, and fails with [`AcquireError::Revoked`](super::AcquireError::Revoked).
     ///
     /// Of a permit of several limits it frees the units of this limit; the others are free when the holder
-    /// lets go of the permit.
+    /// lets go of the permit. So are, over Redis, the units that [`resize`](super::Permit::resize) has added.
     ///
     /// `false`: there was no such permit. An id of any other text is no permit either.
     ///

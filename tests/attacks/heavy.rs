@@ -168,7 +168,7 @@ async fn heavy_permits_that_were_flushed_come_back() {
     let watch = note_slow_scripts(&mut raw).await;
     raw.cmd(&["FLUSHALL"]).await;
     eventually("all are back", Duration::from_secs(30), async || {
-        raw.zcard("semaphore:{concurrency:heavy}:held").await == 128_000
+        raw.zcard("semaphore:2:{concurrency:heavy}:held").await == 128_000
     })
     .await;
     assert!(!permits.iter().any(Permit::is_lost), "nobody is told");
@@ -179,7 +179,7 @@ async fn heavy_permits_that_were_flushed_come_back() {
 async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Result<(), String> {
     let (wait, queue) = (
         Duration::from_secs(30),
-        format!("semaphore:{{concurrency:{key}}}:queue"),
+        format!("semaphore:2:{{concurrency:{key}}}:queue"),
     );
     let claim = Claim::new(key.to_owned()).with_limit(1);
     let _holder = store.acquire(claim.clone()).await.expect("there is room");
@@ -280,7 +280,7 @@ async fn heavy_permits_of_one_key_are_refreshed_with_all_their_units() {
     // Without a refresh they end by then.
     tokio::time::sleep(lease * 3 / 2).await;
     assert!(!permits.iter().any(Permit::is_lost));
-    let held = rig.raw.zcard("semaphore:{concurrency:heavy}:held").await;
+    let held = rig.raw.zcard("semaphore:2:{concurrency:heavy}:held").await;
     assert_eq!(held, 64_000);
 }
 

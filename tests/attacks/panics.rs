@@ -133,7 +133,7 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     assert!(function.calls.load(Relaxed) > 6, "it has been called");
     function.is_at_fault.store(false, Relaxed);
     eventually("nothing is held", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:a}:held").await == 0
+        raw.zcard("semaphore:2:{concurrency:a}:held").await == 0
     })
     .await;
     eventually("claims are granted", BOUND, async || {

@@ -140,7 +140,7 @@ async fn weather(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant
 /// What is in Redis but tokens, and how many members it has.
 async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
-    for key in raw.keys("semaphore:{*").await {
+    for key in raw.keys("semaphore:2:{*").await {
         if !key.ends_with(b":token") {
             let members = raw.zcard(&key).await;
             left.push((String::from_utf8_lossy(&key).into_owned(), members));

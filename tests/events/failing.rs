@@ -211,7 +211,7 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
     let store = connected(&server).await;
     assert!(store.acquire(claim(0)).await.is_ok());
     let (warnings, _guard) = Warnings::listen();
-    let held = "semaphore:{concurrency:bad}:held";
+    let held = "semaphore:2:{concurrency:bad}:held";
     ok(&mut raw, &format!("SET {held} none")).await;
     let bad = || store.acquire(Claim::new("bad").with_limit(1));
     for key in 0..CLAIMS {

@@ -116,7 +116,7 @@ async fn two_processes_on_one_redis_are_one_market_and_leave_no_permit() {
     let [one, two] = markets(&server, "60000").await;
     are_one_market(&one, &two).await;
     let mut raw = Raw::connect(server.port()).await;
-    let held = "semaphore:{concurrency:ann}:held";
+    let held = "semaphore:2:{concurrency:ann}:held";
     eventually("all are released", FELT, async || {
         raw.zcard(held).await == 0
     })

@@ -80,6 +80,6 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
 /// Whether a claim waits for the lock of `ann-1`.
 async fn waits(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
-    let queue = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
+    let queue = raw.zmembers("semaphore:2:{lock:item%3Aann-1}:queue").await;
     !queue.is_empty()
 }

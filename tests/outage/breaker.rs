@@ -82,7 +82,7 @@ async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections(
 /// Its script, or the start of a connection for it.
 fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     let is_script = args[0].starts_with(b"EVAL");
-    !is_script || args.contains(&b"semaphore:processes".to_vec())
+    !is_script || args.contains(&b"semaphore:2:processes".to_vec())
 }
 
 /// Claims of a crowd that fail before their calls could have an answer, as those that an open breaker decides.

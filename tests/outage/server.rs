@@ -12,8 +12,8 @@ pub(crate) const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 /// Two refresh intervals.
 pub(crate) const TWO_REFRESHES: Duration = Duration::from_secs(1);
-pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
-pub(crate) const PROCESSES: &str = "semaphore:processes";
+pub(crate) const HELD: &str = "semaphore:2:{concurrency:a}:held";
+pub(crate) const PROCESSES: &str = "semaphore:2:processes";
 
 pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
     RedisSemaphore::builder()

@@ -90,7 +90,7 @@ async fn a_wait_that_ends_right_after_the_server_is_gone_is_not_admitted_before_
     let begun = Instant::now();
     let mut raw = Raw::connect(server.port()).await;
     eventually("it waits", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+        raw.zcard("semaphore:2:{concurrency:a}:queue").await == 1
     })
     .await;
     sleep(wait - Duration::from_millis(200) - begun.elapsed()).await;

@@ -7,7 +7,7 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 
 /// Waits until a command is refused with an error of this kind.
 async fn until_said(raw: &mut Raw, command: &[&str], kind: &str) {

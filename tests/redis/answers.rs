@@ -3,6 +3,7 @@
 use futures_util::FutureExt;
 use std::{thread, time::Duration};
 use testing::{
+    ids::id,
     proxy::Proxy,
     redis::RedisServer,
     resp::Raw,
@@ -15,7 +16,7 @@ use tokio::{
 };
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder, semaphore::Level};
 
-const HELD: &str = "semaphore:{concurrency:ann}:held";
+const HELD: &str = "semaphore:2:{concurrency:ann}:held";
 
 fn builder() -> Builder {
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(6));
@@ -73,7 +74,7 @@ async fn a_release_says_that_the_permit_was_held_although_another_key_is_broken(
     for round in 0..20 {
         let good = permit(store, &format!("good{round}")).await;
         let bad = permit(store, &format!("bad{round}")).await;
-        let name = format!("semaphore:{{concurrency:bad{round}}}:held");
+        let name = format!("semaphore:2:{{concurrency:bad{round}}}:held");
         raw.cmd(&["DEL", &name]).await;
         raw.cmd(&["SET", &name, "not ours"]).await;
         // Both travel in one batch, the good one first.
@@ -151,7 +152,7 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
 async fn others(raw: &mut Raw, held: &str, are_there: bool) {
     for unit in 0..3 {
         // Its own lease is an hour: a later end is clamped to that.
-        let unit = format!("other.{unit:x}.9.1.3600000");
+        let unit = id("other", unit, [9, 1, 3_600_000]);
         match are_there {
             true => raw.cmd(&["ZADD", held, "99999999999999", &unit]).await,
             false => raw.cmd(&["ZREM", held, &unit]).await,
@@ -162,7 +163,7 @@ async fn others(raw: &mut Raw, held: &str, are_there: bool) {
 /// The simulation changes no weight of a permit that is lost.
 #[tokio::test]
 async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_at_none() {
-    const WIDE: &str = "semaphore:{fleet:wide}:held";
+    const WIDE: &str = "semaphore:2:{fleet:wide}:held";
     let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
     let claim = |key, limit| Claim::new(key).with_limit(limit).with_weight(3);
     let claims = [claim("ann", 10), claim("wide", 3).with_policy("fleet")];

@@ -39,7 +39,7 @@ async fn calls(raw: &mut Raw) -> u64 {
 }
 
 async fn held(raw: &mut Raw, key: u64) -> usize {
-    let held = format!("semaphore:{{concurrency:{key}}}:held");
+    let held = format!("semaphore:2:{{concurrency:{key}}}:held");
     raw.zmembers(&held).await.len()
 }
 

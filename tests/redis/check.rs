@@ -152,7 +152,7 @@ async fn who_may_set_limits_and_who_follows_them_have_the_rights_that_the_guide_
         permit.is_ok_and(|permit| permit.limit() == 1)
     })
     .await;
-    is_served_in_full(&application, &mut raw, "shop:").await;
+    is_served_in_full(&application, &mut raw, "shop:2:").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,7 +223,7 @@ async fn a_user_with_the_documented_rights_is_served_in_full_with_one_risk_and_w
     let store = as_user(&server, &rights).await.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), [Risk::NoInfo]);
     let mut raw = Raw::connect(server.port()).await;
-    is_served_in_full(&store, &mut raw, "shop:").await;
+    is_served_in_full(&store, &mut raw, "shop:2:").await;
     let store = as_user(&server, &format!("{rights} +info")).await;
     let store = store.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), []);
@@ -314,10 +314,10 @@ async fn a_thousand_checks_at_once_are_one() {
 async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() {
     let server = RedisServer::start();
     for keys in [
-        "~shop:{*",
-        "~shop:{* ~shop:clock",
-        "~shop:{* ~shop:processes",
-        "~shop:{* ~shop:processes ~shop:clock",
+        "~shop:2:{*",
+        "~shop:2:{* ~shop:2:clock",
+        "~shop:2:{* ~shop:2:processes",
+        "~shop:2:{* ~shop:2:processes ~shop:2:clock",
     ] {
         let outcome = as_user(&server, &format!("{keys} &shop:* +@all")).await;
         assert!(
@@ -330,9 +330,9 @@ async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() 
 #[tokio::test]
 async fn a_key_of_another_type_blames_the_prefix() {
     for name in [
-        "semaphore:processes",
-        "semaphore:clock",
-        "semaphore:limits{semaphore:processes}",
+        "semaphore:2:processes",
+        "semaphore:2:clock",
+        "semaphore:2:limits{semaphore:2:processes}",
     ] {
         let server = RedisServer::start();
         let mut raw = Raw::connect(server.port()).await;

@@ -12,8 +12,8 @@ use testing::{
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(20);
-const HELD: &str = "semaphore:{concurrency:a}:held";
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const HOUR: i64 = 3_600;
 const LEASE: Duration = Duration::from_secs(2);
 /// A lease after a step, and what a busy machine takes.

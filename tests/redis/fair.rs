@@ -8,8 +8,8 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 const BOUND: Duration = Duration::from_secs(30);
 /// So long that no waiter polls.
 const LEASE: Duration = Duration::from_secs(600);
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
-const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
 
 async fn start() -> (RedisServer, Raw, RedisSemaphore) {
     let server = RedisServer::start();

@@ -20,7 +20,7 @@ use tower_semaphore::{AcquireError, Claim, Operate, Permit, RedisSemaphore, Sema
 
 const LEASE: Duration = Duration::from_millis(1_500);
 const BOUND: Duration = Duration::from_secs(10);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 /// With the longest timeout, because a busy machine is no failure of the store.
 async fn store(server: &RedisServer) -> RedisSemaphore {
@@ -240,15 +240,15 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
     drop(permit(&store, 1).await);
     let mut raw = Raw::connect(server.port()).await;
     eventually("no key of a semaphore is left", LEASE * 10, async || {
-        raw.keys("semaphore:{*").await.is_empty()
+        raw.keys("semaphore:2:{*").await.is_empty()
     })
     .await;
     // What is left says which processes live, and when that was.
     let left = raw.keys("*").await;
-    let is_of_processes = |key: &Vec<u8>| key.starts_with(b"semaphore:process");
+    let is_of_processes = |key: &Vec<u8>| key.starts_with(b"semaphore:2:process");
     assert!(
         left.iter()
-            .all(|key| is_of_processes(key) || key == b"semaphore:clock"),
+            .all(|key| is_of_processes(key) || key == b"semaphore:2:clock"),
         "{left:?}"
     );
 }
@@ -287,7 +287,7 @@ async fn a_second_shutdown_does_not_end_the_first_and_both_return_what_they_coul
         let unreleased = shutdown.await.expect("it did not panic");
         assert_eq!(unreleased.len(), 1);
         assert_eq!(unreleased[0].token, permit.token());
-        assert_eq!(unreleased[0].semaphore, "semaphore:{concurrency:a}");
+        assert_eq!(unreleased[0].semaphore, "semaphore:2:{concurrency:a}");
     }
     server.cont();
 }

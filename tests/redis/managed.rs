@@ -62,7 +62,7 @@ async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
     assert!(raw.cmd(&["CONFIG", "GET", "save"]).await.error().is_some());
     let store = store(&server).await;
     assert_eq!(store.check().await.expect("nothing is missing"), []);
-    is_served_in_full(&store, &mut raw, "semaphore:").await;
+    is_served_in_full(&store, &mut raw, "semaphore:2:").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +125,7 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
     let permits = all(crowd, &store).await;
     let mut end = 0.0;
     eventually("they are refreshed twice", BOUND, async || {
-        let now = raw.zmembers("semaphore:{concurrency:0}:held").await[0].1;
+        let now = raw.zmembers("semaphore:2:{concurrency:0}:held").await[0].1;
         let is_later = end > 0.0 && now > end;
         end = if end == 0.0 { now } else { end };
         is_later

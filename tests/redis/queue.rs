@@ -6,6 +6,7 @@ use std::{
 };
 use testing::{
     fleet,
+    ids::id,
     proxy::{End, Proxy, Seen},
     redis::RedisServer,
     resp::Raw,
@@ -19,9 +20,9 @@ const LEASE: Duration = Duration::from_secs(3);
 /// How long a dead waiter may hold the queue up: a quarter of a lease with the default timeout.
 const HEARTBEAT: Duration = Duration::from_millis(750);
 const BOUND: Duration = Duration::from_secs(20);
-const HELD: &str = "semaphore:{concurrency:a}:held";
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
-const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
 
 async fn store(url: String) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
@@ -126,7 +127,7 @@ async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
     let held = store.acquire(claim(1)).await.expect("there is room");
     let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
     eventually("the store is subscribed", BOUND, async || {
-        let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:wake:*"]).await;
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:2:wake:*"]).await;
         !channels.array().is_empty()
     })
     .await;
@@ -324,10 +325,10 @@ async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_
     let _held = store.acquire(claim(1)).await.expect("there is room");
     let _waiter = enqueue(&store, &mut raw, 1).await;
     for number in 0..200 {
-        let id = format!("aaaa.{number:x}.1.1.60000");
+        let id = id("aaaa", number, [1, 1, 60_000]);
         raw.cmd(&["ZADD", ALIVE, "1", &id]).await;
     }
-    let dead = "aaaa.fff.1.1.60000";
+    let dead = &*id("aaaa", 1_000, [1, 1, 60_000]);
     raw.cmd(&["ZADD", ALIVE, "2", dead]).await;
     raw.cmd(&["ZADD", QUEUE, "4000000000000000", dead]).await;
     eventually("a claim waits in its place", BOUND, async || {

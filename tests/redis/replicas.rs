@@ -15,7 +15,7 @@ use tower_semaphore::{
 
 /// Nothing that waits for this is about time.
 const BOUND: Duration = Duration::from_secs(20);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 /// A primary, and a replica that gets everything a moment later.
 struct Servers(Replicated);
@@ -114,7 +114,7 @@ async fn a_message_is_not_enough_for_a_waiter() {
     let waiting = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
     let mut raw = Raw::connect(servers.0.primary.port()).await;
     eventually("it waits, and listens", BOUND, async || {
-        let queue = "semaphore:{concurrency:a}:queue";
+        let queue = "semaphore:2:{concurrency:a}:queue";
         let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
         raw.zcard(queue).await == 1 && !channels.array().is_empty()
     })

@@ -1,5 +1,5 @@
-//! What keys mean, by a process that was written by hand: processes of two releases share limits and queues for as long
-//! as both keep to this schema.
+//! What keys mean, by a process that was written by hand: its ids and scores are literals of schema 2. And beside a
+//! process of schema 1, whose keys have other names.
 
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -7,12 +7,12 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(2);
-const HELD: &str = "semaphore:{concurrency:a}:held";
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
-const ALIVE: &str = "semaphore:{concurrency:a}:alive";
-const TOKEN: &str = "semaphore:{concurrency:a}:token";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
+const TOKEN: &str = "semaphore:2:{concurrency:a}:token";
 
-/// A process of another release: its permits are `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, what is behind that is its own.
+/// A process that was written by hand.
 struct Other(Raw);
 
 impl Other {
@@ -20,15 +20,15 @@ impl Other {
         self.0.cmd(&["ZADD", key, &score.to_string(), id]).await;
     }
 
-    async fn holds(&mut self, id: &str) {
+    async fn holds(&mut self, key: &str, id: &str) {
         let end = self.0.server_time_ms().await + 60_000;
-        self.add(HELD, end, id).await;
+        self.add(key, end, id).await;
     }
 
-    async fn waits(&mut self, id: &str) {
+    async fn waits(&mut self, [queue, alive]: [&str; 2], id: &str) {
         let now = self.0.server_time_ms().await;
-        self.add(QUEUE, now * 1_000, id).await;
-        self.add(ALIVE, now + 60_000, id).await;
+        self.add(queue, now * 1_000, id).await;
+        self.add(alive, now + 60_000, id).await;
     }
 
     async fn has(&mut self, key: &str, id: &str) -> bool {
@@ -54,17 +54,20 @@ async fn waits(store: &RedisSemaphore) -> Result<Permit, AcquireError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_of_another_release_counts_and_keeps_its_place_in_the_queue() {
+async fn a_process_that_keeps_to_the_schema_counts_and_keeps_its_place_in_the_queue() {
     let (server, ours, mut other) = both().await;
-    other.holds("old.1.1.1.10000.more:of.its own").await;
+    other
+        .holds(HELD, "other.1.0.0.1.1.7ps.0.1.ann.GET~20~2F")
+        .await;
     let full = ours.acquire(claim()).await;
     assert!(matches!(full, Err(AcquireError::Full { held: 1, .. })));
     other.0.cmd(&["DEL", HELD]).await;
 
     let first = ours.acquire(claim()).await.expect("there is room");
     let mut messages = Raw::connect(server.port()).await;
-    messages.cmd(&["SUBSCRIBE", "semaphore:wake:old"]).await;
-    other.waits("old.2.1.1.10000").await;
+    messages.cmd(&["SUBSCRIBE", "semaphore:2:wake:other"]).await;
+    let id = "other.2.0.3.1.1.7ps.mwrq6ebf...";
+    other.waits([QUEUE, ALIVE], id).await;
     let behind = tokio::spawn({
         let ours = ours.clone();
         async move { waits(&ours).await }
@@ -78,93 +81,30 @@ async fn a_process_of_another_release_counts_and_keeps_its_place_in_the_queue() 
     let message = message.array()[2].text();
     let token = other.0.cmd(&["GET", TOKEN]).await;
     let token = token.text();
-    assert_eq!(message, format!("2 {token} 1"));
-    assert!(other.has(HELD, "old.2.1.1.10000").await);
+    assert_eq!(message, format!("2.0.3 {token} 1"));
+    assert!(other.has(HELD, id).await);
     assert!(!behind.is_finished());
 
     other.0.cmd(&["DEL", HELD]).await;
     assert!(behind.await.expect("no panic").is_ok());
 }
 
-impl Other {
-    /// As a release without flows joins a queue: behind all who wait.
-    async fn joins(&mut self, id: &str) -> f64 {
-        let now = self.0.server_time_ms().await;
-        let scores = self.0.zmembers(QUEUE).await.into_iter();
-        let last = scores.map(|(_, score)| score).fold(0.0, f64::max) as i64;
-        let arrival = (now * 1_000).max(last + 1);
-        self.add(QUEUE, arrival, id).await;
-        self.add(ALIVE, now + 60_000, id).await;
-        arrival as f64
-    }
-
-    /// The order of the queue: of each id its end.
-    async fn order(&mut self) -> Vec<String> {
-        let members = self.0.zmembers(QUEUE).await.into_iter();
-        let name = |id: &[u8]| {
-            let id = String::from_utf8_lossy(id).into_owned();
-            id.rsplit_once("~_1_")
-                .map_or(id.clone(), |(_, flow)| flow.to_owned())
-        };
-        members.map(|(id, _)| name(&id)).collect()
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_of_a_release_without_flows_is_passed_by_nobody_who_comes_later_to_a_fair_queue()
-{
-    let (_server, ours, mut other) = both().await;
-    let held = ours.acquire(claim()).await.expect("there is room");
-    let mut waiters = Vec::new();
-    let mut wait = async |flow: &'static str, other: &mut Other| {
-        let before = other.0.zcard(QUEUE).await;
-        let claim = claim().with_flow(flow).with_wait(BOUND);
-        waiters.push(tokio::spawn(ours.acquire(claim)));
-        eventually("it waits", BOUND, async || {
-            other.0.zcard(QUEUE).await == before + 1
-        })
-        .await;
-    };
-    for flow in ["ann", "ann", "ann"] {
-        wait(flow, &mut other).await;
-    }
-    other.joins("old.1.1.1.10000").await;
-    for flow in ["bob", "ann", "bob"] {
-        wait(flow, &mut other).await;
-    }
-    let expected = ["ann", "ann", "ann", "old.1.1.1.10000", "bob", "ann", "bob"];
-    assert_eq!(other.order().await, expected);
-    let ids = other.0.zmembers(QUEUE).await;
-    let ours_of = |id: &[u8]| !id.starts_with(b"old.");
-    assert!(
-        ids.iter()
-            .filter(|(id, _)| ours_of(id))
-            .all(|(id, _)| is_id(id))
-    );
-    drop(held);
-    for _ in 0..3 {
-        let permit = waiters.remove(0).await.expect("no panic");
-        drop(permit.expect("it is granted"));
-    }
-    let granted = async || other.has(HELD, "old.1.1.1.10000").await;
-    eventually("the other one is next", BOUND, granted).await;
-    other.0.cmd(&["DEL", HELD]).await;
-    for waiter in waiters {
-        drop(waiter.await.expect("no panic").expect("it is granted"));
-    }
-}
-
-/// Whether an id is `PROCESS.SERIAL.1.1.LEASE`, and perhaps more.
+/// Whether an id is `PROCESS.PERMIT.0.0.1.1.1jk.SINCE...`.
 fn is_id(id: &[u8]) -> bool {
     let id = String::from_utf8_lossy(id);
-    let parts: Vec<_> = id.splitn(6, '.').collect();
-    let is_process = parts[0].bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let lease = LEASE.as_millis().to_string();
-    is_process && u64::from_str_radix(parts[1], 16).is_ok() && parts[2..5] == ["1", "1", &lease]
+    let parts: Vec<_> = id.split('.').collect();
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    parts.len() == 11
+        && is_word(parts[0])
+        && u64::from_str_radix(parts[1], 36).is_ok()
+        && parts[2..7] == ["0", "0", "1", "1", "1jk"]
+        && u64::from_str_radix(parts[7], 36).is_ok()
+        && parts[8..] == ["", "", ""]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_process_stores_is_what_another_release_reads() {
+async fn what_a_process_stores_is_what_the_schema_says() {
     let (_server, ours, mut other) = both().await;
     let permit = ours.acquire(claim()).await.expect("there is room");
     let waiter = tokio::spawn({
@@ -188,4 +128,83 @@ async fn what_a_process_stores_is_what_another_release_reads() {
     assert_eq!(Some(token), permit.token());
     drop(permit);
     assert!(waiter.await.expect("no panic").is_ok());
+}
+
+/// Redis keeps a small set in one piece while no member is longer than 64 bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_sets_of_ids_are_stored_in_one_piece() {
+    let (_server, ours, mut other) = both().await;
+    let _permit = ours.acquire(claim()).await.expect("there is room");
+    let waiter = tokio::spawn({
+        let ours = ours.clone();
+        async move { waits(&ours).await }
+    });
+    eventually("it waits", BOUND, async || other.0.zcard(QUEUE).await == 1).await;
+    // The longest id without a flow and a label, of a process that has run for years, and its last unit.
+    let longest = "lYGhA16ahyf.zzzzzzzzz.zzz.zzz.1z141z3.rs.1ffuo0.zzzzzzzz...";
+    let last = format!("{longest}:1000");
+    assert_eq!(last.len(), 64);
+    for key in [HELD, QUEUE, ALIVE] {
+        other.add(key, 8_000_000_000_000_000, &last).await;
+        let encoding = other.0.cmd(&["OBJECT", "ENCODING", key]).await;
+        let is_small = ["listpack", "ziplist"].contains(&&*encoding.text());
+        assert!(
+            is_small && other.0.zcard(key).await == 2,
+            "{key}: {encoding:?}"
+        );
+    }
+    other.add(HELD, 1, &format!("{last}0")).await;
+    let encoding = other.0.cmd(&["OBJECT", "ENCODING", HELD]).await;
+    assert_eq!(encoding.text(), "skiplist");
+    waiter.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_of_schema_1_neither_counts_nor_is_touched() {
+    let (_server, ours, mut other) = both().await;
+    let [held, queue, alive] =
+        ["held", "queue", "alive"].map(|set| format!("semaphore:{{concurrency:a}}:{set}"));
+    other.holds(&held, "0123456789abcdef.1.1.1.10000").await;
+    other
+        .waits([&queue, &alive], "0123456789abcdef.2.1.1.10000")
+        .await;
+    let old: [&[&str]; 3] = [
+        &["SET", "semaphore:{concurrency:a}:token", "7"],
+        &["SET", "semaphore:clock", "9000000000000000"],
+        &[
+            "HSET",
+            "semaphore:limits{semaphore:processes}",
+            "concurrency:a",
+            "0 1 ",
+        ],
+    ];
+    for command in old {
+        other.0.cmd(command).await;
+    }
+    let before = dump(&mut other.0).await;
+    assert_eq!(before.len(), 6);
+    let permit = ours.acquire(claim()).await.expect("it does not count");
+    let behind = tokio::spawn({
+        let ours = ours.clone();
+        async move { waits(&ours).await }
+    });
+    eventually("ours waits", BOUND, async || {
+        other.0.zcard(QUEUE).await == 1
+    })
+    .await;
+    assert!(permit.release().await);
+    let next = behind.await.expect("no panic").expect("ours alone waits");
+    assert!(next.release().await);
+    assert_eq!(dump(&mut other.0).await, before);
+}
+
+/// All keys of schema 1, byte for byte.
+async fn dump(raw: &mut Raw) -> Vec<(Vec<u8>, String)> {
+    let mut all = Vec::new();
+    for key in raw.keys("semaphore:[^2]*").await {
+        let dump = raw.cmd(&[b"DUMP", &key[..]]).await;
+        all.push((key, format!("{dump:?}")));
+    }
+    all.sort();
+    all
 }

@@ -106,7 +106,7 @@ async fn keys_are_few_and_carry_a_time_to_live_that_refreshes_prolong() {
     let server = RedisServer::start();
     let (store, mut raw) = warm(&server, Duration::from_secs(3)).await;
     let _permit = store.acquire(claim(7)).await.expect("there is room");
-    let keys = raw.keys("semaphore:{concurrency:7}*").await;
+    let keys = raw.keys("semaphore:2:{concurrency:7}*").await;
     assert_eq!(keys.len(), 2, "{keys:?}");
     for key in &keys {
         let ttl = raw.cmd(&[b"PTTL", &key[..]]).await.int();

@@ -32,7 +32,7 @@ fn main() {
             mod id;
             pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Queued, Reply, Told}};
             pub(in crate::redis) use command::{{Command, Group, Part, Position, Sink, Verb, Wanted}};
-            pub(in crate::redis) use id::{{Flow, Of, Owner, PermitId, Tag}};
+            pub(in crate::redis) use id::{{Flow, LeaseId, LeaseName, Owner, Units}};
         }}
         #[path = \"{sim}/src/shipped.rs\"]
         pub(crate) mod shipped;"

@@ -25,9 +25,9 @@ pub(crate) struct Fleet {
 #[derive(Clone, Copy)]
 pub(crate) struct Claim<'a> {
     pub(crate) process: &'a str,
-    pub(crate) serial: i64,
+    pub(crate) permit: i64,
     pub(crate) weight: i64,
-    /// As ids have it: a label, and a flow behind `~_SHARE_`.
+    /// The end of its id: `SHARE.FLOW.LABEL`.
     pub(crate) label: &'a str,
 }
 
@@ -45,20 +45,18 @@ impl Fleet {
         let mut fleet = Self::empty().await;
         fleet.process(MARKET, "web%2D1 4711 market 0%2E1%2E0").await;
         fleet.process(EXPORTS, "web%2D2 99 exports 0%2E1%2E0").await;
-        let claim = |process, serial, weight, label| Claim {
+        let claim = |process, permit, weight, label| Claim {
             process,
-            serial,
+            permit,
             weight,
             label,
         };
-        let export = claim(MARKET, 31, 2, ".GET~20~2Fmarket~2Fexport");
+        let export = claim(MARKET, 51, 2, "..GET~20~2Fmarket~2Fexport");
         fleet.holds("ann", export).await;
-        fleet.holds("ann", claim(EXPORTS, 3, 1, "")).await;
-        fleet.waits("ann", claim(EXPORTS, 4, 1, ".nightly")).await;
-        fleet
-            .waits("ann", claim(MARKET, 32, 1, ".~_1_team~2D7"))
-            .await;
-        fleet.holds("bob", claim(MARKET, 33, 1, "")).await;
+        fleet.holds("ann", claim(EXPORTS, 3, 1, "..")).await;
+        fleet.waits("ann", claim(EXPORTS, 4, 1, "..nightly")).await;
+        fleet.waits("ann", claim(MARKET, 72, 1, "1.team-7.")).await;
+        fleet.holds("bob", claim(MARKET, 73, 1, "..")).await;
         fleet
     }
 
@@ -68,17 +66,17 @@ impl Fleet {
     }
 
     pub(crate) async fn process(&mut self, id: &str, about: &str) {
-        let key = format!("semaphore:process:{id}");
+        let key = format!("semaphore:2:process:{id}");
         self.set(&["SET", &key, about]).await;
         let (member, end) = (format!("{id}:{DAY}"), (self.now + DAY).to_string());
-        self.set(&["ZADD", "semaphore:processes", &end, &member])
+        self.set(&["ZADD", "semaphore:2:processes", &end, &member])
             .await;
     }
 
     /// `key`: as names in Redis have it.
     pub(crate) async fn holds(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, LONG_AGO), (self.now + SOON).to_string());
-        let held = format!("semaphore:{{concurrency:{key}}}:held");
+        let held = format!("semaphore:2:{{concurrency:{key}}}:held");
         for unit in 1..=claim.weight {
             let member = match unit {
                 1 => id.clone(),
@@ -90,7 +88,7 @@ impl Fleet {
 
     pub(crate) async fn waits(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
-        let of = format!("semaphore:{{concurrency:{key}}}");
+        let of = format!("semaphore:2:{{concurrency:{key}}}");
         let place = (self.now * 1_000 + claim.weight).to_string();
         // A later one behind an earlier one.
         self.now += 1;
@@ -102,12 +100,12 @@ impl Fleet {
     fn id(&self, claim: Claim<'_>, ago: i64) -> String {
         let Claim {
             process,
-            serial,
+            permit,
             weight,
             label,
         } = claim;
-        let since = base36(self.now - ago);
-        format!("{process}.{serial:x}.5.{weight}.{DAY}.{since}{label}")
+        let numbers = [permit, 0, 0, 5, weight, DAY, self.now - ago].map(base36);
+        format!("{process}.{}.{label}", numbers.join("."))
     }
 
     /// A limit that somebody has set: of a key, or of a policy.
@@ -116,7 +114,7 @@ impl Fleet {
         let fields = ["*version", "1", of, &value];
         self.set(
             &[
-                &["HSET", "semaphore:limits{semaphore:processes}"],
+                &["HSET", "semaphore:2:limits{semaphore:2:processes}"],
                 &fields[..],
             ]
             .concat(),
@@ -127,8 +125,8 @@ impl Fleet {
     /// So many keys with a permit each: `k1`, `k2` and so on.
     pub(crate) async fn keys(&mut self, count: u32) {
         let script = "for number = 1, ARGV[1] do \
-            local id = ARGV[3] .. string.format('.%x.5.1.86400000.', number) .. ARGV[4] \
-            redis.call('ZADD', 'semaphore:{concurrency:k' .. number .. '}:held', ARGV[2], id) end";
+            local id = ARGV[3] .. string.format('.%d.0.0.5.1.1ffuo0.', number) .. ARGV[4] .. '...' \
+            redis.call('ZADD', 'semaphore:2:{concurrency:k' .. number .. '}:held', ARGV[2], id) end";
         let (count, end) = (count.to_string(), (self.now + SOON).to_string());
         let since = base36(self.now - LONG_AGO);
         self.set(&["EVAL", script, "0", &count, &end, MARKET, &since])
@@ -136,10 +134,10 @@ impl Fleet {
     }
 }
 
-/// As ids have times.
+/// As ids have numbers.
 fn base36(mut number: i64) -> String {
     let mut digits = Vec::new();
-    while number > 0 {
+    while number > 0 || digits.is_empty() {
         let digit = u32::try_from(number % 36).expect("a digit");
         digits.push(char::from_digit(digit, 36).expect("a digit"));
         number /= 36;

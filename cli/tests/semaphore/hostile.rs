@@ -21,7 +21,7 @@ fn assert_harmless(run: &Run) {
 
 /// ESC [ 2 J, C1's CSI, a line's end and RIGHT-TO-LEFT OVERRIDE, as names in Redis and as ids have it.
 const KEY: &str = "%1B%5B2J%C2%9B2J%0Aa%E2%80%AEb";
-const LABEL: &str = ".~1B~5B2J~C2~9B2J~0Aa~E2~80~AEb";
+const LABEL: &str = "~1B~5B2J~C2~9B2J~0Aa~E2~80~AEb";
 const TEXT: &str = "\x1b[2J\u{9b}2J\na\u{202e}b";
 
 async fn fleet() -> Fleet {
@@ -29,10 +29,10 @@ async fn fleet() -> Fleet {
     fleet
         .process(MARKET, &format!("{KEY} 4711 {KEY} {KEY}"))
         .await;
-    let label = &format!("{LABEL}~_1_{}", &LABEL[1..]);
+    let label = &format!("1.{LABEL}.{LABEL}");
     let hostile = Claim {
         process: MARKET,
-        serial: 1,
+        permit: 1,
         weight: 1,
         label,
     };
@@ -41,7 +41,7 @@ async fn fleet() -> Fleet {
         .waits(
             KEY,
             Claim {
-                serial: 2,
+                permit: 2,
                 ..hostile
             },
         )
@@ -94,9 +94,9 @@ async fn a_key_of_bytes_that_are_no_text_is_found_by_them() {
     let mut fleet = Fleet::empty().await;
     let claim = Claim {
         process: MARKET,
-        serial: 1,
+        permit: 1,
         weight: 1,
-        label: "",
+        label: "..",
     };
     fleet.holds("a%FF", claim).await;
     let keys = words(&fleet.server, "--json keys concurrency");

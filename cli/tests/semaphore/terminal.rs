@@ -176,7 +176,7 @@ async fn watch_follows_a_key_until_ctrl_c() {
     terminal.shows("held 3").await;
     fleet
         .raw
-        .cmd(&["DEL", "semaphore:{concurrency:ann}:held"])
+        .cmd(&["DEL", "semaphore:2:{concurrency:ann}:held"])
         .await;
     terminal.shows("held 0").await;
     terminal.keys("C-c");

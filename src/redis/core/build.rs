@@ -260,7 +260,7 @@ impl Core {
     /// Adds a lease to the bill of a call, unless that is too much.
     fn adds(&self, draft: &mut Draft, at: At) -> bool {
         let levels = self.levels_of(at);
-        let units = levels.iter().map(|level| level.units.units() as usize);
+        let units = levels.iter().map(|level| level.units.count() as usize);
         draft.bill.add(levels.len(), units.sum())
     }
 
@@ -509,7 +509,7 @@ impl Core {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
                 position: position.filter(|_| !permit.is_decided()),
-                is_known: lease.was_sent || level.units.is_renewed(),
+                is_known: lease.was_sent || !level.units.id.name.is_first(),
             }
         });
         wanted.collect()

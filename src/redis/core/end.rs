@@ -71,7 +71,7 @@ impl Core {
     /// Marks a lease as absent: its server has nothing of it or never answered, or its end has passed.
     pub(super) fn set_absent(&mut self, at: At, end: Option<Time>, is_gone: bool) {
         let mut levels = self.levels_of(at).iter();
-        let is_heavy = levels.any(|level| level.units.weight > 1);
+        let is_heavy = levels.any(|level| level.units.id.weight > 1);
         let lease = &mut self.permits[at];
         let was_held = matches!(lease.state, State::Held(_));
         lease.state = State::Lost(Lost { end, is_gone });

@@ -103,7 +103,7 @@ impl Core {
         let levels = self.permits[id].levels.iter();
         let heavy = |(level, own): (usize, &Own)| {
             let limit = self.limit_set_for(own)?;
-            (own.units.weight > limit).then_some(Refusal::Full(level, limit, limit))
+            (own.units.id.weight > limit).then_some(Refusal::Full(level, limit, limit))
         };
         let refusal = levels.enumerate().skip(first).find_map(heavy);
         if let Some(refusal) = refusal {
@@ -116,7 +116,7 @@ impl Core {
     fn has_changed(&self, at: At) -> bool {
         let differs = |level: usize| {
             let own = &self.permits[at.0].levels[level];
-            own.units.limit != self.limit_of(at.0, level)
+            own.units.id.limit != self.limit_of(at.0, level)
         };
         self.levels_ahead(at).any(differs)
     }
@@ -139,8 +139,8 @@ impl Core {
             let limit = self.limit_of(at.0, level);
             let own = &mut self.permits[at.0].levels[level];
             if !was_sent {
-                own.units.limit = limit;
-            } else if own.units.limit != limit {
+                own.units.id.limit = limit;
+            } else if own.units.id.limit != limit {
                 let units = own.units.under(limit);
                 old.push((own.key, mem::replace(&mut own.units, units)));
                 // The call that acquires the lease begins with this release too.

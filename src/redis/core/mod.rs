@@ -57,7 +57,8 @@
 //!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim
 //!     that is sent must fit into the share, from the first known failure on. This ends when no process can still treat
 //!     the server as unavailable. So a claim never takes another process's place.
-//! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Units that are taken away
+//! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Its ids have the number of
+//!     the first one, so a revocation of any lease ends the whole permit. Units that are taken away
 //!     become a permit that only has to be released. So a change of weight meets no fault that a claim or a release
 //!     cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
 //!     always acquired with all units that it was made with. A lease with fewer units is therefore acquired under a new
@@ -114,7 +115,7 @@ pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf, Tag};
+use crate::redis::protocol::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
 use id::At;
 use key::Keys;
@@ -213,10 +214,16 @@ impl Core {
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
-            let of = Of::Claim(level.label.clone(), level.flow.clone());
-            let units = UnitsOf::new(id.serial, level.limit, level.weight);
+            let lease = LeaseId {
+                name: LeaseName::new(id.serial, 0),
+                limit: level.limit,
+                weight: level.weight,
+                since,
+                flow: level.flow.clone(),
+                label: level.label.clone(),
+            };
             let key = self.keys.number(&level.name);
-            Own::new(key, units.tagged(Tag { since, of }), level.wait)
+            Own::new(key, Units::new(lease), level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);
@@ -317,18 +324,17 @@ impl Core {
     pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
         self.now = now;
         match message {
-            Message::Granted(serial, token, held) => {
-                if let Some(id) = self.waiters.get(&UnitsOf::base(serial)) {
-                    self.notified(*id, serial, token, held);
+            Message::Granted(name, token, held) => {
+                if let Some(id) = self.waiters.get(&name.permit) {
+                    self.notified(*id, name, token, held);
                 }
             }
             Message::Subscribed => {
                 (0..self.servers.len()).for_each(|server| self.look_again(now, server));
             }
-            Message::Revoked(serial) => {
-                let serial = UnitsOf::base(serial);
+            Message::Revoked(number) => {
                 let mut permits = self.permits.iter();
-                let found = permits.find(|(_, permit)| permit.id.serial == serial);
+                let found = permits.find(|(_, permit)| permit.id.serial == number);
                 if let Some(id) = found.map(|(_, permit)| permit.id) {
                     self.end(id, Refusal::Revoked);
                 }

@@ -163,7 +163,8 @@ impl Core {
     fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
         let levels = permit.levels.iter();
-        let levels = levels.map(|level| (0, self.held_of_share(permit, level), level.units.limit));
+        let levels =
+            levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
         let levels = levels.collect();
         self.permits[id].budget = None;
         let then = self.now + self.settings.absence();
@@ -204,7 +205,7 @@ impl Core {
     /// The units of a semaphore that this process may hold without its server.
     fn share(&self, level: &Own) -> u32 {
         let live = self.live.count();
-        self.settings.policy.share(level.units.limit, live)
+        self.settings.policy.share(level.units.id.limit, live)
     }
 
     fn is_within_share(&self, permit: &Permit) -> bool {
@@ -214,7 +215,7 @@ impl Core {
 
     /// The units of a semaphore that count in the share, including those of a permit.
     fn counted_with(&self, permit: &Permit, level: &Own) -> u32 {
-        let units = level.units.units();
+        let units = level.units.count();
         self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
 
@@ -230,10 +231,10 @@ impl Core {
 
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
     fn held_of_share(&self, permit: &Permit, level: &Own) -> u32 {
-        let limit = level.units.limit;
+        let limit = level.units.id.limit;
         let own = match self.settings.policy.shares() {
             true => self.counted_with(permit, level),
-            false => level.units.units(),
+            false => level.units.count(),
         };
         let left = self.share(level).min(limit).saturating_sub(own);
         limit - left
@@ -244,7 +245,7 @@ impl Core {
         let permit = &mut self.permits[id];
         if !mem::replace(&mut permit.counts, true) {
             for level in &permit.levels {
-                self.keys[level.key].units += level.units.units();
+                self.keys[level.key].units += level.units.count();
             }
         }
     }
@@ -253,7 +254,7 @@ impl Core {
         let permit = &mut self.permits[id];
         if mem::take(&mut permit.counts) {
             for level in &permit.levels {
-                self.keys[level.key].units -= level.units.units();
+                self.keys[level.key].units -= level.units.count();
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Flow, PermitId as UnitsOf};
+use crate::redis::protocol::{Flow, Units};
 use slab::Slab;
 use std::{
     ops::{Index, IndexMut},
@@ -116,7 +116,7 @@ pub(super) struct Own {
     /// The number of its semaphore.
     pub(super) key: usize,
     /// The id under which a server knows its units.
-    pub(super) units: UnitsOf,
+    pub(super) units: Units,
     /// The limit that it was claimed with. The units have the one in force.
     pub(super) limit: u32,
     pub(super) wait: Option<Wait>,
@@ -125,10 +125,10 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn new(key: usize, units: UnitsOf, wait: Option<Wait>) -> Self {
+    pub(super) fn new(key: usize, units: Units, wait: Option<Wait>) -> Self {
         Self {
             key,
-            limit: units.limit,
+            limit: units.id.limit,
             units,
             wait: wait.map(Wait::bounded),
             grant: (0, 0),
@@ -143,6 +143,8 @@ pub(super) struct Permit {
     pub(super) adds_to: Option<(PermitId, usize)>,
     /// The permits that add units to it.
     pub(super) growths: Vec<PermitId>,
+    /// The number of its last growth. Ids of the growth have this number and that of the permit.
+    pub(super) last_growth: u32,
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
@@ -251,7 +253,7 @@ impl Permit {
     /// The token of each level, how many units are held there, and the limit that it was granted under.
     pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32, u32)> {
         let levels = self.levels.iter();
-        levels.map(|level| (level.grant.0, level.grant.1, level.units.limit))
+        levels.map(|level| (level.grant.0, level.grant.1, level.units.id.limit))
     }
 
     /// Takes what a granted lease has got.
@@ -266,8 +268,8 @@ impl Permit {
     pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
         let Own { units, wait, .. } = &self.levels[level];
         match wait {
-            Some(_) => Refusal::TimedOut(level, held, units.limit),
-            None => Refusal::Full(level, held, units.limit),
+            Some(_) => Refusal::TimedOut(level, held, units.id.limit),
+            None => Refusal::Full(level, held, units.id.limit),
         }
     }
 }

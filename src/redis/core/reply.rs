@@ -8,7 +8,7 @@ use super::{
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
-use crate::redis::protocol::{Acquired, Answer, Fault, Queued};
+use crate::redis::protocol::{Acquired, Answer, Fault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -260,7 +260,8 @@ impl Core {
             (State::Idle, _) => {}
             (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
             (State::Released(_), _) => self.next_at(at, self.now),
-            (_, Acquired::Revoked) => self.end(at.0, Refusal::Revoked),
+            // A revocation ends the whole permit, also if only a growth of it meets the revocation.
+            (_, Acquired::Revoked) => self.end(self.permits[at.0].root(), Refusal::Revoked),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
             (State::Lost(_), Acquired::Queued(_)) => self.next_at(at, self.now),
@@ -288,7 +289,7 @@ impl Core {
             }
             (_, Acquired::QueueFull { level, .. }) => {
                 let level = lease.levels.start + level;
-                let limit = self.permits[at.0].levels[level].units.limit;
+                let limit = self.permits[at.0].levels[level].units.id.limit;
                 self.refused(sent, at, Refusal::QueueFull(level, limit));
             }
         }
@@ -309,7 +310,7 @@ impl Core {
     fn note_full_after_grant(&mut self, at: At, grants: &[(u64, u32)]) {
         let levels = self.permits[at.0].levels_of(at.1).iter();
         for (level, (_, held)) in levels.zip(grants) {
-            if held.saturating_add(level.units.weight) > level.units.limit {
+            if held.saturating_add(level.units.id.weight) > level.units.id.limit {
                 self.keys[level.key].note_full(self.now);
             }
         }
@@ -426,13 +427,13 @@ impl Core {
     // Messages.
 
     /// A waiter of this process was granted with this token, or should poll.
-    pub(super) fn notified(&mut self, id: PermitId, serial: u64, token: u64, held: u32) {
+    pub(super) fn notified(&mut self, id: PermitId, name: LeaseName, token: u64, held: u32) {
         let permit = &self.permits[id];
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
             return;
         };
         // Otherwise the message does not identify the level, or a replica may lack the grant.
-        let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
+        let is_one = permit.levels.len() == 1 && permit.levels[0].units.id.name == name;
         let is_one = is_one && self.settings.replicas == 0;
         let at = At(id, number);
         let lease = &mut self.permits[At(id, number)];

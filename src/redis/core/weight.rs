@@ -16,7 +16,7 @@ use super::{
     permit::{Merge, Own, Permit, Refusal},
     time::Time,
 };
-use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
+use crate::redis::protocol::{LeaseId, LeaseName, Units};
 use std::mem;
 
 /// Once a level has this many additions, its two smallest are merged, because these need the fewest free units.
@@ -53,9 +53,17 @@ impl Core {
         let is_strict = permit.is_strict;
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);
-        let of = Of::Added(root.serial);
-        let units = UnitsOf::new(id.serial, limit, more + merged).tagged(Tag { since, of });
-        let own = vec![Own::new(key, units, None)];
+        let permit = &mut self.permits[root];
+        permit.last_growth += 1;
+        let lease = LeaseId {
+            name: LeaseName::new(root.serial, permit.last_growth),
+            limit,
+            weight: more + merged,
+            since,
+            flow: None,
+            label: None,
+        };
+        let own = vec![Own::new(key, Units::new(lease), None)];
         let leases = vec![Lease::new(slot, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
@@ -86,7 +94,7 @@ impl Core {
         let granted =
             growths.filter(|growth| growth.adds_to == Some((root, level)) && growth.is_decided());
         let mut additions: Vec<_> = granted
-            .map(|growth| (growth.levels[0].units.units(), growth.id))
+            .map(|growth| (growth.levels[0].units.count(), growth.id))
             .collect();
         additions.sort_by_key(|(units, _)| *units);
         additions
@@ -117,7 +125,7 @@ impl Core {
             units = units.saturating_sub(own);
         }
         if units > 0 {
-            let own = self.permits[root].levels[level].units.units();
+            let own = self.permits[root].levels[level].units.count();
             parts.push(self.split(root, level, own - units));
         }
         self.tell_end(root);
@@ -139,7 +147,7 @@ impl Core {
         let lease = &mut permit.leases[number];
         lease.outdated = lease.call;
         let is_absent = lease.is_absent();
-        self.keys[key].units -= others.units();
+        self.keys[key].units -= others.count();
         let part = self.part(At(id, number), vec![(key, others)], true);
         if is_absent {
             self.renew(At(id, number));
@@ -153,7 +161,7 @@ impl Core {
         let lease = &permit.leases[at.1];
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
-        let is_whole = levels.all(|level| level.units.units() == level.units.weight);
+        let is_whole = levels.all(|level| level.units.count() == level.units.id.weight);
         if !lease.was_sent && is_whole {
             return;
         }
@@ -174,7 +182,7 @@ impl Core {
     pub(super) fn part(
         &mut self,
         At(id, number): At,
-        levels: Vec<(usize, UnitsOf)>,
+        levels: Vec<(usize, Units)>,
         tells: bool,
     ) -> PermitId {
         let part = self.next_id();

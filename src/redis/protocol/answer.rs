@@ -2,7 +2,10 @@
 //!
 //! Every shape of a reply is read. One that no script returns is no answer.
 
-use super::command::{Command, Group, Part, Wanted};
+use super::{
+    command::{Command, Group, Part, Wanted},
+    id::{LeaseName, number as number_of},
+};
 use std::time::Duration;
 
 /// The answer to a command.
@@ -91,26 +94,25 @@ pub(in crate::redis) struct Queued {
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Message {
-    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
+    /// The lease of this name was granted with this token, and so many units are held; token 0: it should
     /// poll.
-    Granted(u64, u64, u32),
-    /// An operator has revoked it.
+    Granted(LeaseName, u64, u32),
+    /// An operator has revoked the permit of this number.
     Revoked(u64),
     /// Messages come again. Some may have been lost since the connections were made.
     Subscribed,
 }
 
 impl Message {
-    /// Reads `SERIAL TOKEN HELD`, or `SERIAL revoked`.
+    /// Reads `PERMIT.LEASE.GENERATION TOKEN HELD`, or `PERMIT revoked`.
     pub(in crate::redis) fn read(text: &str) -> Option<Self> {
-        let (serial, rest) = text.split_once(' ')?;
-        let serial = u64::from_str_radix(serial, 16).ok()?;
+        let (named, rest) = text.split_once(' ')?;
         if rest == "revoked" {
-            return Some(Self::Revoked(serial));
+            return Some(Self::Revoked(number_of(named)?));
         }
         let (token, held) = rest.split_once(' ')?;
         let (token, held) = (token.parse().ok()?, held.parse().ok()?);
-        Some(Self::Granted(serial, token, held))
+        Some(Self::Granted(LeaseName::read(named)?, token, held))
     }
 }
 
@@ -220,7 +222,7 @@ fn held(reply: &impl Reply, groups: &[Group]) -> Option<Answer> {
     let (_, mut items) = timed(reply)?;
     let mut each = Vec::with_capacity(permits(groups));
     for permit in groups.iter().flat_map(|group| &group.permits) {
-        let (own, rest) = items.split_at_checked(permit.units() as usize)?;
+        let (own, rest) = items.split_at_checked(permit.count() as usize)?;
         items = rest;
         let units: Vec<_> = own.iter().map(flag).collect::<Option<_>>()?;
         each.push(!units.contains(&false));

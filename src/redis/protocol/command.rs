@@ -3,7 +3,7 @@
 //! Only `std` is used, so that the core says what it wants without a client of Redis, and
 //! the simulation runs the same words.
 
-use super::id::{Owner, PermitId, UnitId};
+use super::id::{Owner, UnitId, Units};
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// One run of a script.
@@ -76,7 +76,7 @@ impl Part {
 pub(in crate::redis) struct Wanted {
     /// The semaphore.
     pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) units: PermitId,
+    pub(in crate::redis) units: Units,
     /// `None`: it does not wait, or no longer.
     pub(in crate::redis) position: Option<Position>,
     /// Whether an acquire of it was sent before, so that an operator may have revoked it.
@@ -100,13 +100,13 @@ pub(in crate::redis) struct Position {
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct Group {
     pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) permits: Vec<PermitId>,
+    pub(in crate::redis) permits: Vec<Units>,
 }
 
 impl Group {
     /// How many units its permits have.
     pub(in crate::redis) fn units(&self) -> usize {
-        let units = self.permits.iter().map(|permit| permit.units() as usize);
+        let units = self.permits.iter().map(|permit| permit.count() as usize);
         units.sum()
     }
 }
@@ -243,7 +243,7 @@ fn encode_groups(
     }
     for group in groups {
         sink.add(group.units());
-        let units = group.permits.iter().flat_map(|permit| owner.units(permit));
+        let units = group.permits.iter().flat_map(|permit| permit.ids(owner));
         units.for_each(|unit| sink.add(unit));
     }
 }
@@ -279,7 +279,7 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
         terms(&run[0]).iter().for_each(|terms| sink.add(terms));
         for wanted in run.iter().flatten() {
             sink.add(numbers[&*wanted.name]);
-            sink.add(UnitId(owner, &wanted.units, 1));
+            sink.add(UnitId::new(owner, &wanted.units.id, 1));
         }
     }
 }
@@ -292,8 +292,8 @@ impl Wanted {
     fn terms(&self) -> Terms {
         let limit = match self.is_known {
             true => -1,
-            false if self.units.weight > 1 => 0,
-            false => i64::from(self.units.limit),
+            false if self.units.id.weight > 1 => 0,
+            false => i64::from(self.units.id.limit),
         };
         Terms(limit, self.position)
     }

@@ -7,7 +7,7 @@
 --        with a flow until the queue is empty: its start tag
 -- alive  waiter's permit -> until when it counts as alive, ms
 --        `arrival` -> the last arrival, if waiters had head starts. Negative, so that it is no end
---        `revoked:PROCESS.SERIAL` -> until when the revocation is stored, ms, negative and below -REVOKED
+--        `revoked:PROCESS.PERMIT` -> until when the revocation is stored, ms, negative and below -REVOKED
 --        in a fair queue `flow:FLOW` -> the finish tag of the flow, negative. Claims without a flow always have one
 --        in a fair queue `arrival` -> the virtual time, negative
 -- token  the last token
@@ -15,9 +15,10 @@
 -- ARGV has first the arguments for all semaphores; then, for each semaphore, the number of its arguments and the
 -- arguments.
 --
--- A permit's id contains all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. The rest is for operators.
--- It ends with `~_SHARE_FLOW` if the claim has a flow. The first unit has the id itself, the others have id:2, id:3 and
--- so on.
+-- A permit's id contains all values that a grant needs, each at a fixed place, and the numbers in base 36:
+-- PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL. Only SHARE, FLOW and LABEL may be empty.
+-- PERMIT.LEASE.GENERATION names the id within its process. The first unit has the id itself, the others have id:2, id:3
+-- and so on.
 
 -- True if any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
@@ -135,15 +136,12 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  local function weight_of(id)
-    return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
-  end
-
   -- Returns the member of the finish tag of an id's flow, what the claim adds to this tag, and whether the id names a
   -- flow.
   local function flow_of(id)
-    local share, flow = string.match(id, '~_(%d+)_(.+)$')
-    return 'flow:' .. (flow or ''), math.ceil(UNIT * (weight_of(id) or 0) / (share or 1)), flow ~= nil
+    local weight, share, flow = string.match(id, '^%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%.%w+%.%w+%.(%w*)%.([^.]*)%.')
+    local units, turns = weight and tonumber(weight, 36) or 0, tonumber(share or '', 36)
+    return 'flow:' .. (flow or ''), math.ceil(UNIT * units / (turns or 1)), turns ~= nil
   end
 
   -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later waiters of
@@ -180,11 +178,9 @@ local function granting(now, micros, floor, ended, is_provisional)
     return true
   end
 
-  -- Returns the member under which the revocation of a permit is stored. A permit that gets another id keeps the last
-  -- twelve digits of its serial.
+  -- Returns the member under which the revocation of a permit is stored. All ids of its leases have it in common.
   local function revocation_of(id)
-    local process, serial = string.match(id, '^(%w+)%.(%x+)')
-    return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
+    return 'revoked:' .. string.match(id, '^%w+%.%w+')
   end
 
   -- Holds the units of a permit. If the permit is held already, moves their end. Units of it that were released since
@@ -243,7 +239,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     -- Checks the last end first. Usually it is possible, and so are all others.
     local members, at, is_all = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES'), 1, false
     while members[at] do
-      local lease = string.match(members[at], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
+      local lease = tonumber(string.match(members[at], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)') or '', 36)
       local is_impossible = lease and tonumber(members[at + 1]) > now + lease
       if is_all and is_impossible then
         call('ZADD', ends, text(now + lease), members[at])
@@ -270,16 +266,18 @@ local function granting(now, micros, floor, ended, is_provisional)
     local queue, alive = semaphore.queue, semaphore.alive
     while waiting_in(queue) > 0 do
       local id = call('ZRANGE', queue, 0, 0)[1]
-      local process, serial, limit, weight, lease =
-        string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)[^:]*$')
-      weight, lease = tonumber(weight), tonumber(lease)
+      local process, name, limit, weight, lease =
+        string.match(id, '^(%w+)%.(%w+%.%w+%.%w+)%.(%w+)%.(%w+)%.(%w+)%.[^:]*$')
+      if process then
+        limit, weight, lease = tonumber(limit, 36), tonumber(weight, 36), tonumber(lease, 36)
+      end
       local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
       if process and alive_until > now + lease then
         clamp(alive)
         alive_until = now + lease
       end
       local is_alive = alive_until > now
-      if is_alive and semaphore.used + weight > tonumber(limit) then
+      if is_alive and semaphore.used + weight > limit then
         clamp(semaphore.held)
         return id
       end
@@ -293,7 +291,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       end
       if is_alive then
         local channel = string.match(semaphore.held, '^[^{]*') .. 'wake:' .. process
-        call('PUBLISH', channel, serial .. ' ' .. text(new_token) .. ' ' .. semaphore.used)
+        call('PUBLISH', channel, name .. ' ' .. text(new_token) .. ' ' .. semaphore.used)
       else
         advanced = advanced + 1
       end
@@ -304,6 +302,6 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  return free, leave, advance, finish, weight_of, revocation_of, grant, hold, clamp, flow_of,
+  return free, leave, advance, finish, revocation_of, grant, hold, clamp, flow_of,
     waiting_in, drop, enter, last_of
 end

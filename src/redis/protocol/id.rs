@@ -1,53 +1,94 @@
-//! The ids under which a server knows permits, as they are written, and as they are read from a server or an
-//! operator.
+//! The ids under which a server knows the units of permits: one type, [`UnitId`], writes and reads them.
+//!
+//! An id is `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, and for each unit after the
+//! first `:UNIT` follows. Each part has a fixed place. SHARE, FLOW and LABEL may be empty. A script that another process
+//! calls can grant the permit from its id alone.
+//!
+//! | part | |
+//! |---|---|
+//! | PROCESS | letters and digits |
+//! | PERMIT | the permit's number in its process |
+//! | LEASE | 0: what the permit was claimed with. Each growth of the permit has the next number |
+//! | GENERATION | grows when the lease gets another id |
+//! | LIMIT | the units of the semaphore that may be held together |
+//! | WEIGHT | the units that the id was made with |
+//! | LEASE_MS | how long the lease lasts without a refresh |
+//! | SINCE | when the permit or the growth was claimed, ms of the server's clock as the process estimates it |
+//! | SHARE, FLOW | the claim's flow and its share |
+//! | LABEL | what operators see of the claim |
+//!
+//! Numbers are in base 36, but UNIT is decimal. So an id without a flow and a label has at most 64 characters until a
+//! process has made 36^9 permits. Up to this length Redis stores a small set in one piece.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{borrow::Cow, fmt, str::from_utf8, sync::Arc};
 
-/// What a permit's number grows by when the permit gets another id. A process numbers fewer permits.
-const GENERATION: u64 = 1 << 48;
-
-/// Identifies a permit within its process. Has all values that a grant of the permit needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct PermitId {
-    /// The permit's number within the process.
-    pub(in crate::redis) serial: u64,
-    /// How many units of its semaphore may be held together.
-    pub(in crate::redis) limit: u32,
-    /// How many units it was claimed with. The id has this number for as long as the permit is held.
-    pub(in crate::redis) weight: u32,
-    /// The numbers of the units that it has now: fewer, once some were released.
-    first: u32,
-    last: u32,
-    /// What operators see of it.
-    tag: Option<Tag>,
+/// Names a lease within its process: `PERMIT.LEASE.GENERATION`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::redis) struct LeaseName {
+    pub(in crate::redis) permit: u64,
+    pub(in crate::redis) lease: u32,
+    pub(in crate::redis) generation: u32,
 }
 
-impl PermitId {
-    pub(in crate::redis) fn new(serial: u64, limit: u32, weight: u32) -> Self {
+impl LeaseName {
+    /// The name of what a permit is claimed with, or of the growth of this number.
+    pub(in crate::redis) fn new(permit: u64, lease: u32) -> Self {
+        let generation = 0;
         Self {
-            serial,
-            limit,
-            weight,
-            first: 1,
-            last: weight,
-            tag: None,
+            permit,
+            lease,
+            generation,
         }
     }
 
-    /// The same, with a tag for operators.
-    pub(in crate::redis) fn tagged(self, tag: Tag) -> Self {
-        let tag = Some(tag);
-        Self { tag, ..self }
+    /// Reads it from its place in an id, or from a message.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let name = Self {
+            permit: number(parts.next()?)?,
+            lease: number(parts.next()?)?,
+            generation: number(parts.next()?)?,
+        };
+        parts.next().is_none().then_some(name)
     }
 
-    /// The serial that a renewed id was made from.
-    pub(in crate::redis) fn base(serial: u64) -> u64 {
-        serial % GENERATION
+    /// True for the first id of what a permit is claimed with.
+    pub(in crate::redis) fn is_first(self) -> bool {
+        (self.lease, self.generation) == (0, 0)
+    }
+}
+
+/// The parts of an id that differ between the leases of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct LeaseId {
+    pub(in crate::redis) name: LeaseName,
+    pub(in crate::redis) limit: u32,
+    pub(in crate::redis) weight: u32,
+    pub(in crate::redis) since: u64,
+    pub(in crate::redis) flow: Option<Flow>,
+    /// Not empty.
+    pub(in crate::redis) label: Option<Arc<str>>,
+}
+
+/// Units of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct Units {
+    pub(in crate::redis) id: LeaseId,
+    /// The numbers of the units that it has now: fewer than the id was made with, once some were released.
+    first: u32,
+    last: u32,
+}
+
+impl Units {
+    /// All units of an id.
+    pub(in crate::redis) fn new(id: LeaseId) -> Self {
+        let (first, last) = (1, id.weight);
+        Self { id, first, last }
     }
 
-    /// How many units it has.
-    pub(in crate::redis) fn units(&self) -> u32 {
+    /// How many they are.
+    pub(in crate::redis) fn count(&self) -> u32 {
         self.last + 1 - self.first
     }
 
@@ -58,26 +99,29 @@ impl PermitId {
         (kept, others)
     }
 
-    /// Whether its permit had another id before.
-    pub(in crate::redis) fn is_renewed(&self) -> bool {
-        self.serial >= GENERATION
-    }
-
     /// As many units, under an id that was not used before.
     pub(in crate::redis) fn renewed(&self) -> Self {
-        self.under(self.limit)
+        self.under(self.id.limit)
     }
 
     /// The same under another limit.
     pub(in crate::redis) fn under(&self, limit: u32) -> Self {
-        let serial = self.serial.wrapping_add(GENERATION);
-        let tag = self.tag.clone();
-        Self {
-            tag,
-            ..Self::new(serial, limit, self.units())
-        }
+        let mut id = self.id.clone();
+        (id.limit, id.weight) = (limit, self.count());
+        id.name.generation = id.name.generation.wrapping_add(1);
+        Self::new(id)
+    }
+
+    /// The ids of the units under which a process holds them.
+    pub(super) fn ids<'a>(&'a self, owner: &'a Owner) -> impl Iterator<Item = UnitId<'a>> {
+        (self.first..=self.last).map(|unit| UnitId::new(owner, &self.id, unit))
     }
 }
+
+/// The number of the schema, behind the prefix that stores are built with. It changes with the meaning of any key, so
+/// that releases with different schemas share nothing: schema 1 had the keys of semaphores (`{`) and of the store
+/// (letters) at this place.
+pub(in crate::redis) const SCHEMA: &str = "2:";
 
 /// Whose permits they are, and where: what all calls of a process have in common.
 #[derive(Debug, Clone)]
@@ -91,6 +135,11 @@ pub(in crate::redis) struct Owner {
 }
 
 impl Owner {
+    /// The prefix that the store was built with.
+    pub(in crate::redis) fn configured_prefix(&self) -> &str {
+        self.prefix.strip_suffix(SCHEMA).unwrap_or(&self.prefix)
+    }
+
     /// A key of the store itself, or a channel.
     pub(super) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
@@ -120,30 +169,113 @@ impl Owner {
     pub(in crate::redis) fn channel(&self) -> String {
         self.key(&format!("wake:{}", self.process))
     }
+}
 
-    /// The ids of a permit's units. That of the permit is that of its first unit.
-    pub(super) fn units<'a>(&'a self, permit: &'a PermitId) -> impl Iterator<Item = UnitId<'a>> {
-        (permit.first..=permit.last).map(move |unit| UnitId(self, permit, unit))
+/// The name of a process: a random number, half as long as a UUID, because it is part of every id that travels and is
+/// stored.
+pub(in crate::redis) fn process_name(random: u64) -> String {
+    Digits::<62>(random).to_string()
+}
+
+/// The id of one unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct UnitId<'a> {
+    pub(in crate::redis) process: &'a str,
+    pub(in crate::redis) lease_ms: u64,
+    pub(in crate::redis) lease: Cow<'a, LeaseId>,
+    /// From 1 to the weight.
+    pub(in crate::redis) unit: u32,
+}
+
+impl<'a> UnitId<'a> {
+    pub(super) fn new(owner: &'a Owner, lease: &'a LeaseId, unit: u32) -> Self {
+        Self {
+            process: &owner.process,
+            lease_ms: owner.lease_ms,
+            lease: Cow::Borrowed(lease),
+            unit,
+        }
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    pub(in crate::redis) fn read(text: &'a str) -> Option<Self> {
+        let (id, unit) = match text.split_once(':') {
+            Some((id, unit)) => (id, unit.parse().ok()?),
+            None => (text, 1),
+        };
+        let parts: Vec<_> = id.split('.').collect();
+        let [
+            process,
+            permit,
+            lease,
+            generation,
+            limit,
+            weight,
+            lease_ms,
+            since,
+            share,
+            flow,
+            label,
+        ] = parts[..]
+        else {
+            return None;
+        };
+        let name = LeaseName {
+            permit: number(permit)?,
+            lease: number(lease)?,
+            generation: number(generation)?,
+        };
+        let id = LeaseId {
+            name,
+            limit: number(limit)?,
+            weight: number(weight)?,
+            since: number(since)?,
+            flow: match (share, flow) {
+                ("", "") => None,
+                (share, flow) if is_plain(flow) => Some(Flow::new(number(share)?, flow)),
+                _ => return None,
+            },
+            label: match label {
+                "" => None,
+                label => Some(String::from_utf8(decoded(label)).ok()?.into()),
+            },
+        };
+        let is_unit = (1..=id.weight).contains(&unit);
+        let read = Self {
+            process: Some(process).filter(|process| is_word(process) && is_unit)?,
+            lease_ms: number(lease_ms)?,
+            lease: Cow::Owned(id),
+            unit,
+        };
+        // For example, a number has no leading zeros.
+        (read.to_string() == text).then_some(read)
     }
 }
 
-/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, then its [`Tag`], and for each unit after
-/// the first `:UNIT` behind that. A script that another process calls can grant the permit from its id
-/// alone.
-pub(super) struct UnitId<'a>(
-    pub(super) &'a Owner,
-    pub(super) &'a PermitId,
-    pub(super) u32,
-);
-
 impl fmt::Display for UnitId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(owner, permit, unit) = self;
-        let (process, lease_ms) = (&owner.process, owner.lease_ms);
-        let (serial, limit, weight) = (permit.serial, permit.limit, permit.weight);
-        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
-        permit.tag.iter().try_for_each(|tag| tag.fmt(f))?;
-        match unit {
+        let LeaseId {
+            name,
+            limit,
+            weight,
+            since,
+            flow,
+            label,
+        } = &*self.lease;
+        f.write_str(self.process)?;
+        let of_lease = [name.permit, name.lease.into(), name.generation.into()];
+        let of_units = [(*limit).into(), (*weight).into(), self.lease_ms, *since];
+        for number in of_lease.into_iter().chain(of_units) {
+            f.write_str(".")?;
+            Digits::<36>(number).fmt(f)?;
+        }
+        f.write_str(".")?;
+        f.write_str(flow.as_ref().map_or(".", |Flow(flow)| flow))?;
+        f.write_str(".")?;
+        if let Some(label) = label {
+            f.write_str(&encoded(label.as_bytes()))?;
+        }
+        match self.unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),
         }
@@ -154,83 +286,37 @@ impl fmt::Display for UnitId<'_> {
 /// encoding in a URL, and no pattern of a script can mistake it for another part of the id.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// What operators see of a permit, as the end of its id: so it needs no key and no call of its own, and
-/// ends with the permit.
-///
-/// `.SINCE` and, if the claim has a label, `.LABEL`; or, for units that were added to a permit,
-/// `.SINCE.+SERIAL` with the serial of that permit. A flow follows the label as `~_SHARE_FLOW`, which is no label's.
-/// SINCE is in base 36, so that most ids are short enough for Redis to store a small set in one piece.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct Tag {
-    /// When the permit was claimed, ms of the server's clock as this process estimates it.
-    pub(in crate::redis) since: u64,
-    pub(in crate::redis) of: Of,
-}
-
-/// What is tagged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Of {
-    Claim(Option<Arc<str>>, Option<Flow>),
-    /// Units that were added to the permit of this serial.
-    Added(u64),
-}
-
-/// The flow of a claim, and its share: `SHARE_NAME`, as ids have it. The name is letters, digits, `-`, `_` and `~`, and
-/// never `~_`.
+/// The flow of a claim, and its share: `SHARE.FLOW`, as ids have it. The name is letters, digits, `-`, `_` and `~`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) struct Flow(Arc<str>);
 
-/// What parts a flow from a label.
-const FLOW: &str = "~_";
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(".")?;
-        base36(f, self.since)?;
-        match &self.of {
-            Of::Claim(None, None) => Ok(()),
-            Of::Claim(label, flow) => {
-                f.write_str(".")?;
-                let mut label = label.iter().map(|label| encoded(label.as_bytes()));
-                label.try_for_each(|label| f.write_str(&label))?;
-                flow.iter().try_for_each(|Flow(flow)| {
-                    f.write_str(FLOW)?;
-                    f.write_str(flow)
-                })
-            }
-            Of::Added(serial) => write!(f, ".+{serial:x}"),
-        }
-    }
-}
-
 impl Flow {
     pub(in crate::redis) fn new(share: u32, name: &str) -> Self {
-        Self(format!("{share}_{name}").into())
+        Self(format!("{}.{name}", Digits::<36>(share.into())).into())
     }
 
     /// What it is called.
     pub(in crate::redis) fn name(&self) -> &str {
-        let name = self.0.split_once('_');
+        let name = self.0.split_once('.');
         name.map_or("", |(_, name)| name)
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let (share, name) = text.split_once('_')?;
-        number::<u32>(share, 10)?;
-        is_plain(name).then(|| Self(text.into()))
     }
 }
 
-fn base36(f: &mut fmt::Formatter<'_>, mut number: u64) -> fmt::Result {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    // As many as the highest number has.
-    let (mut digits, mut first) = ([0; 13], 13);
-    loop {
-        first -= 1;
-        digits[first] = DIGITS[(number % 36) as usize];
-        number /= 36;
-        if number == 0 {
-            return f.write_str(from_utf8(&digits[first..]).unwrap_or_default());
+/// A number in a base of up to 62.
+struct Digits<const BASE: u64>(u64);
+
+impl<const BASE: u64> fmt::Display for Digits<BASE> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        // As many as the highest number has in base 36.
+        let (mut digits, mut first, mut number) = ([0; 13], 13, self.0);
+        loop {
+            first -= 1;
+            digits[first] = DIGITS[(number % BASE) as usize];
+            number /= BASE;
+            if number == 0 {
+                return f.write_str(from_utf8(&digits[first..]).unwrap_or_default());
+            }
         }
     }
 }
@@ -249,128 +335,72 @@ pub(super) fn decoded(text: &str) -> Vec<u8> {
     percent_decode_str(&text.replace('~', "%")).collect()
 }
 
-/// A permit's id as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct ReadId<'a> {
-    pub(in crate::redis) process: &'a str,
-    pub(in crate::redis) serial: u64,
-    pub(in crate::redis) limit: u32,
-    pub(in crate::redis) weight: u32,
-    pub(in crate::redis) lease_ms: u64,
-    /// `None`: an older version of this crate has written it.
-    pub(in crate::redis) tag: Option<Tag>,
-}
-
-impl<'a> ReadId<'a> {
-    /// Reads the id of a permit's first unit.
-    pub(in crate::redis) fn read(id: &'a str) -> Option<Self> {
-        let parts: Vec<_> = id.split('.').collect();
-        let [process, serial, limit, weight, lease_ms, tag @ ..] = &parts[..] else {
-            return None;
-        };
-        Some(Self {
-            process: is_word(process).then_some(process)?,
-            serial: number::<u64>(serial, 16)? % GENERATION,
-            limit: number(limit, 10)?,
-            weight: number(weight, 10)?,
-            lease_ms: number(lease_ms, 10)?,
-            tag: match tag {
-                [] => None,
-                tag => Some(Tag::read(tag)?),
-            },
-        })
-    }
-}
-
-impl ReadId<'_> {
-    /// The serial of the permit that its units were added to.
-    pub(in crate::redis) fn added_to(&self) -> Option<u64> {
-        match self.tag.as_ref()?.of {
-            Of::Added(serial) => Some(serial),
-            Of::Claim(..) => None,
-        }
-    }
-}
-
-impl Tag {
-    /// Reads the parts of an id that it is.
-    fn read(parts: &[&str]) -> Option<Self> {
-        let (since, of) = match *parts {
-            [since] => (since, Of::Claim(None, None)),
-            [since, of] => match of.strip_prefix('+') {
-                Some(serial) => (since, Of::Added(number(serial, 16)?)),
-                None => (since, Of::claim(of)?),
-            },
-            _ => return None,
-        };
-        let since = number(since, 36)?;
-        Some(Self { since, of })
-    }
-}
-
-impl Of {
-    /// Reads a label, a flow, or both.
-    fn claim(text: &str) -> Option<Self> {
-        let Some((label, flow)) = text.split_once(FLOW) else {
-            return Some(Self::Claim(Some(read_label(text)?), None));
-        };
-        let flow = Flow::read(flow)?;
-        let label = match label {
-            "" => None,
-            label => Some(read_label(label)?),
-        };
-        Some(Self::Claim(label, Some(flow)))
-    }
-}
-
 fn is_plain(text: &str) -> bool {
     let is_plain = |byte: u8| b"-_~".contains(&byte) || byte.is_ascii_alphanumeric();
     text.bytes().all(is_plain)
-}
-
-fn read_label(text: &str) -> Option<Arc<str>> {
-    is_plain(text).then(|| String::from_utf8_lossy(&decoded(text)).into())
 }
 
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn number<T: TryFrom<u64>>(text: &str, radix: u32) -> Option<T> {
-    let number = u64::from_str_radix(text, radix).ok();
-    T::try_from(number.filter(|_| is_word(text))?).ok()
+/// Reads a number in base 36.
+pub(super) fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    T::try_from(u64::from_str_radix(text, 36).ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_flow_follows_the_label_in_an_id() {
-        let flow = Flow::new(4, "a_b");
-        assert_eq!(flow.name(), "a_b");
-        let tag = |label: Option<&str>| {
-            let (since, of) = (36, Of::Claim(label.map(Arc::from), Some(flow.clone())));
-            Tag { since, of }.to_string()
-        };
-        assert_eq!(tag(None), ".10.~_4_a_b");
-        assert_eq!(tag(Some("GET /")), ".10.GET~20~2F~_4_a_b");
-    }
-
-    fn read_back(of: Of) {
-        let tag = Tag {
+    fn id() -> LeaseId {
+        LeaseId {
+            name: LeaseName {
+                permit: 26,
+                lease: 0,
+                generation: 0,
+            },
+            limit: 5,
+            weight: 1,
             since: 1_795_345_200_123,
-            of,
-        };
-        let id = format!("0123456789abcdef.1a.5.1.10000{tag}");
-        let id = ReadId::read(&id).expect("it is an id");
-        assert_eq!((id.process, id.serial), ("0123456789abcdef", 0x1a));
-        assert_eq!((id.limit, id.weight, id.lease_ms), (5, 1, 10_000));
-        assert_eq!(id.tag, Some(tag));
+            flow: None,
+            label: None,
+        }
+    }
+
+    fn unit(lease: &LeaseId, unit: u32) -> UnitId<'_> {
+        UnitId {
+            process: "0a9ZKq",
+            lease_ms: 10_000,
+            lease: Cow::Borrowed(lease),
+            unit,
+        }
     }
 
     #[test]
-    fn what_is_tagged_is_read_back() {
+    fn each_part_of_an_id_has_a_fixed_place() {
+        let mut lease = id();
+        assert_eq!(
+            unit(&lease, 1).to_string(),
+            "0a9ZKq.q.0.0.5.1.7ps.mwrq6ebf..."
+        );
+        lease.label = Some("GET /".into());
+        assert_eq!(
+            unit(&lease, 1).to_string(),
+            "0a9ZKq.q.0.0.5.1.7ps.mwrq6ebf...GET~20~2F"
+        );
+        lease.flow = Some(Flow::new(40, "a_b"));
+        (lease.name.lease, lease.name.generation) = (36, 2);
+        (lease.limit, lease.weight) = (100, 40);
+        let text = "0a9ZKq.q.10.2.2s.14.7ps.mwrq6ebf.14.a_b.GET~20~2F:37";
+        assert_eq!(unit(&lease, 37).to_string(), text);
+        lease.label = None;
+        let text = "0a9ZKq.q.10.2.2s.14.7ps.mwrq6ebf.14.a_b.";
+        assert_eq!(unit(&lease, 1).to_string(), text);
+    }
+
+    #[test]
+    fn an_id_is_read_as_it_was_written() {
         let labels = [
             "a",
             "GET /market",
@@ -382,58 +412,113 @@ mod tests {
             "\0",
             "-_",
         ];
-        for label in labels {
-            for flow in [
-                None,
-                Some(Flow::new(4, "a_1~20-")),
-                Some(Flow::new(100, "~-0f")),
-            ] {
-                read_back(Of::Claim(Some(label.into()), flow));
+        let labels = labels.map(|label| Some(Arc::from(label)));
+        let flows = [
+            Flow::new(4, "a_1~20-"),
+            Flow::new(100, "~-0f"),
+            Flow::new(1, ""),
+        ];
+        let (largest, mut count) = (u32::MAX, 0);
+        for label in labels.into_iter().chain([None]) {
+            for flow in flows.iter().cloned().map(Some).chain([None]) {
+                for (weight, number) in [(1, 1), (2, 1), (2, 2), (1_000, 999), (largest, largest)] {
+                    let mut lease = LeaseId {
+                        flow: flow.clone(),
+                        label: label.clone(),
+                        weight,
+                        ..id()
+                    };
+                    if number > 1 {
+                        (lease.limit, lease.since) = (largest, u64::MAX);
+                        (lease.name.permit, lease.name.lease) = (u64::MAX, largest);
+                        lease.name.generation = number;
+                    }
+                    let (written, text) = (unit(&lease, number), unit(&lease, number).to_string());
+                    assert_eq!(UnitId::read(&text), Some(written), "{text}");
+                    count += 1;
+                }
             }
         }
-        read_back(Of::Claim(None, None));
-        read_back(Of::Claim(None, Some(Flow::new(1, "ann"))));
-        read_back(Of::Added(0x2b));
-        let of = Of::Claim(None, None);
-        let oldest = ReadId::read("p.1.5.1.1.0").and_then(|id| id.tag);
-        assert_eq!(oldest, Some(Tag { since: 0, of }));
-    }
-
-    #[test]
-    fn the_id_of_an_older_version_has_no_tag() {
-        let id = ReadId::read("p.1.5.1.10000").expect("it is an id");
-        assert_eq!(id.tag, None);
+        assert_eq!(count, 200);
     }
 
     #[test]
     fn what_is_no_id_is_not_read() {
+        let own = "p.1.0.0.5.2.7ps.0...";
+        assert!(UnitId::read(own).is_some() && UnitId::read(&format!("{own}:2")).is_some());
         let texts = [
             "",
             "p",
-            "p.1.5.1",
-            "p.1.5.1.10000:2",
-            "p.1.5.1.+1",
-            "p.g.5.1.1",
-            "*.1.5.1.1",
-            "p.1.5.1.1.",
-            "p.1.5.1.1.a.",
-            "p.1.5.1.1.a.b.c",
-            "p.1.5.1.1.a.%41",
-            "p.1.5.1.1.a.b:2",
-            "p.+1.5.1.1",
-            "p.1.99999999999.1.1",
-            "p.1.5.1.1.a.+",
-            "p.1.5.1.1.-a",
-            "p.1.5.1.1.a.b~_1",
-            "p.1.5.1.1.a.b~_x_ann",
-            "p.1.5.1.1.a.b~_1_%",
-            " p.1.5.1.1",
+            "p.1.5.1.10000",
+            "p.1.5.1.10000.0.a",
+            "p.1.0.0.5.2.7ps.0..",
+            "p.1.0.0.5.2.7ps.0....",
+            ".1.0.0.5.2.7ps.0...",
+            "*.1.0.0.5.2.7ps.0...",
+            " p.1.0.0.5.2.7ps.0...",
+            "p.1.0.0.5.2.7ps.0... ",
+            "p..0.0.5.2.7ps.0...",
+            "p.1..0.5.2.7ps.0...",
+            "p.1.0..5.2.7ps.0...",
+            "p.1.0.0..2.7ps.0...",
+            "p.1.0.0.5..7ps.0...",
+            "p.1.0.0.5.2..0...",
+            "p.1.0.0.5.2.7ps....",
+            "p.01.0.0.5.2.7ps.0...",
+            "p.1.0.0.5.2.7PS.0...",
+            "p.+1.0.0.5.2.7ps.0...",
+            "p.1.0.0.1z141z4.2.7ps.0...",
+            "p.1.0.0.5.0.7ps.0...",
+            "p.1.0.0.5.2.7ps.0..a.",
+            "p.1.0.0.5.2.7ps.0.01.a.",
+            "p.1.0.0.5.2.7ps.0.1.a b.",
+            "p.1.0.0.5.2.7ps.0.1.%.",
+            "p.1.0.0.5.2.7ps.0...%41",
+            "p.1.0.0.5.2.7ps.0...~41",
+            "p.1.0.0.5.2.7ps.0...~2f",
+            "p.1.0.0.5.2.7ps.0...~FF",
+            "p.1.0.0.5.2.7ps.0...:",
+            "p.1.0.0.5.2.7ps.0...:1",
+            "p.1.0.0.5.2.7ps.0...:02",
+            "p.1.0.0.5.2.7ps.0...:3",
+            "p.1.0.0.5.2.7ps.0...:2:2",
         ];
         for text in texts {
-            let label = Of::Claim(Some("".into()), None);
-            let read =
-                ReadId::read(text).filter(|id| id.tag.as_ref().is_none_or(|tag| tag.of != label));
-            assert_eq!(read, None, "{text}");
+            assert_eq!(UnitId::read(text), None, "{text}");
         }
+    }
+
+    /// Redis stores a sorted set in one piece while no member is longer than 64 bytes.
+    #[test]
+    fn the_longest_id_without_a_flow_and_a_label_has_64_bytes() {
+        let process = process_name(u64::MAX);
+        let (permits, leases) = (36_u64.pow(9) - 1, 36_u32.pow(3) - 1);
+        let name = LeaseName {
+            permit: permits,
+            lease: leases,
+            generation: leases,
+        };
+        let lease = LeaseId {
+            name,
+            limit: u32::MAX,
+            weight: 1_000,
+            // Until the year 2059.
+            since: 36_u64.pow(8) - 1,
+            ..id()
+        };
+        let longest = UnitId {
+            process: &process,
+            lease_ms: 24 * 60 * 60 * 1_000,
+            lease: Cow::Owned(lease),
+            unit: 1_000,
+        };
+        assert_eq!(longest.to_string().len(), 64, "{longest}");
+    }
+
+    #[test]
+    fn the_names_of_processes_are_distinct_words() {
+        assert_eq!([0, 61, 62].map(process_name), ["0", "Z", "10"]);
+        let longest = process_name(u64::MAX);
+        assert!(longest.len() == 11 && is_word(&longest));
     }
 }

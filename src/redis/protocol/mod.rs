@@ -16,7 +16,7 @@ mod script;
 pub(super) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
 pub(super) use check::{CHECK, elsewhere, failures, own_question, questions};
 pub(super) use command::{Command, Group, Part, Position, Sink, Verb, Wanted};
-pub(super) use id::{Flow, Of, Owner, PermitId, ReadId, Tag};
+pub(super) use id::{Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, process_name};
 pub(super) use limits::{limit_of, limits};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
 pub(super) use operate::{Listed, Next, alive, counting, is_done, now, revoke, usage};

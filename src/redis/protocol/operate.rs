@@ -1,7 +1,7 @@
 //! usage: lists what is held, and what waits. revoke: takes a permit from whoever holds it. See `usage.lua` and
 //! `revoke.lua`.
 
-use super::{answer::millis, id::ReadId, script::Script};
+use super::{answer::millis, id::UnitId, script::Script};
 use crate::{redis::error::Error, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -132,7 +132,8 @@ const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Revokes a permit; `floor` is the least token of a semaphore without one, microseconds. `None`: there is none of this
 /// id, or the text is no id.
 pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> {
-    let read = ReadId::read(id).filter(|id| id.weight <= MAX_WEIGHT)?;
+    let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= MAX_WEIGHT;
+    let read = UnitId::read(id).filter(is_permit)?;
     let remembered = REMEMBERED_MS.max(LEASES * read.lease_ms.min(LONGEST_LEASE_MS));
     Some(REVOKE.run_for(name, &[&floor, &remembered, &1, &id]))
 }

@@ -11,7 +11,7 @@ end
 -- and `finish` of `granting`.
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local free, leave, advance, finish, weight_of, revocation_of, grant, hold, clamp, flow_of,
+  local free, leave, advance, finish, revocation_of, grant, hold, clamp, flow_of,
     waiting_in, drop, enter, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
@@ -59,13 +59,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- virtual time, which is that of the head. So an idle flow saves nothing up, and no new flow comes before a head that
   -- does not fit. Returns the start, and the marks to store in `alive`. `others` is the finish of claims without a
   -- flow, if the queue is fair already.
-  local function start_of(level, time, tail, others)
+  local function start_of(level, time, others)
     local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id)
     if others then
-      -- A claim without a tag comes from an older version of this store. It stays before all later claims.
-      local _, _, has_flow = flow_of(tail[1])
-      local untagged = not has_flow and tail[2] + others > 0 and tail[2] or 0
-      time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2], untagged)
+      time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2])
     end
     local start = time + 1
     if others then
@@ -99,7 +96,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local last = math.max(tonumber(tail[2]) or 0, -(mark or 0))
     arrival, head_start = tonumber(arrival), tonumber(head_start)
     if others or has_flow then
-      arrival, tags = start_of(level, others and -mark or math.max(micros - 1, last), tail, others)
+      arrival, tags = start_of(level, others and -mark or math.max(micros - 1, last), others)
       arrival = arrival + head_start
     elseif arrival == 0 then
       arrival = math.max(micros, last + 1)
@@ -130,11 +127,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- just granted.
   local function is_admitted(level)
     local id, waits = level.id, level.waits
-    local limit, weight = string.match(id, '^%w+%.%x+%.(%d+)%.(%d+)%.')
     local head = advance(level)
     level.head = head
     local is_next = not head or head == id and not waits
-    if level.used + weight <= tonumber(limit) and is_next
+    if level.used + level.weight <= level.limit and is_next
       or level.used > 0 and call('ZSCORE', level.held, id)
     then
       return true
@@ -153,7 +149,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
       if free(level, id) > 0 or waited then
         leave(level.queue, level.alive, id)
-        for unit = 2, weight_of(id) do
+        for unit = 2, level.weight do
           free(level, id .. ':' .. unit)
         end
         advance(level)
@@ -193,7 +189,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       level.head = advance(level)
       if level.used > 0 and call('ZSCORE', level.held, id) then
         -- `advance` has granted it. The next poll continues from there.
-        return arrival, 0, grant(level, id, weight_of(id), expires_at, lease)
+        return arrival, 0, grant(level, id, level.weight, expires_at, lease)
       end
     end
     -- It should poll at once if this call has done as much as it may.
@@ -214,7 +210,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     for narrower = 1, at - 1 do
       local level, alive_ms = levels[narrower], wait_of(levels[at].terms)
-      hold(level, level.id, weight_of(level.id), text(now + alive_ms), ttl)
+      hold(level, level.id, level.weight, text(now + alive_ms), ttl)
       if call('PTTL', level.held) < short then
         call('PEXPIRE', level.held, ttl)
       end
@@ -223,18 +219,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return {-2, at, levels[at].used, arrival, recheck, last_token}
   end
 
-  -- True if an operator has revoked a permit, or the permit that it adds units to.
-  local function is_revoked(level)
-    local own, root = revocation_of(level.id), string.match(level.id, '%.%+(%x+)$')
-    local of_root = root and string.match(own, '^revoked:%w+%.') .. root
-    return call('ZSCORE', level.alive, own) or of_root and call('ZSCORE', level.alive, of_root)
-  end
-
   -- Returns true if the claim is admitted at all levels, else false and the answer to it.
   local function admit(levels)
     for at, level in ipairs(levels) do
       -- An acquire that was sent before the revocation may arrive after it.
-      if level.is_known and is_revoked(level) then
+      if level.is_known and call('ZSCORE', level.alive, revocation_of(level.id)) then
         return false, refuse(levels, -3, at)
       end
     end
@@ -252,11 +241,13 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     for level = 1, count do
       local arg, own = first + 2 * level - 2, ARGV[terms + level - 1]
       local number = ARGV[arg] + 0
-      local key = number * 4
+      local key, id = number * 4, ARGV[arg + 1]
+      local limit, weight = string.match(id, '^%w+%.%w+%.%w+%.%w+%.(%w+)%.(%w+)%.')
       levels[level] = {
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
-        token = KEYS[key], used = used[number], id = ARGV[arg + 1], terms = own,
-        waits = wait_of(own), is_known = string.find(own, '^%-1') ~= nil, head = false, is_stuck = false
+        token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
+        weight = tonumber(weight, 36), terms = own, waits = wait_of(own),
+        is_known = string.find(own, '^%-1') ~= nil, head = false, is_stuck = false
       }
     end
     local is_granted, refusal = admit(levels)
@@ -264,7 +255,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     for at, level in ipairs(levels) do
       if is_granted then
         local id = level.id
-        answer[size + at * 2 - 1] = grant(level, id, weight_of(id), expires_at, lease)
+        answer[size + at * 2 - 1] = grant(level, id, level.weight, expires_at, lease)
         if level.head == id then
           drop(level.queue, level.alive, id)
         end

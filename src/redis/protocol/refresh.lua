@@ -23,8 +23,8 @@ local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 local members = {}
 -- A lease that is shorter than its permit's own is provisional, and may have become a whole one since. So it never
 -- moves an end back. A whole lease does, if the end was written before the clock was set back.
-local own = string.match(ARGV[3], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
-local option = lease < tonumber(own) and 'GT' or 'XX'
+local own = string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)')
+local option = lease < tonumber(own, 36) and 'GT' or 'XX'
 local all, at, has_removed = true, 2, false
 for key = 1, #KEYS, 2 do
   has_removed = call('ZREMRANGEBYSCORE', KEYS[key], '-inf', expired_before) > 0 or has_removed

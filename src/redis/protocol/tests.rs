@@ -1,8 +1,8 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, Group, Of, Owner, Part, PermitId, Position, Sink, Tag, Told, Verb,
-    Wanted,
+    Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, Owner, Part, Position,
+    Sink, Told, Units, Verb, Wanted,
 };
 use redis::Value;
 use std::{fmt::Display, time::Duration};
@@ -40,7 +40,7 @@ fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
     (verb, written.1, args)
 }
 
-fn wanted(name: &str, units: PermitId, position: Option<Position>, is_known: bool) -> Wanted {
+fn wanted(name: &str, units: Units, position: Option<Position>, is_known: bool) -> Wanted {
     Wanted {
         name: name.into(),
         units,
@@ -58,7 +58,7 @@ fn acquire(claims: Vec<Vec<Wanted>>) -> Command {
     }
 }
 
-fn group(name: &str, permits: Vec<PermitId>) -> Group {
+fn group(name: &str, permits: Vec<Units>) -> Group {
     Group {
         name: name.into(),
         permits,
@@ -80,8 +80,16 @@ fn refresh(groups: Vec<Group>) -> Command {
     }
 }
 
-fn tagged(of: Of) -> PermitId {
-    PermitId::new(26, 5, 1).tagged(Tag { since: 71, of })
+/// The units of a permit's first id.
+fn units(permit: u64, limit: u32, weight: u32) -> Units {
+    Units::new(LeaseId {
+        name: LeaseName::new(permit, 0),
+        limit,
+        weight,
+        since: 71,
+        flow: None,
+        label: None,
+    })
 }
 
 #[test]
@@ -92,14 +100,13 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
         arrival: 9,
         head_start: Duration::from_millis(2),
     };
-    let narrow = wanted(
-        "n",
-        tagged(Of::Claim(Some("a b".into()), None)),
-        Some(position),
-        false,
-    );
-    let wide = wanted("w", PermitId::new(26, 9, 3), None, false);
-    let other = wanted("w", tagged(Of::Added(43)), None, true);
+    let (mut labelled, mut added) = (units(26, 5, 1), units(26, 5, 1).renewed());
+    labelled.id.label = Some("a b".into());
+    labelled.id.flow = Some(Flow::new(4, "ann"));
+    added.id.name.lease = 43;
+    let narrow = wanted("n", labelled, Some(position), false);
+    let wide = wanted("w", units(26, 9, 3), None, false);
+    let other = wanted("w", added, None, true);
     let (verb, keys, args) = written(&acquire(vec![vec![narrow, wide.clone()], vec![other]]));
     assert_eq!(verb, Verb::Acquire);
     let all = [
@@ -107,32 +114,39 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
     ];
     assert_eq!(keys, all);
     let first = ["2", "1", "5 1000 4 9 2000", "0"];
-    let ids = ["1", "p1.1a.5.1.3000.1z.a~20b", "2", "p1.1a.9.3.3000"];
-    let second = ["1", "1", "-1", "2", "p1.1a.5.1.3000.1z.+2b"];
+    let ids = [
+        "1",
+        "p1.q.0.0.5.1.2bc.1z.4.ann.a~20b",
+        "2",
+        "p1.q.0.0.9.3.2bc.1z...",
+    ];
+    let second = ["1", "1", "-1", "2", "p1.q.17.1.5.1.2bc.1z..."];
     let head = ["3000", "5", "6", "750", "0"];
     assert_eq!(args, [&head[..], &first, &ids, &second].concat());
     let (.., args) = written(&acquire(vec![vec![wide.clone()], vec![wide]]));
-    let claim = ["1", "p1.1a.9.3.3000"];
+    let claim = ["1", "p1.q.0.0.9.3.2bc.1z..."];
     let head = ["3000", "5", "6", "750", "1", "2", "0"];
     assert_eq!(args, [&head[..], &claim, &claim].concat());
 }
 
 #[test]
 fn units_are_written_one_by_one_those_that_a_permit_still_has() {
-    let (kept, others) = PermitId::new(1, 9, 4).split(2);
+    let (kept, others) = units(1, 9, 4).split(2);
     let groups = vec![
-        group("a", vec![others, PermitId::new(2, 9, 1)]),
+        group("a", vec![others, units(2, 9, 1)]),
         group("b", vec![kept]),
     ];
-    let units = ["3", "p1.1.9.4.3000:3", "p1.1.9.4.3000:4", "p1.2.9.1.3000"];
-    let more = ["2", "p1.1.9.4.3000", "p1.1.9.4.3000:2"];
+    let id = |permit, weight, unit| format!("p1.{permit}.0.0.9.{weight}.2bc.1z...{unit}");
+    let units = [id(1, 4, ":3"), id(1, 4, ":4"), id(2, 1, "")].join(" ");
+    let more = [id(1, 4, ""), id(1, 4, ":2")].join(" ");
+    let all = format!("3 {units} 2 {more}");
     let (verb, keys, args) = written(&release(true, groups.clone()));
     assert_eq!((verb, keys.len()), (Verb::Release, 8));
-    assert_eq!(args, [&["1", "6"][..], &units, &more].concat());
+    assert_eq!(args.join(" "), format!("1 6 {all}"));
     let (verb, keys, args) = written(&refresh(groups));
     assert_eq!(verb, Verb::Refresh);
     assert_eq!(keys, ["a:held", "a:token", "b:held", "b:token"]);
-    assert_eq!(args, [&["750"][..], &units, &more].concat());
+    assert_eq!(args.join(" "), format!("750 {all}"));
 }
 
 #[test]
@@ -162,6 +176,26 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
     assert_eq!(args, [&["0"][..], &own].concat());
 }
 
+#[test]
+fn messages_name_a_lease_or_a_permit() {
+    let name = units(26, 1, 1).renewed().id.name;
+    let granted = Some(Message::Granted(name, 9, 2));
+    assert_eq!(Message::read("q.0.1 9 2"), granted);
+    assert_eq!(Message::read("q revoked"), Some(Message::Revoked(26)));
+    for text in [
+        "",
+        "q",
+        "q 9 2",
+        "q.0 9 2",
+        "q.0.1.1 9 2",
+        "q.0.1 9",
+        "q.0.1 revoked",
+        "- revoked",
+    ] {
+        assert_eq!(Message::read(text), None, "{text}");
+    }
+}
+
 fn int(number: i64) -> Value {
     Value::Int(number)
 }
@@ -174,8 +208,8 @@ fn list(items: impl IntoIterator<Item = i64>) -> Value {
 fn what_is_held_is_told_for_each_permit() {
     let groups = || {
         vec![
-            group("a", vec![PermitId::new(1, 9, 2)]),
-            group("b", vec![PermitId::new(2, 9, 1)]),
+            group("a", vec![units(1, 9, 2)]),
+            group("b", vec![units(2, 9, 1)]),
         ]
     };
     let refresh = refresh(groups());
@@ -203,7 +237,7 @@ fn what_is_held_is_told_for_each_permit() {
 #[test]
 fn claims_are_answered_together_with_the_time() {
     let claim = |levels: usize| {
-        let level = wanted("a", PermitId::new(1, 9, 1), None, false);
+        let level = wanted("a", units(1, 9, 1), None, false);
         vec![level; levels]
     };
     let command = acquire(vec![claim(2), claim(1)]);
@@ -265,8 +299,8 @@ fn no_reply_is_more_than_an_answer_or_none() {
         list([-2, 1, 0, 1, -1, 1]),
         list([]),
     ];
-    let wanted = |name| wanted(name, PermitId::new(1, 9, 2), None, false);
-    let groups = || vec![group("a", vec![PermitId::new(1, 9, 2)])];
+    let wanted = |name| wanted(name, units(1, 9, 2), None, false);
+    let groups = || vec![group("a", vec![units(1, 9, 2)])];
     let commands = [
         acquire(vec![vec![wanted("a"), wanted("b")], vec![wanted("a")]]),
         refresh(groups()),

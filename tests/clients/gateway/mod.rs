@@ -137,7 +137,7 @@ async fn an_interactive_request_goes_before_a_batch_one_in_all_gateways() {
     let _long = gateways[0].stream("ann", "small", ALL).await;
     let batch = json!({"max_tokens": ALL, "service_tier": "batch"});
     let batch = tokio::spawn(gateways[0].complete("ann", &batch));
-    let queued = async || raw.zcard("semaphore:{key:ann}:queue").await == 1;
+    let queued = async || raw.zcard("semaphore:2:{key:ann}:queue").await == 1;
     eventually("the batch request waits", BOUND, queued).await;
     // It needs all that the stream has, so whoever waits behind it waits until that has ended.
     soon("a unit is free", async {
@@ -169,7 +169,7 @@ async fn batch_jobs_leave_a_quarter_of_a_model_to_interactive_requests() {
         jobs.push(job);
     }
     let waits = tokio::spawn(gateway.complete("key-6", &batch));
-    let queued = async || raw.keys("semaphore:{*:small}:queue").await.len() == 1;
+    let queued = async || raw.keys("semaphore:2:{*:small}:queue").await.len() == 1;
     eventually("the next job waits", BOUND, queued).await;
     for key in ["ann", "bob"] {
         let _stream = gateway.stream(key, "small", 256).await;

@@ -3,11 +3,11 @@
 use super::{
     core::{Failure, Settings},
     driver::{Connection, Messages, News, Transport},
-    protocol::{Acquired, Answer, Command, Group, Message, Queued, Told, Wanted},
+    protocol::{Acquired, Answer, Command, Group, LeaseName, Message, Queued, Told, Wanted},
 };
 use parking_lot::Mutex;
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{HashMap, VecDeque},
     future::pending,
     mem,
     sync::{
@@ -24,8 +24,8 @@ use tokio::sync::{Notify, oneshot};
 #[derive(Default)]
 struct Semaphore {
     /// Until when each permit is held.
-    held: BTreeMap<u64, Instant>,
-    queue: VecDeque<u64>,
+    held: HashMap<LeaseName, Instant>,
+    queue: VecDeque<LeaseName>,
     token: u64,
 }
 
@@ -162,7 +162,7 @@ impl Server {
                 let mut found = Vec::new();
                 for Group { name, permits } in groups {
                     let of = all.entry(Arc::clone(name)).or_default();
-                    found.extend(permits.iter().map(|units| self.refresh(of, units.serial)));
+                    found.extend(permits.iter().map(|units| self.refresh(of, units.id.name)));
                 }
                 Answer::Held(found)
             }
@@ -177,7 +177,7 @@ impl Server {
                     found.extend(
                         permits
                             .iter()
-                            .map(|units| self.release(of, units.serial, told)),
+                            .map(|units| self.release(of, units.id.name, told)),
                     );
                 }
                 match with_answer {
@@ -199,12 +199,12 @@ impl Server {
             all.insert(Arc::clone(&wanted.name), Semaphore::default());
         }
         let of = all.get_mut(&wanted.name).expect("it is there");
-        let serial = wanted.units.serial;
-        let first = of.queue.front().is_none_or(|first| *first == serial);
-        let has_room = of.held.len() < wanted.units.limit as usize && first;
-        if has_room || of.held.contains_key(&serial) {
-            of.queue.retain(|other| *other != serial);
-            of.held.insert(serial, Instant::now() + self.lease);
+        let name = wanted.units.id.name;
+        let first = of.queue.front().is_none_or(|first| *first == name);
+        let has_room = of.held.len() < wanted.units.id.limit as usize && first;
+        if has_room || of.held.contains_key(&name) {
+            of.queue.retain(|other| *other != name);
+            of.held.insert(name, Instant::now() + self.lease);
             of.token += 1;
             return Acquired::Granted(vec![(of.token, of.held.len() as u32)]);
         }
@@ -212,8 +212,8 @@ impl Server {
         match wanted.position {
             None => Acquired::Full { level: 0, held },
             Some(_) => {
-                if !of.queue.contains(&serial) {
-                    of.queue.push_back(serial);
+                if !of.queue.contains(&name) {
+                    of.queue.push_back(name);
                 }
                 Acquired::Queued(Queued {
                     level: 0,
@@ -225,10 +225,10 @@ impl Server {
         }
     }
 
-    fn refresh(&self, of: &mut Semaphore, serial: u64) -> bool {
+    fn refresh(&self, of: &mut Semaphore, name: LeaseName) -> bool {
         self.refreshes.fetch_add(1, SeqCst);
         let now = Instant::now();
-        let end = of.held.get_mut(&serial).filter(|end| **end > now);
+        let end = of.held.get_mut(&name).filter(|end| **end > now);
         let is_held = end.is_some();
         match end {
             Some(end) => *end = now + self.lease,
@@ -238,9 +238,9 @@ impl Server {
     }
 
     /// Grants to the first of the queue.
-    fn release(&self, of: &mut Semaphore, serial: u64, told: &mut Vec<Message>) -> bool {
-        of.queue.retain(|other| *other != serial);
-        let was_held = of.held.remove(&serial).is_some();
+    fn release(&self, of: &mut Semaphore, name: LeaseName, told: &mut Vec<Message>) -> bool {
+        of.queue.retain(|other| *other != name);
+        let was_held = of.held.remove(&name).is_some();
         if was_held && let Some(next) = of.queue.pop_front() {
             of.token += 1;
             of.held.insert(next, Instant::now() + self.lease);

@@ -23,7 +23,7 @@ pub mod redis {
         mod id;
         pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
         pub(in crate::redis) use command::{Command, Group, Part, Position, Wanted};
-        pub(in crate::redis) use id::{Flow, Of, PermitId, Tag};
+        pub(in crate::redis) use id::{Flow, LeaseId, LeaseName, Units};
     }
     #[cfg(test)]
     #[path = "../../tests/driving/src/facts.rs"]

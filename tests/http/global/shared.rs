@@ -21,7 +21,7 @@ use tower_semaphore::{
     GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore, ResponseBody,
 };
 
-const QUEUE: &str = "semaphore:{concurrency:host}:queue";
+const QUEUE: &str = "semaphore:2:{concurrency:host}:queue";
 
 /// A response. Holding it is holding the permit, because its body does not end in its first frame.
 type Answer = Response<ResponseBody<Script>>;

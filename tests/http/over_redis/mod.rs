@@ -10,12 +10,12 @@ mod wrappers;
 
 use std::time::Duration;
 use streaming::{BOUND, Streaming};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{ids::id, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep};
 use tower_semaphore::{Claim, OnLost, PermitLost, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_millis(900);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 async fn store(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
@@ -32,7 +32,7 @@ async fn is_free(store: &RedisSemaphore) -> bool {
 async fn delete(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
     let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
-    let other = format!("other.1.1.1.{}", LEASE.as_millis());
+    let other = id("other", 1, [1, 1, LEASE.as_millis() as u64]);
     raw.cmd(&["ZADD", HELD, &end.to_string(), &other]).await;
 }
 

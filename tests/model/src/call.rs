@@ -108,8 +108,7 @@ impl Call {
     /// Whether the call names a permit or one of its units.
     pub fn names(&self, unit: Unit) -> bool {
         let is_named = |item: &Item| match self.verb {
-            Verb::Acquire => item.unit.id() == unit.id(),
-            Verb::Revoke => item.unit.id() == unit.id() || unit.is_added_to(item.unit.permit()),
+            Verb::Acquire | Verb::Revoke => item.unit.id() == unit.id(),
             _ => item.unit == unit,
         };
         self.items().any(is_named)

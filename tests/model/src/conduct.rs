@@ -55,10 +55,10 @@ impl Client {
         };
     }
 
-    /// An operator revokes its permit, and a message says so.
+    /// An operator revokes what it has.
     pub fn revoked(&mut self) {
         if self.phase != Phase::Dead {
-            (self.revocation, self.is_told) = (Revocation::Revoked, true);
+            self.revocation = Revocation::Revoked;
         }
     }
 

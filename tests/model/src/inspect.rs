@@ -18,8 +18,8 @@ const STRANGE: [&str; 7] = [
     "arrival",
     "revoked:p0.1",
     "revoked:p1.1",
-    "p0.1.1.1",
-    "p9.1.1.1.300.0",
+    "p0.1.0.0.1.1",
+    "p9.1.0.0.1.1.8c.0...",
 ];
 
 impl Server {

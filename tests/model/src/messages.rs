@@ -1,6 +1,10 @@
 //! The messages that scripts send.
 
-use crate::{stand_in::StandIn, time::NOW, unit::Unit};
+use crate::{
+    stand_in::StandIn,
+    time::NOW,
+    unit::{Permit, Unit},
+};
 
 /// A message to a waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +17,8 @@ pub struct Wake {
     pub token: Option<i64>,
 }
 
-/// The messages to waiters, and the clients and levels whose permits were revoked.
-type Messages = (Vec<Wake>, Vec<(u8, u8)>);
+/// The messages to waiters, and the permits that were revoked.
+type Messages = (Vec<Wake>, Vec<Permit>);
 
 /// The messages of a call.
 ///
@@ -26,12 +30,17 @@ pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
     for (channel, message) in &server.published {
         let strange = || format!("a strange message {message} to {channel}");
         let process = channel.strip_prefix("swake:").ok_or_else(strange)?;
-        let (serial, text) = message.split_once(' ').ok_or_else(strange)?;
-        let (client, level) = Unit::owner(process, serial).ok_or_else(strange)?;
+        let (named, text) = message.split_once(' ').ok_or_else(strange)?;
         if text == "revoked" {
-            revoked.push((client, level));
+            let permit = Unit::permit_of(&format!("{process}.{named}"));
+            revoked.push(permit.ok_or_else(strange)?);
             continue;
         }
+        let parts: Vec<_> = named.split('.').collect();
+        let [permit, lease, _] = parts[..] else {
+            return Err(strange());
+        };
+        let (client, level) = Unit::owner(process, permit, lease).ok_or_else(strange)?;
         let token = token(text).ok_or_else(strange)?;
         wakes.push(Wake {
             client,

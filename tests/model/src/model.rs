@@ -88,7 +88,7 @@ impl Model {
             }
         }
         state.semaphores = outcome.after;
-        note(state, &outcome)?;
+        self.note(state, &outcome)?;
         note_returns(state, requests, &outcome.answers);
         let replies = requests.iter().enumerate().map(|(at, (client, request))| {
             let unanswered = state.clients[usize::from(*client)].unanswered;
@@ -99,6 +99,22 @@ impl Model {
             }
         });
         Ok(replies.collect())
+    }
+
+    /// What a call has granted, and whom it has sent a message. Who adds units to a permit hears of its revocation too.
+    pub(crate) fn note(&self, state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
+        note_tokens(state, outcome)?;
+        for wake in &outcome.wakes {
+            state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
+        }
+        for at in 0..state.clients.len() as u8 {
+            let levels = self.claim(state, at).iter().enumerate();
+            let mut permits = levels.map(|(index, level)| unit(at, index, level).permit());
+            let is_told = permits.any(|permit| outcome.revoked.contains(&permit));
+            let client = &mut state.clients[usize::from(at)];
+            client.is_told |= is_told && !matches!(client.phase, Phase::Idle | Phase::Dead);
+        }
+        Ok(())
     }
 
     /// **F1** Who joins a queue has a later arrival than all who wait, whatever their head starts, and
@@ -156,18 +172,6 @@ impl Model {
 fn is_held(call: &Call, outcome: &Outcome, client: u8) -> bool {
     let mut units = call.items().zip(&outcome.answers);
     units.all(|(item, answer)| item.unit.client != client || *answer == Answer::Is(true))
-}
-
-/// What a call has granted, and whom it has sent a message.
-pub(crate) fn note(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
-    note_tokens(state, outcome)?;
-    for wake in &outcome.wakes {
-        state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
-    }
-    for (client, _) in &outcome.revoked {
-        state.clients[usize::from(*client)].revoked();
-    }
-    Ok(())
 }
 
 /// The first acquire of a permit may come so late that another one was granted, and revoked. It

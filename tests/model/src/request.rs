@@ -58,7 +58,8 @@ impl Model {
                 _ => unit.all().collect(),
             };
             let key = level.key;
-            let was_sent = request.was_sent;
+            // What is added to a permit may find it revoked.
+            let was_sent = request.was_sent || unit.is_added();
             units.into_iter().map(move |unit| Item {
                 key,
                 unit,

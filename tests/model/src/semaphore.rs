@@ -137,9 +137,9 @@ impl Semaphore {
             let name = FLOW.chars().chain(letter).collect::<String>();
             ends.add(-(finish + NOW) as f64, &name);
         }
-        for ((process, serial), until) in &self.revoked {
+        for ((process, permit), until) in &self.revoked {
             let score = -REVOKED_BELOW - NOW_MS - until;
-            ends.add(score as f64, &format!("{REVOKED}p{process}.{serial:x}"));
+            ends.add(score as f64, &format!("{REVOKED}p{process}.{permit}"));
         }
         insert(server, alive, ends, self.alive.ttl);
         if let Some((number, ttl)) = self.token {

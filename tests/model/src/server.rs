@@ -10,6 +10,7 @@ use crate::{
     semaphore::Semaphore,
     stand_in::{Reply, StandIn},
     time::NOW,
+    unit::Permit,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -30,8 +31,8 @@ pub struct Effect {
     pub answers: Vec<Answer>,
     /// The messages, in their order.
     pub wakes: Vec<Wake>,
-    /// The clients whose permits a message says were revoked, and their levels.
-    pub revoked: Vec<(u8, u8)>,
+    /// The permits that a message says were revoked.
+    pub revoked: Vec<Permit>,
     /// The first command that has written.
     pub first_write: Option<String>,
 }
@@ -45,8 +46,8 @@ pub struct Outcome {
     pub answers: Vec<Answer>,
     /// The messages.
     pub wakes: Vec<Wake>,
-    /// Whose permits were revoked.
-    pub revoked: Vec<(u8, u8)>,
+    /// The permits that a message says were revoked.
+    pub revoked: Vec<Permit>,
     /// The tokens that were granted, and of which semaphores.
     pub tokens: Vec<(u8, i64)>,
 }

@@ -1,9 +1,9 @@
 //! The steps, taken.
 
 use crate::{
-    call::{Call, Item},
+    call::{Answer, Call, Item},
     client::{Kind, Phase},
-    model::{Model, note},
+    model::Model,
     request::unit,
     scripts::Verb,
     server::Violation,
@@ -174,6 +174,9 @@ impl Model {
         };
         let outcome = self.server.call(&call, state.semaphores)?;
         state.semaphores = outcome.after;
-        note(state, &outcome)
+        if outcome.answers == [Answer::Is(true)] {
+            state.clients[usize::from(at)].revoked();
+        }
+        self.note(state, &outcome)
     }
 }

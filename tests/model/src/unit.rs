@@ -3,11 +3,8 @@
 use crate::time::LEASE;
 use std::fmt;
 
-/// A permit: its process, and its serial there.
+/// A permit: its process, and its number there.
 pub type Permit = (u8, u8);
-
-/// A permit that has got another id has this much more as its serial.
-const GENERATION: u64 = 1 << 48;
 
 /// A unit of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,91 +50,100 @@ impl Unit {
             Some((id, number)) => (id, number.parse().ok()?),
             None => (text, 1),
         };
-        let (share, flow) = match id.split_once("~_") {
-            Some((_, flow)) => {
-                let (share, flow) = flow.split_once('_')?;
-                (share.parse().ok()?, *flow.as_bytes().first()?)
-            }
-            None => (1, 0),
+        let parts: Vec<_> = id.split('.').collect();
+        let [
+            process,
+            permit,
+            lease,
+            _,
+            limit,
+            weight,
+            _,
+            _,
+            share,
+            flow,
+            _,
+        ] = parts[..]
+        else {
+            return None;
         };
-        let mut parts = id.split('.');
-        let mut next = || parts.next();
-        let (process, serial) = (next()?, next()?);
-        let (client, level) = Self::owner(process, serial)?;
-        let (limit, weight) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let (client, level) = Self::owner(process, permit, lease)?;
         let unit = Self {
             process: process.strip_prefix('p')?.parse().ok()?,
             client,
             level,
-            limit,
-            weight,
-            flow,
-            share,
+            limit: digits(limit)?,
+            weight: digits(weight)?,
+            flow: flow.bytes().next().unwrap_or(0),
+            share: if share.is_empty() { 1 } else { digits(share)? },
             number,
         };
         (unit.to_string() == text).then_some(unit)
     }
 
-    /// The client and the level of a process's permit with this serial.
-    pub fn owner(process: &str, serial: &str) -> Option<(u8, u8)> {
+    /// The client and the level of a lease of a process.
+    pub fn owner(process: &str, permit: &str, lease: &str) -> Option<(u8, u8)> {
         let process = process.strip_prefix('p')?.parse().ok()?;
-        let serial = u64::from_str_radix(serial, 16).ok()? % GENERATION;
-        let serial = u8::try_from(serial).ok()?;
-        let client = match serial / 16 {
-            0 => process,
-            added => added - 1,
-        };
-        Some((client, (serial % 16).checked_sub(1)?))
+        match (digits(permit)?, digits(lease)?) {
+            (permit, 0) => Some((process, permit.checked_sub(1)?)),
+            (_, lease) => Some((lease % 16 - 1, lease / 16)),
+        }
     }
 
-    /// Reads `PROCESS.SERIAL`, with the serial that a permit keeps whatever its id is.
+    /// Reads `PROCESS.PERMIT`.
     pub fn permit_of(text: &str) -> Option<Permit> {
-        let (process, serial) = text.split_once('.')?;
+        let (process, permit) = text.split_once('.')?;
         let process = process.strip_prefix('p')?.parse().ok()?;
-        let number = u8::from_str_radix(serial, 16).ok()?;
-        (format!("{number:x}") == serial).then_some((process, number))
+        Some((process, digits(permit)?))
     }
 
-    /// The permit.
+    /// The permit. Units are added to the first one of a process.
     pub fn permit(self) -> Permit {
-        let added = match self.is_added() {
-            true => 16 * (self.client + 1),
-            false => 0,
-        };
-        (self.process, added + self.level + 1)
+        let first = self.is_added() || self.level == 0;
+        (self.process, if first { 1 } else { self.level + 1 })
     }
 
     /// Whether the unit was added to another permit.
     pub fn is_added(self) -> bool {
         self.process != self.client
     }
+}
 
-    /// Whether the unit was added to that permit, which has to be the first of its process.
-    pub fn is_added_to(self, permit: Permit) -> bool {
-        self.is_added() && permit == (self.process, 1)
-    }
+/// A number as ids have it.
+fn digits(text: &str) -> Option<u8> {
+    u8::from_str_radix(text, 36).ok()
 }
 
 /// Clients with odd numbers have ids as long as they get.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (process, serial) = self.permit();
+        let (process, permit) = self.permit();
         let is_long = process % 2 == 1 && !self.is_added();
-        let serial = u64::from(serial) + if is_long { GENERATION } else { 0 };
-        let Self { limit, weight, .. } = self;
-        write!(f, "p{process}.{serial:x}.{limit}.{weight}.{LEASE}.0")?;
-        match (self.is_added(), is_long) {
-            (true, _) => f.write_str(".+1")?,
-            (false, true) => f.write_str(".a-_~2E")?,
-            (false, false) if self.flow > 0 => f.write_str(".")?,
-            (false, false) => {}
+        let lease = match self.is_added() {
+            true => 16 * self.level + self.client + 1,
+            false => 0,
+        };
+        let of_lease = [permit, lease].map(|number| base36(number.into()));
+        let of_units = [self.limit.into(), self.weight.into(), LEASE as u32].map(base36);
+        let generation = if is_long { "zzz" } else { "0" };
+        let since = if is_long { "zzzzzzzz" } else { "0" };
+        let (of_lease, of_units) = (of_lease.join("."), of_units.join("."));
+        write!(f, "p{process}.{of_lease}.{generation}.{of_units}.{since}.")?;
+        match self.flow {
+            0 => f.write_str(".")?,
+            flow => write!(f, "{}.{}", base36(self.share.into()), char::from(flow))?,
         }
-        if self.flow > 0 {
-            write!(f, "~_{}_{}", self.share, char::from(self.flow))?;
-        }
+        f.write_str(if is_long { ".a-_~2E" } else { "." })?;
         match self.number {
             1 => Ok(()),
             number => write!(f, ":{number}"),
         }
     }
+}
+
+/// A number as ids have it.
+pub(crate) fn base36(number: u32) -> String {
+    let digit = char::from_digit(number % 36, 36).into_iter();
+    let before = (number >= 36).then(|| base36(number / 36));
+    before.unwrap_or_default().chars().chain(digit).collect()
 }

@@ -14,7 +14,7 @@ facts_of_operators! {
 /// Variations of an id, none of which is that id, and texts that are no id at all.
 pub(crate) fn forged(id: &str) -> Vec<String> {
     let texts = "| |0|1|x|*|?|[a-z]*|..|.*|%w+|%|%%|^|$|-|+|\0|\r\n|arrival|held|a:held|{concurrency:a}:held|\
-        }:held|inf|-inf|'; redis.call('FLUSHALL') --|\n*1\r\n$8\r\nFLUSHALL\r\n|1.1.1.1.1|a.1.5.1.10000";
+        }:held|inf|-inf|'; redis.call('FLUSHALL') --|\n*1\r\n$8\r\nFLUSHALL\r\n|1.1.1.1.1|a.1.0.0.5.1.7ps.0...";
     let mut forged: Vec<String> = texts.split('|').map(str::to_owned).collect();
     let before = "0|+| |\t".split('|').map(|before| format!("{before}{id}"));
     let after = "0| |\n|:|:1|:2|:3|.|.x|*|\0|%".split('|');

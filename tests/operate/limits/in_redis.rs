@@ -30,7 +30,7 @@ use tower_semaphore::{
 const LEASE: Duration = Duration::from_secs(3);
 /// The longest time between two looks at the limits.
 const REFRESH: Duration = Duration::from_secs(40);
-const LIMITS: &str = "semaphore:limits{semaphore:processes}";
+const LIMITS: &str = "semaphore:2:limits{semaphore:2:processes}";
 
 fn builder() -> Builder {
     RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3)
@@ -316,7 +316,7 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
     let lives = loop {
         let key = lives.next().expect("there are many");
         let slot = cluster
-            .slot(&format!("semaphore:{{concurrency:{key}}}:held"))
+            .slot(&format!("semaphore:2:{{concurrency:{key}}}:held"))
             .await;
         if cluster.first_owner(slot) != away {
             break key;

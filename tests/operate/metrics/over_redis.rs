@@ -243,7 +243,7 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
     }
     let usage = shown.expect("it waits");
     // Until messages arrive.
-    let channel = format!("semaphore:wake:{}", usage.held[0].process.id);
+    let channel = format!("semaphore:2:wake:{}", usage.held[0].process.id);
     let mut raw = Raw::connect(server.port()).await;
     eventually("it listens", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;

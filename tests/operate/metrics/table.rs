@@ -117,7 +117,7 @@ async fn the_docs_list_each_verb() {
     eventually("every verb was called", BOUND, async || {
         drop(store.acquire(claim("c")).await);
         store.usage(&policy, &key).await.expect("an answer");
-        let revoked = store.revoke(&policy, &key, "0123456789abcdef.1.1.1.1000");
+        let revoked = store.revoke(&policy, &key, "aaaa.1.0.0.1.1.rs.0...");
         assert!(!revoked.await.expect("an answer"));
         let set = store.set_limit(&policy, Some(&key), None, "");
         set.await.expect("an answer");

@@ -37,7 +37,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
         let permit = store.acquire(claim).await.expect("there is room");
         assert!(permit.release().await);
     }
-    let slot = cluster.slot("semaphore:{concurrency:ann}").await;
+    let slot = cluster.slot("semaphore:2:{concurrency:ann}").await;
     let from = cluster.first_owner(slot);
     let held = store.acquire(claim()).await.expect("there is room");
     cluster.move_slot(slot, from, (from + 1) % 3).await;
@@ -79,7 +79,7 @@ async fn a_primary_is_found_and_served_over_tls() {
     let mut raw = testing::resp::Raw::connect(server.port()).await;
     eventually("it waits, and the store is subscribed", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"]).await;
-        let waits = raw.zcard("semaphore:{concurrency:ann}:queue").await == 1;
+        let waits = raw.zcard("semaphore:2:{concurrency:ann}:queue").await == 1;
         waits && !channels.array().is_empty()
     })
     .await;

@@ -29,7 +29,7 @@ async fn add_user(raw: &mut Raw) {
 /// The keys of a database.
 async fn keys(raw: &mut Raw, database: &str) -> usize {
     raw.cmd(&["SELECT", database]).await;
-    raw.keys("semaphore:{*").await.len()
+    raw.keys("semaphore:2:{*").await.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]

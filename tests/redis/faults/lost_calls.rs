@@ -21,7 +21,7 @@ use tower_semaphore::{AcquireError, Claim, Operate, Permit, Policy, RedisSemapho
 const LEASE: Duration = Duration::from_secs(60);
 /// Much less than that, or than the time that a waiter counts as alive.
 const SOON: Duration = Duration::from_secs(5);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 fn claim(key: &str, wait: u64) -> Claim {
     let claim = Claim::new(key.to_owned()).with_limit(1);
@@ -40,7 +40,7 @@ fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
     let words = acquires.flat_map(|seen| seen.args.clone());
-    let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 5;
+    let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 10;
     words.filter(is_id).collect()
 }
 
@@ -200,7 +200,7 @@ async fn last_end(raw: &mut Raw) -> i64 {
     let mut last = 0;
     for key in 0..KEYS {
         let members = raw
-            .zmembers(&format!("semaphore:{{concurrency:{key}}}:held"))
+            .zmembers(&format!("semaphore:2:{{concurrency:{key}}}:held"))
             .await;
         assert_eq!(members.len(), 1, "key {key} is free, or held twice");
         last = last.max(members[0].1 as i64);

@@ -24,7 +24,7 @@ const LIMIT: usize = 6;
 /// Permits that are held all the time.
 const STREAMS: usize = 3;
 const TASKS: u64 = 12;
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 fn claim() -> Claim {
     Claim::new("a").with_limit(LIMIT as u32)
@@ -146,7 +146,7 @@ async fn evict(key: &str) {
     let server = RedisServer::start();
     let crowd = Crowd::start(&server.url()).await;
     let mut raw = Raw::connect(server.port()).await;
-    let name = format!("semaphore:{{concurrency:a}}:{key}");
+    let name = format!("semaphore:2:{{concurrency:a}}:{key}");
     for _ in 0..3 {
         raw.cmd(&["DEL", &name]).await;
         if key == "held" {

@@ -13,6 +13,7 @@ use std::{
 };
 use testing::{
     http_requests::{limit, request},
+    ids::id,
     in_flight::InFlight,
     redis::RedisServer,
     resp::{Raw, Reply},
@@ -199,10 +200,9 @@ async fn a_refresh_in_the_millisecond_of_its_leases_end_is_late_and_one_before_i
         (-1..=1).all(|late| met.get(&late).is_some_and(|times| *times >= TIMES))
     };
     for number in 0.. {
-        let id = |process: &str| format!("{process}.{number}.1.1.{LEASE}");
-        let ids = ["one", "two"].map(id);
+        let ids = ["one", "two"].map(|process| id(process, number, [1, 1, LEASE as u64]));
         let late = Round { raw: &mut raw, ids }
-            .run([1, 0, -1][number % 3])
+            .run([1, 0, -1][number as usize % 3])
             .await;
         *met.entry(late).or_default() += 1;
         if enough(&met) {

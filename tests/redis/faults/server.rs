@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_secs(10);
 const BACK: Duration = Duration::from_secs(2);
 /// A whole try, reconnect included, is over in 500 ms; the rest is slack for a busy machine.
 const TRY: Duration = Duration::from_millis(1_500);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
 async fn store(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);

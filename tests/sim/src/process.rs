@@ -25,8 +25,8 @@ pub enum Input {
     Reply(CallId, Result<Vec<Said>, Failure>),
     /// A message.
     Message(Message),
-    /// The message that an operator has revoked the permit of this serial.
-    Revoked(u64),
+    /// The message that an operator has revoked a permit.
+    Revoked(PermitId),
     /// Messages come from now on.
     Subscribed,
     /// A connection comes or goes.

@@ -254,19 +254,10 @@ impl Server {
         id: &str,
     ) -> Result<(Run, bool), String> {
         let name = Name::read(id).ok_or("an id that no process has")?;
-        let added = self.view(key).held.into_iter();
-        let added = added
-            .filter_map(|(unit, _)| Name::read(&unit).filter(|other| name.has_added(other, &unit)));
-        let mut revoked: Vec<_> = [name]
-            .into_iter()
-            .chain(added)
-            .map(|name| name.id())
-            .collect();
-        revoked.dedup();
         let command = Command::Release {
             with_answer: true,
             floor: 0,
-            of: vec![(key, revoked)],
+            of: vec![(key, vec![name.id()])],
         };
         self.data.now = self.clock(now);
         let before = self.view(key);

@@ -5,7 +5,7 @@ use super::{
         Call, CallId, Change, Core, Event, Failure, Level, Merge, PermitId, Refusal, RuntimeId,
         Settings, Time, Wait, WhenUnavailable,
     },
-    protocol::{Answer, Command, Fault, Flow, Message, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject::{self, Policy},
@@ -35,6 +35,10 @@ pub(crate) struct Shipped {
     /// Who looks for calls, beside the thread: the runtime that has just been in the core.
     entered: subject::Runtime,
     ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
+    /// How many growths a permit has had.
+    growths: BTreeMap<u64, u64>,
+    /// What servers call growths, by the core's numbers of these.
+    names: BTreeMap<u64, subject::PermitId>,
     /// What callers have given up who wait for that.
     waits: BTreeSet<PermitId>,
 }
@@ -189,6 +193,8 @@ impl Shipped {
             commands: BTreeMap::new(),
             entered: 0,
             ids: BTreeMap::new(),
+            growths: BTreeMap::new(),
+            names: BTreeMap::new(),
             waits: BTreeSet::new(),
         }
     }
@@ -255,10 +261,13 @@ impl Shipped {
         let growth = self
             .core
             .grow(now, runtime(from), level, more, Merge::Smallest)?;
-        let serial = growth.id.serial;
         self.calls.extend(growth.call.map(|call| (from, call)));
-        self.ids.insert(serial, (growth.id, from));
-        Some((subject::PermitId(serial), growth.merged))
+        let number = self.growths.entry(permit.0).or_default();
+        *number += 1;
+        let name = subject::PermitId(permit.0 + subject::GROWTH * *number);
+        self.ids.insert(name.0, (growth.id, from));
+        self.names.insert(growth.id.serial, name);
+        Some((name, growth.merged))
     }
 
     /// Gives up units of a level of a permit. Each part that is released is told.
@@ -271,7 +280,13 @@ impl Shipped {
         let root = self.ids.get(&permit.0).map(|(id, _)| *id);
         let parts = root.and_then(|root| self.core.shrink(now, root, (by.level, by.units)));
         let parts = parts.unwrap_or_default().into_iter();
-        parts.map(|part| subject::PermitId(part.serial)).collect()
+        parts.map(|part| self.name(part)).collect()
+    }
+
+    /// What servers call a permit. A growth has the number of its permit, and its own.
+    fn name(&self, id: PermitId) -> subject::PermitId {
+        let name = self.names.get(&id.serial).copied();
+        name.unwrap_or(subject::PermitId(id.serial))
     }
 
     /// Claims no more, and gives up everything.
@@ -308,7 +323,12 @@ impl Shipped {
 
     /// Takes a message.
     pub(crate) fn handle_message(&mut self, now: Time, message: subject::Message) {
-        let message = Message::Granted(message.serial, message.token, 0);
+        let name = LeaseName {
+            permit: message.serial % subject::GROWTH,
+            lease: (message.serial % subject::GENERATION / subject::GROWTH) as u32,
+            generation: (message.serial / subject::GENERATION) as u32,
+        };
+        let message = Message::Granted(name, message.token, 0);
         self.entered = 0;
         self.core.handle_message(now, message);
     }
@@ -319,9 +339,9 @@ impl Shipped {
         self.core.handle_message(now, Message::Subscribed);
     }
 
-    /// Takes the message that an operator has revoked the permit of this serial.
-    pub(crate) fn handle_revocation(&mut self, now: Time, serial: u64) {
-        self.core.handle_message(now, Message::Revoked(serial));
+    /// Takes the message that an operator has revoked a permit.
+    pub(crate) fn handle_revocation(&mut self, now: Time, permit: subject::PermitId) {
+        self.core.handle_message(now, Message::Revoked(permit.0));
     }
 
     /// Learns of connections.
@@ -375,7 +395,7 @@ impl Shipped {
     pub(crate) fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
             let (id, event) = self.core.poll_event()?;
-            let permit = subject::PermitId(id.serial);
+            let permit = self.name(id);
             return Some(match event {
                 Event::Granted { levels, .. } => {
                     let granted = levels.into_iter().map(|(token, ..)| token);

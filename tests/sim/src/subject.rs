@@ -265,7 +265,7 @@ impl Claim {
 /// A permit as the server knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Id {
-    /// The permit's number in its lower 48 bits.
+    /// The permit's number in its lower 32 bits, that of its growth in the next 16, and the generation.
     pub serial: u64,
     /// That of its claim.
     pub limit: u32,
@@ -277,6 +277,9 @@ pub struct Id {
 
 /// What a permit's serial grows by when it gets another id.
 pub const GENERATION: u64 = 1 << 48;
+
+/// What the serials of a permit's growths grow by. The first has the permit's, and this.
+pub const GROWTH: u64 = 1 << 32;
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,14 +2,14 @@
 //! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
 
 use crate::subject::{
-    Acquired, Answer, CLOCK, Command, Id, Key, LEVELS, Limits, Message, PROCESSES, Position,
-    Settings, SlotNo, Wait, Wanted,
+    Acquired, Answer, CLOCK, Command, GENERATION, GROWTH, Id, Key, LEVELS, Limits, Message,
+    PROCESSES, Position, Settings, SlotNo, Wait, Wanted,
 };
 use model::{scripts::Verb, stand_in::Reply};
 use std::{collections::BTreeSet, time::Duration};
 
 /// What the keys of the store begin with.
-pub const PREFIX: &str = "semaphore:";
+pub const PREFIX: &str = "semaphore:2:";
 
 /// A run of a script.
 #[derive(Debug, Clone)]
@@ -289,23 +289,55 @@ fn unit(text: &str) -> Option<(&str, u32)> {
     }
 }
 
-/// `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE.SINCE`, and `.+SERIAL` of what was added to a permit.
+/// An id of a process.
 fn id(text: &str, owner: &Settings) -> Option<Id> {
-    let parts: Vec<_> = text.split('.').collect();
-    let ([process, serial, limit, weight, lease, since]
-    | [process, serial, limit, weight, lease, since, _]) = parts[..]
-    else {
-        return None;
-    };
-    let weight = weight.parse().ok().filter(|weight| *weight > 0)?;
-    let is_own = process == owner.process && lease == owner.lease.as_millis().to_string();
-    u64::from_str_radix(since, 36).ok().filter(|_| is_own)?;
-    Some(Id {
-        serial: u64::from_str_radix(serial, 16).ok()?,
-        limit: limit.parse().ok()?,
-        weight,
-        units: (1, weight),
-    })
+    let parts = Parts::read(text)?;
+    let lasts = u128::from(parts.lease_ms) == owner.lease.as_millis();
+    (parts.process == owner.process && lasts).then_some(parts.id)
+}
+
+/// The parts of an id: `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// PROCESS.
+    pub process: &'a str,
+    /// PERMIT, LEASE, GENERATION, LIMIT and WEIGHT.
+    pub id: Id,
+    lease_ms: u64,
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the id of a permit's first unit.
+    pub fn read(text: &'a str) -> Option<Self> {
+        let parts: Vec<_> = text.split('.').collect();
+        let [process, numbers @ .., share, flow, label] = &parts[..] else {
+            return None;
+        };
+        let numbers = numbers.iter().map(|digits| base36(digits));
+        let numbers = numbers.collect::<Option<Vec<_>>>()?;
+        let [permit, lease, generation, limit, weight, lease_ms, _] = numbers[..] else {
+            return None;
+        };
+        let has_flow = base36(share).is_some() && !flow.is_empty();
+        let is_right = has_flow || share.is_empty() && flow.is_empty();
+        let fits = permit < GROWTH && lease < GENERATION / GROWTH && weight > 0;
+        (is_right && fits && label.is_empty()).then_some(())?;
+        let weight = u32::try_from(weight).ok()?;
+        Some(Self {
+            process,
+            id: Id {
+                serial: permit + GROWTH * lease + GENERATION * generation,
+                limit: u32::try_from(limit).ok()?,
+                weight,
+                units: (1, weight),
+            },
+            lease_ms,
+        })
+    }
+}
+
+fn base36(digits: &str) -> Option<u64> {
+    u64::from_str_radix(digits, 36).ok()
 }
 
 /// `ALIVE MAX_WAITING ARRIVAL HEAD_START`.
@@ -509,7 +541,11 @@ fn held(reply: &Reply, of: &[(Key, Vec<Id>)]) -> Option<Answer> {
 pub fn message(channel: &str, text: &str) -> Option<(String, Message)> {
     let process = channel.strip_prefix(PREFIX)?.strip_prefix("wake:")?;
     let mut words = text.split(' ');
-    let serial = u64::from_str_radix(words.next()?, 16).ok()?;
+    let name = words.next()?.split('.').map(base36);
+    let [permit, lease, generation] = name.collect::<Option<Vec<_>>>()?[..] else {
+        return None;
+    };
+    let serial = permit + GROWTH * lease + GENERATION * generation;
     let token = words.next()?.parse().ok()?;
     Some((process.to_owned(), Message { serial, token }))
 }

@@ -22,7 +22,7 @@ use tokio::process::Child;
 pub(crate) const PROCESSES: usize = 3;
 const TRIES: usize = 10;
 /// How a store's channel begins, on which each of its processes is told of grants.
-const CHANNEL: &[u8] = b"semaphore:wake:";
+const CHANNEL: &[u8] = b"semaphore:2:wake:";
 
 #[derive(Debug)]
 pub(crate) struct Fleet {

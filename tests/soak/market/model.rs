@@ -4,7 +4,7 @@ use super::plan::{FLEET_LIMIT, LEASE, LIMIT, micros};
 use std::collections::HashMap;
 
 /// What all keys of the library begin with.
-const PREFIX: &str = "semaphore:";
+const PREFIX: &str = "semaphore:2:";
 /// A unit that nobody has purged this long after its end is forgotten here, in ms.
 const FORGOTTEN: i64 = 1_000;
 
@@ -38,9 +38,9 @@ fn parts(key: &str) -> Option<(&str, &str)> {
     key.starts_with(PREFIX).then(|| key.rsplit_once(':'))?
 }
 
-/// `concurrency` of `semaphore:{concurrency:ann}`.
+/// `concurrency` of `semaphore:2:{concurrency:ann}`.
 fn policy(name: &str) -> String {
-    let policy = name.split(['{', ':']).nth(2);
+    let policy = name.split(['{', ':']).nth(3);
     policy.unwrap_or_default().to_owned()
 }
 

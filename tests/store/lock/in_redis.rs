@@ -10,10 +10,10 @@ use testing::{
 use tower_semaphore::{Lock, LockGuard, RedisSemaphore};
 
 const LEASE: Duration = Duration::from_millis(600);
-const HELD: &str = "semaphore:{lock:a}:held";
-const QUEUE: &str = "semaphore:{lock:a}:queue";
-const ALIVE: &str = "semaphore:{lock:a}:alive";
-const TOKEN: &str = "semaphore:{lock:a}:token";
+const HELD: &str = "semaphore:2:{lock:a}:held";
+const QUEUE: &str = "semaphore:2:{lock:a}:queue";
+const ALIVE: &str = "semaphore:2:{lock:a}:alive";
+const TOKEN: &str = "semaphore:2:{lock:a}:token";
 
 /// A lock of the same key, from a store of its own.
 async fn lock(server: &RedisServer) -> Lock {
@@ -38,7 +38,7 @@ async fn tokens_grow_although_every_key_has_expired() {
     for _ in 0..2 {
         // The keys live for eight leases after their last use, which is the release.
         eventually("no key of a lock is left", LEASE * 8 + BOUND, async || {
-            raw.keys("semaphore:{*").await.is_empty()
+            raw.keys("semaphore:2:{*").await.is_empty()
         })
         .await;
         let guard = locked(&lock).await;
@@ -129,8 +129,8 @@ async fn a_notification_of_a_grant_that_is_over_is_not_accepted() {
     let id = String::from_utf8(id).expect("an id is plain");
     let words: Vec<&str> = id.split('.').collect();
     let (channel, late) = (
-        format!("semaphore:wake:{}", words[0]),
-        format!("{} {} 1", words[1], guard.token()),
+        format!("semaphore:2:wake:{}", words[0]),
+        format!("{} {} 1", words[1..4].join("."), guard.token()),
     );
     eventually("it hears the message", BOUND, async || {
         raw.cmd(&["PUBLISH", &channel, &late]).await.int() == 1

@@ -21,7 +21,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
 async fn members(raw: &mut Raw, set: &str) -> [usize; 3] {
     let mut members = [0; 3];
     for (count, policy) in members.iter_mut().zip(POLICIES) {
-        for key in raw.keys(format!("semaphore:{{{policy}:*}}:{set}")).await {
+        for key in raw.keys(format!("semaphore:2:{{{policy}:*}}:{set}")).await {
             *count += raw.zcard(key).await;
         }
     }
@@ -83,7 +83,7 @@ async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes
     assert!(matches!(refused, Err(AcquireError::Full { .. })));
     let commands = commands_for(&mut monitor, &mut raw, "{account:ann}").await;
     let mut words = commands.iter().flatten();
-    assert!(words.any(|word| word.starts_with("semaphore:{fleet:")));
+    assert!(words.any(|word| word.starts_with("semaphore:2:{fleet:")));
     let harmful: Vec<_> = commands
         .iter()
         .filter(|command| !is_harmless(command))

@@ -22,6 +22,7 @@ pub mod fleet;
 mod frame;
 pub mod front;
 pub mod http_requests;
+pub mod ids;
 pub mod in_flight;
 pub mod ledger;
 pub mod levels;

@@ -29,5 +29,5 @@ pub(crate) async fn connect(builder: Builder, cluster: &Cluster) -> RedisSemapho
 
 /// What the keys of a semaphore begin with.
 pub(crate) fn name(key: &str) -> String {
-    format!("semaphore:{{concurrency:{key}}}")
+    format!("semaphore:2:{{concurrency:{key}}}")
 }

@@ -219,7 +219,7 @@ async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
 ) {
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
-    let slot = cluster.slot("semaphore:processes").await;
+    let slot = cluster.slot("semaphore:2:processes").await;
     let owner = cluster.first_owner(slot);
     stick(&cluster, [slot, owner, (owner + 1) % 3]).await;
     let store = connect(patient().timeout(Duration::from_secs(1)), &cluster).await;
@@ -310,7 +310,7 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
 async fn a_new_process_obeys_a_limit_that_was_set_while_the_slot_of_limits_is_stuck() {
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
-    let slot = cluster.slot("semaphore:processes").await;
+    let slot = cluster.slot("semaphore:2:processes").await;
     let owner = cluster.first_owner(slot);
     cluster.begin_move(slot, owner, (owner + 1) % 3).await;
     let operator = connect(patient(), &cluster).await;

@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const LIMIT: u32 = 4;
 /// Half of the limit for each of two processes.
 const SHARE: usize = 2;
-const PROCESSES: &str = "semaphore:processes";
+const PROCESSES: &str = "semaphore:2:processes";
 
 /// Two processes, and a key on each node.
 struct Fixture {

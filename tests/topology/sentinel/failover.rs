@@ -86,7 +86,7 @@ async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_
     let mut raw = sentinels.raw(1).await;
     eventually("it waits, and the store is subscribed", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"]).await;
-        let waits = raw.zcard("semaphore:{concurrency:ann}:queue").await == 1;
+        let waits = raw.zcard("semaphore:2:{concurrency:ann}:queue").await == 1;
         waits && !channels.array().is_empty()
     })
     .await;

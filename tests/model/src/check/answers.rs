@@ -88,8 +88,7 @@ fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
         return false;
     };
     let mut known = view.before.revoked.iter();
-    let is_it = |permit| item.unit.permit() == permit || item.unit.is_added_to(permit);
-    let is_known = known.any(|(permit, _)| is_it(*permit)) && item.was_sent;
+    let is_known = known.any(|(permit, _)| item.unit.permit() == *permit) && item.was_sent;
     let mut all = views.iter();
     is_known && (!is_final || all.all(|(item, view)| has_nothing(view, item.unit)))
 }

@@ -46,24 +46,13 @@ pub(super) fn is_there(view: &View<'_>, id: Unit) -> bool {
     is_held || view.before.queue.get(id).is_some()
 }
 
-/// The permit that the call revokes here, and those whose units were added to it.
-fn taken(view: &View<'_>) -> Vec<Unit> {
-    let named = view.items.iter().map(|item| item.unit);
-    let permits: Vec<_> = named.clone().map(Unit::permit).collect();
-    let held = view.before.held.live().map(|(unit, _)| unit.id());
-    let added = held.filter(|unit| permits.iter().any(|permit| unit.is_added_to(*permit)));
-    let mut taken: Vec<_> = named.chain(added).collect();
-    taken.sort_unstable();
-    taken.dedup();
-    taken
-}
-
-/// What is revoked is gone, is remembered for its time, and its owners are told. No call forgets it
+/// What is revoked is gone, its permit is remembered for its time, and its owner is told. No call forgets it
 /// before.
 pub(super) fn is_remembered(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     let is_here = view.call.verb == Verb::Revoke && !view.items.is_empty();
-    let taken = if is_here { taken(view) } else { Vec::new() };
+    let named = view.items.iter().filter(|_| is_here);
+    let taken: Vec<_> = named.map(|item| item.unit).collect();
     let mut expected: Vec<(Permit, i64)> = before.revoked.clone();
     expected.retain(|(permit, until)| {
         let is_over = is_here && *until <= 0;
@@ -77,11 +66,9 @@ pub(super) fn is_remembered(view: &View<'_>) -> Checked {
     if let Some(unit) = taken.iter().find(|unit| is_left(after, **unit)) {
         return violated("R", format!("{unit} is still there: {after:?}"));
     }
-    let mut told = view.effect.revoked.clone();
-    let mut owners: Vec<_> = taken.iter().map(|unit| (unit.client, unit.level)).collect();
-    told.sort_unstable();
-    owners.sort_unstable();
-    match told == owners || view.items.is_empty() {
+    let told = &view.effect.revoked;
+    let owners: Vec<_> = taken.iter().map(|unit| unit.permit()).collect();
+    match *told == owners || view.items.is_empty() {
         true => Ok(()),
         false => violated("R", format!("{told:?} are told, not {owners:?}")),
     }
@@ -100,8 +87,7 @@ pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
     let is_over = |item: &Item| {
         let mut revoked = effect.before[usize::from(item.key)].revoked.iter();
         let is_it = |(permit, until): &(Permit, i64)| {
-            let is_own = *permit == item.unit.permit() || item.unit.is_added_to(*permit);
-            is_own && is_live(Some(*until))
+            *permit == item.unit.permit() && is_live(Some(*until))
         };
         item.was_sent && revoked.any(is_it)
     };

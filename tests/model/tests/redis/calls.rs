@@ -107,8 +107,8 @@ fn terms(rng: &mut Rng) -> String {
 fn unit(rng: &mut Rng, verb: Verb) -> String {
     let (client, limit) = (rng.below(4), 1 + rng.below(3));
     let weight = 1 + rng.below(limit.min(2));
-    let tag = ["", ".0", ".0.a-_~2E", ".0.+1"][client];
-    let id = format!("p{client}.{client}.{limit}.{weight}.300{tag}");
+    let (lease, rest) = [(0, ".."), (0, "1.x."), (0, "..a-_~2E"), (1, "..")][client];
+    let id = format!("p{client}.{client}.{lease}.0.{limit}.{weight}.8c.0.{rest}");
     match verb != Verb::Acquire && rng.once_in(2) {
         true => format!("{id}:2"),
         false => id,

@@ -25,24 +25,24 @@ async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let [held, waits] = [
-        claim("a.1.1.1.60000", "1"),
-        claim("b.1.1.1.60000", "1 1 9 0 0"),
+        claim("a.1.0.0.1.1.1aao.0...", "1"),
+        claim("b.1.0.0.1.1.1aao.0...", "1 1 9 0 0"),
     ];
     acquire(&mut raw, &[held]).await;
     acquire(&mut raw, &[waits]).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
-    raw.cmd(&["ZREM", KEYS[0], "a.1.1.1.60000"]).await;
-    acquire(&mut raw, &[claim("c.1.1.1.60000", "1"), waits]).await;
+    raw.cmd(&["ZREM", KEYS[0], "a.1.0.0.1.1.1aao.0..."]).await;
+    acquire(&mut raw, &[claim("c.1.0.0.1.1.1aao.0...", "1"), waits]).await;
     let held = raw.zmembers(KEYS[0]).await;
     let ids: Vec<_> = held.into_iter().map(|(id, _)| id).collect();
-    assert_eq!(ids, [b"b.1.1.1.60000"]);
+    assert_eq!(ids, [b"b.1.0.0.1.1.1aao.0..."]);
 }
 
 /// The first acquire of a permit was delayed, and brings the permit back. Its owner releases it with its next
 /// acquire, which says that it was revoked.
 #[tokio::test]
 async fn nothing_is_left_of_a_permit_that_an_old_acquire_has_brought_back() {
-    const ID: &str = "a.1.1.1.60000.0";
+    const ID: &str = "a.1.0.0.1.1.1aao.0...";
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let (old, second) = (claim(ID, "1"), claim(ID, "-1"));

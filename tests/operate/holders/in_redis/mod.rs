@@ -11,9 +11,9 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::Permi
 const LEASE: Duration = Duration::from_secs(3);
 /// Longer than a test: nothing is refreshed and no waiter polls, so only a message can tell.
 const LONG: Duration = Duration::from_secs(3_600);
-const HELD: &str = "semaphore:{concurrency:a}:held";
-const QUEUE: &str = "semaphore:{concurrency:a}:queue";
-const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+const HELD: &str = "semaphore:2:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
 
 /// A process of its own, as the server sees it.
 async fn store(url: &str, lease: Duration) -> Store {
@@ -52,7 +52,7 @@ async fn waits(store: &Store, weight: u32, before: usize) -> (Waiter, PermitInfo
 
 /// The other process listens to revocations.
 async fn listens(raw: &mut Raw, info: &PermitInfo) {
-    let channel = format!("semaphore:wake:{}", info.process.id);
+    let channel = format!("semaphore:2:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;
         channels.first().is_some()

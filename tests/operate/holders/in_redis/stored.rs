@@ -10,6 +10,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 use testing::{
+    ids::id,
     redis::RedisServer,
     resp::{Raw, Reply},
     wait::eventually,
@@ -48,7 +49,7 @@ async fn two_stores_are_two_processes_of_which_each_knows_the_other() {
 async fn what_a_process_says_of_itself_ends_some_leases_after_it() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let _permit = granted(&store, 1).await;
-    let said = format!("semaphore:process:{}", first(&store).await.process.id);
+    let said = format!("semaphore:2:process:{}", first(&store).await.process.id);
     eventually("it has said so", BOUND, async || {
         raw.keys(&said).await.len() == 1
     })
@@ -63,7 +64,7 @@ async fn what_has_ended_and_what_is_no_id_is_not_shown_and_stays_where_it_is() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let _permit = granted(&store, 1).await;
     let (ended, later) = (later(&mut raw, -1).await, later(&mut raw, 60_000).await);
-    let dead = "0123456789abcdef.1.5.1.3000";
+    let dead = &*id("aaaa", 1, [5, 1, 3_000]);
     let strange = [&*later, "no id", &later, "\u{fc}:2"];
     raw.cmd(&[&["ZADD", HELD, &ended, dead][..], &strange].concat())
         .await;
@@ -75,10 +76,10 @@ async fn what_has_ended_and_what_is_no_id_is_not_shown_and_stays_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_permit_of_an_older_version_is_shown_and_revoked() {
+async fn the_permit_of_a_process_that_is_gone_is_shown_and_revoked() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let later = later(&mut raw, 60_000).await;
-    let id = "0123456789abcdef.1a.5.2.60000";
+    let id = &*id("aaaa", 26, [5, 2, 60_000]);
     raw.cmd(&["ZADD", HELD, &later, id, &later, &format!("{id}:2")])
         .await;
     let info = first(&store).await;
@@ -122,7 +123,7 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
     let (_server, mut raw, [store]) = processes(BOUND * 3).await;
     let script = "for key = 1, 1000 do redis.call('SET', KEYS[1] .. key, '') end";
     for part in 0..100 {
-        let prefix = format!("semaphore:{part}-");
+        let prefix = format!("semaphore:2:{part}-");
         raw.cmd(&["EVAL", script, "1", &prefix]).await;
     }
     let _permit = granted(&store, 1).await;
@@ -153,7 +154,7 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
 async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let script = "for key = 1, 5000 do
-        redis.call('SET', 'semaphore:{concurrency:' .. key .. '}:held', '')
+        redis.call('SET', 'semaphore:2:{concurrency:' .. key .. '}:held', '')
     end";
     raw.cmd(&["EVAL", script, "0"]).await;
     let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
@@ -169,7 +170,8 @@ async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
 async fn a_permit_ends_with_the_first_of_its_units() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let (soon, late) = (later(&mut raw, 30_000).await, later(&mut raw, 60_000).await);
-    let units = [(&soon, "aaaa.1.2.2.60000"), (&late, "aaaa.1.2.2.60000:2")];
+    let id = id("aaaa", 1, [2, 2, 60_000]);
+    let units = [(&soon, &id), (&late, &format!("{id}:2"))];
     for (end, unit) in units {
         raw.cmd(&["ZADD", HELD, end, unit]).await;
     }
@@ -225,7 +227,7 @@ async fn permits_that_were_claimed_together_are_shown_in_one_order() {
     // Of two processes, in one millisecond, under different limits.
     for serial in 1..=8 {
         for process in ["aaaa", "bbbb"] {
-            let id = format!("{process}.{serial:x}.{}.1.60000.mbsxmwyz", 20 + serial);
+            let id = id(process, serial, [20 + serial, 1, 60_000]);
             raw.cmd(&["ZADD", HELD, &later, &id]).await;
         }
     }
@@ -251,7 +253,7 @@ async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
 /// All that the server has, byte for byte; ends of leases aside, which refreshes move.
 async fn dump(raw: &mut Raw) -> BTreeMap<Vec<u8>, String> {
     let mut all = BTreeMap::new();
-    for key in raw.keys("semaphore:{*").await {
+    for key in raw.keys("semaphore:2:{*").await {
         let dump = raw.cmd(&[b"DUMP", &key[..]]).await;
         all.insert(key, format!("{dump:?}"));
     }
@@ -303,8 +305,9 @@ async fn members_that_no_store_has_written_cannot_be_revoked() {
         "a",
         "x:2",
         "*",
-        "p.1.5.99999999.1000",
-        "p.1.5.1.1000.a.%41",
+        "p.1.0.0.5.zzzzz.rs.0...",
+        "p.1.0.0.5.1.rs.0...%41",
+        "p.1.5.1.1000.a.a",
         "revoked:p.1",
     ];
     for member in members {

@@ -1,13 +1,17 @@
 //! How holders and waiters in other processes learn of a revocation: by a message, and when it is lost.
 
-use super::{ALIVE, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits};
+use super::{
+    ALIVE, HELD, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits,
+};
 use crate::holders::{BOUND, Store, answer, assert_revoked, first, is_told, usage};
 use futures_util::{StreamExt, stream};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{proxy::Proxy, redis::Cluster, stores::connected, wait::eventually};
+use testing::{
+    ids::id, proxy::Proxy, redis::Cluster, resp::Raw, stores::connected, wait::eventually,
+};
 use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,6 +58,85 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
     stays_revoked(&permit, &mut raw).await;
 }
 
+/// The units that are held of `a`, and the id of one that was added to a permit.
+async fn held(raw: &mut Raw) -> (usize, Option<String>) {
+    let ids = raw.zmembers(HELD).await.into_iter();
+    let ids: Vec<_> = ids
+        .filter_map(|(id, _)| String::from_utf8(id).ok())
+        .collect();
+    let is_added = |id: &&String| id.split('.').nth(2) != Some("0") && !id.contains(':');
+    (ids.len(), ids.iter().find(is_added).cloned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_added_to_a_revoked_permit_is_free_as_soon_as_its_owner_is_told() {
+    let (_server, mut raw, [holder, operator]) = processes(LONG).await;
+    let permit = granted(&holder, 2).await;
+    permit.resize(5).await.expect("there is room");
+    let info = first(&operator).await;
+    assert_eq!(info.weight, 5);
+    listens(&mut raw, &info).await;
+    let start = Instant::now();
+    assert!(revoke(&operator, &info.id).await);
+    is_told(&permit).await;
+    let is_free = async || held(&mut raw).await.0 == 0;
+    eventually("all is free", BOUND, is_free).await;
+    let took = start.elapsed();
+    assert!(took < LONG / 3, "{took:?}");
+    stays_revoked(&permit, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_added_to_a_revoked_permit_is_free_after_its_refresh_if_the_message_is_lost() {
+    let (server, mut raw, []) = processes(LEASE).await;
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    let deaf = [
+        "ACL",
+        "SETUSER",
+        "deaf",
+        "on",
+        ">secret",
+        "~*",
+        "&*",
+        "+@all",
+        "-subscribe",
+    ];
+    assert_eq!(raw.cmd(&deaf).await.text(), "OK");
+    let url = server.url().replace("redis://", "redis://deaf:secret@");
+    let holder = builder.connect(url).await;
+    let holder: Store = Arc::new(holder.expect("it connects"));
+    for names_what_was_added in [false, true] {
+        let permit = granted(&holder, 2).await;
+        permit.resize(5).await.expect("there is room");
+        let (units, added) = held(&mut raw).await;
+        let added = added.expect("three were added");
+        assert_eq!(units, 5);
+        let id = match names_what_was_added {
+            true => added,
+            false => first(&holder).await.id,
+        };
+        assert!(revoke(&holder, &id).await);
+        is_told(&permit).await;
+        eventually("all is free", BOUND, async || held(&mut raw).await.0 == 0).await;
+        stays_revoked(&permit, &mut raw).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_added_to_a_permit_of_a_dead_process_is_free_when_its_lease_ends() {
+    let (_server, mut raw, [operator]) = processes(LEASE).await;
+    let end = (raw.server_time_ms().await + 1_500).to_string();
+    let first = id("aaaa", 1, [9, 1, 2_000]);
+    let added = first.replacen(".0.0.", ".1.0.", 1);
+    raw.cmd(&["ZADD", HELD, &end, &first, &end, &added]).await;
+    assert!(revoke(&operator, &first).await);
+    assert_eq!(held(&mut raw).await, (1, Some(added)));
+    eventually("it is free", BOUND, async || {
+        usage(&operator, "a").await.units == 0
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_remembered_of_revocations_is_little_and_ends() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
@@ -90,11 +173,11 @@ async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
         .await;
     let info = first(&holder).await;
     listens(&mut raw, &info).await;
-    let channel = format!("semaphore:wake:{}", info.process.id);
-    let serial = info.id.split('.').nth(1).expect("it has one");
-    let unknown = (0..MESSAGES).map(|unknown| format!("{:x}", 0xffff_0000_u32 + unknown));
-    for serial in unknown.chain([serial.to_owned()]) {
-        let message = format!("{serial} revoked");
+    let channel = format!("semaphore:2:wake:{}", info.process.id);
+    let permit = info.id.split('.').nth(1).expect("it has one");
+    let unknown = (0..MESSAGES).map(|unknown| format!("{}", 1_000_000_000 + unknown));
+    for permit in unknown.chain([permit.to_owned()]) {
+        let message = format!("{permit} revoked");
         let sent = raw.send(&["PUBLISH", &channel, &message]).await;
         sent.expect("it is sent");
     }
@@ -119,14 +202,14 @@ async fn of_cluster(cluster: &Cluster) -> Store {
 async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() {
     let cluster = Cluster::of_primaries(3).await;
     let [holder, operator] = [of_cluster(&cluster).await, of_cluster(&cluster).await];
-    let slot = cluster.slot("semaphore:{concurrency:a}").await;
+    let slot = cluster.slot("semaphore:2:{concurrency:a}").await;
     let from = cluster.first_owner(slot);
     let to = (from + 1) % 3;
 
     let permit = granted(&holder, 9).await;
     let (waiter, _) = waits(&holder, 9, 0).await;
     let info = first(&operator).await;
-    let channel = format!("semaphore:wake:{}", info.process.id);
+    let channel = format!("semaphore:2:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
         let mut channels = Vec::new();
         for node in 0..3 {

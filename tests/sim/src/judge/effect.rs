@@ -4,6 +4,7 @@ use super::{Verdict, Who, check};
 use crate::{
     server::{Run, Set, View},
     subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Refused, Wanted},
+    wire::Parts,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +23,12 @@ pub(crate) struct Name {
 impl Name {
     /// Reads the id of a unit.
     pub(crate) fn read(unit: &str) -> Option<Self> {
-        let mut parts = unit.strip_prefix('p')?.split(['.', ':']);
+        let Parts { process, id, .. } = Parts::read(unit.split(':').next()?)?;
         Some(Self {
-            process: parts.next()?.parse().ok()?,
-            serial: u64::from_str_radix(parts.next()?, 16).ok()?,
-            limit: parts.next()?.parse().ok()?,
-            weight: parts.next()?.parse().ok()?,
+            process: process.strip_prefix('p')?.parse().ok()?,
+            serial: id.serial,
+            limit: id.limit.into(),
+            weight: id.weight.into(),
         })
     }
 
@@ -39,14 +40,6 @@ impl Name {
             weight: self.weight as u32,
             units: (1, self.weight as u32),
         }
-    }
-
-    /// Whether another unit was added to this permit.
-    pub(crate) fn has_added(&self, other: &Self, unit: &str) -> bool {
-        let id = unit.split(':').next().unwrap_or_default();
-        let parent = id.split_once(".+").map(|(_, parent)| parent);
-        let parent = parent.and_then(|parent| u64::from_str_radix(parent, 16).ok());
-        other.process == self.process && parent == Some(self.serial % GENERATION)
     }
 
     pub(super) fn who(&self) -> Who {

@@ -212,16 +212,11 @@ impl Fair {
 
 /// The flow of an id, and what its permit costs that.
 fn flow_of(id: &str) -> (String, i64) {
-    let weight = id.split('.').nth(3).and_then(|weight| weight.parse().ok());
-    let cost = UNIT * weight.unwrap_or(0);
-    let flow = id
-        .split_once("~_")
-        .and_then(|(_, flow)| flow.split_once('_'));
-    let Some((share, flow)) = flow else {
-        return (String::new(), cost);
-    };
-    let share: i64 = share.parse().unwrap_or(1);
-    (flow.to_owned(), (cost + share - 1) / share)
+    let parts: Vec<_> = id.split('.').collect();
+    let number = |part: usize| i64::from_str_radix(parts[part], 36).ok();
+    let [weight, share] = [5, 8].map(number);
+    let (cost, share) = (UNIT * weight.unwrap_or(0), share.unwrap_or(1));
+    (parts[9].to_owned(), (cost + share - 1) / share)
 }
 
 fn is_granted(script: &Effect<'_>, id: &str) -> bool {

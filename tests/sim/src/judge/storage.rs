@@ -8,7 +8,7 @@ use super::{
 use crate::{
     schedule::{Data, Schedule},
     server::{Run, Server, View},
-    subject::{Command, GENERATION, Key, PermitId, Settings},
+    subject::{Command, GENERATION, GROWTH, Key, PermitId, Settings},
     wire,
 };
 use std::{
@@ -285,9 +285,14 @@ impl Storage {
     /// What was revoked comes back by its first acquire alone, if that was delayed. Those that do.
     pub(super) fn returned(&mut self, run: &Run) -> Result<Vec<Who>, Violation> {
         let mut returned = Vec::new();
-        for (key, _, after) in &run.semaphores {
+        for (key, before, after) in &run.semaphores {
+            let clock = run.clock / 1_000;
+            // Of other leases of the permit only what was there stays, until its owner gives them up.
             let own = self.revoked.iter().filter(|(other, _)| other == key);
-            let mut own = own.filter(|(_, who)| knows(after, *who, run.clock / 1_000));
+            let mut own = own.filter(|(_, who)| {
+                let mut names = names(after, clock).filter(|name| root(name.who()) == root(*who));
+                names.any(|name| !knows(before, name.who(), clock))
+            });
             let Some((_, who)) = own.next().copied() else {
                 continue;
             };
@@ -422,6 +427,11 @@ impl Known {
             self.arrivals.insert(name, (arrival - start, arrival));
         }
     }
+}
+
+/// The permit that a growth belongs to.
+fn root((process, PermitId(serial)): Who) -> Who {
+    (process, PermitId(serial % GROWTH))
 }
 
 /// Whether a permit holds anything, or waits.

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Fate, Input, LATE, Way},
     server::Run,
-    subject::{Answer, Call, CallId, Command, Failure, Refused, Said, Servers},
+    subject::{Answer, Call, CallId, Command, Failure, PermitId, Refused, Said, Servers},
     wire::{self, Script},
 };
 use model::stand_in::Reply;
@@ -325,7 +325,7 @@ impl World<'_> {
 /// Reads the message of a revocation: the process, and what comes to it.
 fn revocation(channel: &str, text: &str) -> Option<(String, Input)> {
     let (_, process) = channel.split_once(":wake:")?;
-    let serial = text.strip_suffix(" revoked")?;
-    let serial = u64::from_str_radix(serial, 16).ok()?;
-    Some((process.to_owned(), Input::Revoked(serial)))
+    let permit = text.strip_suffix(" revoked")?;
+    let permit = u64::from_str_radix(permit, 36).ok()?;
+    Some((process.to_owned(), Input::Revoked(PermitId(permit))))
 }

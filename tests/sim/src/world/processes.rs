@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
     redis::shipped::Shipped,
-    subject::{Answer, Event, Failure, GENERATION, Key, PermitId, Resize, Servers},
+    subject::{Answer, Event, Failure, Key, PermitId, Resize, Servers},
 };
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl World<'_> {
             return;
         };
         let revoked = match input {
-            Input::Revoked(serial) => Some(PermitId(serial % GENERATION)),
+            Input::Revoked(permit) => Some(permit),
             _ => None,
         };
         match input {
@@ -89,7 +89,7 @@ impl World<'_> {
                 self.judge.notified(at, message, local);
                 core.handle_message(local, message);
             }
-            Input::Revoked(serial) => core.handle_revocation(local, serial),
+            Input::Revoked(permit) => core.handle_revocation(local, permit),
             Input::Subscribed => core.handle_subscription(local),
             Input::Servers(change) => {
                 if let Servers::Slots(slots) = &change {
