@@ -1,6 +1,6 @@
 //! Settings of the store in Redis.
 
-use super::{connect_error::ConnectError, core::WhenUnavailable};
+use super::{core::WhenUnavailable, fault::ConnectError};
 use redis::RedisConnectionInfo;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 use redis::TlsCertificates;
@@ -182,7 +182,7 @@ impl Builder {
     ///   together share that.
     /// - A server that has fewer replicas, or whose replicas do not answer within half of the
     ///   [timeout](Self::timeout), counts as unavailable: claims fail with
-    ///   [`Error::NotReplicated`](super::Error::NotReplicated) or are decided by
+    ///   [`Kind::Unavailable`](super::Kind::Unavailable) or are decided by
     ///   [`when_unavailable`](Self::when_unavailable), and permits that cannot be refreshed are lost at
     ///   the end of their leases. After a failover that lasts until the new primary has as many
     ///   replicas, so run one more than this number.
@@ -245,7 +245,7 @@ impl Builder {
     /// Checks the settings that no connection is needed to check. URLs say the user and the password of servers that
     /// they name.
     pub(super) fn check(&self, takes_credentials: bool) -> Result<(), ConnectError> {
-        let wrong = |name, reason| Err(ConnectError::setting(name, reason));
+        let wrong = |name, reason| Err(ConnectError::of_setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong("prefix", "a brace would end the hash tag of every key");
         }

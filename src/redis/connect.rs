@@ -2,13 +2,13 @@
 
 use super::{
     builder::Builder,
-    connect_error::{ConnectError, Risk},
     core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
-    judge::Judge,
+    fault::{ConnectError, Origin},
     protocol::{Owner, described},
     report::Reports,
+    risk::Risk,
     store::{RedisSemaphore, Store},
     transport::{Inquiry, Nodes, Place, Sentinels, Single, Supplied, Topology, parts},
 };
@@ -140,14 +140,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Unavailable`] if another attempt may succeed: no server answers, or the server
-    /// accepts no connections or no writes just now, because it loads its data or has fewer replicas than
-    /// [`min_replicas`](Self::min_replicas).
+    /// The [kind](ConnectError::kind) is [`Unavailable`](super::Kind::Unavailable) if another attempt may succeed: no
+    /// server answers, or the server accepts no connections or no writes just now, because it loads its data or has
+    /// fewer replicas than [`min_replicas`](Self::min_replicas).
     ///
-    /// The other kinds name what a person has to mend: [`Setting`](ConnectError::Setting) a setting that
-    /// cannot work, such as a URL of a database that does not exist, of a Sentinel, or of one node of a
-    /// cluster; [`Credentials`](ConnectError::Credentials) a user or a password;
-    /// [`Tls`](ConnectError::Tls) a certificate; and the others what the server is or does not permit.
+    /// Otherwise it is [`Misconfigured`](super::Kind::Misconfigured), and the error names the
+    /// [setting](ConnectError::setting) and the remedy: a URL of a database that does not exist, of a replica, of a
+    /// Sentinel, of one node of a cluster, or of a proxy that does not pass a needed command on; a user or a password; a
+    /// certificate. A right that the server does not grant is no setting of the store, and the error names the right.
     ///
     /// # Panics
     ///
@@ -198,8 +198,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] names the setting that cannot work. A certificate cannot, because
-    /// a supplied connection has its own.
+    /// The [setting](ConnectError::setting) that cannot work. A certificate cannot, because a supplied connection has
+    /// its own.
     ///
     /// # Examples
     ///
@@ -220,12 +220,12 @@ impl Builder {
         #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
         if let Some(setting) = super::tls::setting(&self.certificates) {
             let reason = "a supplied connection has its own certificates";
-            return Err(ConnectError::setting(setting, reason));
+            return Err(ConnectError::of_setting(setting, reason));
         }
         // `WAIT` holds up all that share a connection, and on a cluster it has no key to route it by.
         if self.min_replicas > 0 {
             let reason = "a supplied connection cannot wait for replicas";
-            return Err(ConnectError::setting("min_replicas", reason));
+            return Err(ConnectError::of_setting("min_replicas", reason));
         }
         self.database = connection.get_db();
         Ok(self.build(Arc::new(Supplied::new(connection))))
@@ -248,8 +248,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a node of a
-    /// cluster.
+    /// Those of [`connect`](Self::connect), and the setting `connect_cluster` if a server is not a node of a cluster.
     ///
     /// # Panics
     ///
@@ -277,9 +276,9 @@ impl Builder {
         let seeds = self.clients(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
-        let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        let nodes = nodes.map_err(|error| self.origin(Place::Node).connect_error(error))?;
         if nodes.servers().is_empty() {
-            return Err(ConnectError::setting(
+            return Err(ConnectError::of_setting(
                 "connect_cluster",
                 "no node has any slots",
             ));
@@ -304,10 +303,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a Sentinel,
-    /// and a name that the Sentinels do not know. [`ConnectError::Credentials`] names the URL if it is a
-    /// Sentinel that refuses them, and [`credentials`](Self::credentials) if it is the primary. A server that
-    /// is no primary yet, or no longer, is [`ConnectError::Unavailable`].
+    /// Those of [`connect`](Self::connect), and the setting `connect_sentinel` if a server is not a Sentinel, or if the
+    /// Sentinels do not know the name. If a Sentinel refuses the user or the password, the setting is `url`, and if the
+    /// primary does, [`credentials`](Self::credentials). A server that is no primary yet, or no longer, is
+    /// [`Unavailable`](super::Kind::Unavailable).
     ///
     /// # Panics
     ///
@@ -344,7 +343,7 @@ impl Builder {
         self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
         let found = sentinels.find_primary(Inquiry::Run).await;
-        found.map_err(|error| self.judge(Place::Sentinel).connecting(error))?;
+        found.map_err(|error| self.origin(Place::Sentinel).connect_error(error))?;
         self.started(Arc::new(sentinels)).await
     }
 
@@ -364,7 +363,7 @@ impl Builder {
         let clients = urls.into_iter().map(|url| self.client(url));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
         match clients.is_empty() {
-            true => Err(ConnectError::setting(setting, "it names no server")),
+            true => Err(ConnectError::of_setting(setting, "it names no server")),
             false => Ok(clients),
         }
     }
@@ -382,10 +381,10 @@ impl Builder {
         Client::open(info).map_err(ConnectError::url)
     }
 
-    /// What errors of servers mean that are connected to with these settings.
-    fn judge(&self, place: Place) -> Judge<'_> {
+    /// Where errors of servers come from that these settings name.
+    fn origin(&self, place: Place) -> Origin<'_> {
         let prefix = &self.prefix;
-        Judge { place, prefix }
+        Origin { place, prefix }
     }
 
     /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
@@ -394,7 +393,7 @@ impl Builder {
         let servers = topology.servers().into_iter();
         let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
         let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
-        connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
+        connected.map_err(|error| self.origin(topology.place()).connect_error(error))?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
         // Its user may have fewer rights than a claim needs, and no claim waits.
@@ -402,7 +401,8 @@ impl Builder {
             return Ok(semaphore);
         }
         let risks = semaphore.check().await?;
-        risks.iter().for_each(|risk| events::risk(risk));
+        let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
+        of_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
         let ready = after(store.settings.budget());
         store.driver.warm_up(ready).await;
@@ -457,7 +457,7 @@ impl Builder {
 /// Whether a URL can be that of a node.
 fn check_seed(seed: &Client) -> Result<(), ConnectError> {
     let info = seed.get_connection_info();
-    let wrong = |reason| Err(ConnectError::setting("connect_cluster", reason));
+    let wrong = |reason| Err(ConnectError::of_setting("connect_cluster", reason));
     match (info.addr(), info.redis_settings().db()) {
         (ConnectionAddr::Unix(_), _) => wrong("the nodes of a cluster have no Unix sockets"),
         (_, 0) => Ok(()),

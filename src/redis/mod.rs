@@ -79,7 +79,7 @@
 //!
 //! The store needs real time, as its servers do. Where Tokio's is paused (`tokio::time::pause`,
 //! `start_paused`) each wait for an answer is over at once: connecting and claims fail with
-//! [`ConnectError::PausedClock`] and [`Error::PausedClock`]. Test with a [`MemorySemaphore`](crate::MemorySemaphore) then.
+//! [`Kind::Misconfigured`]. Test with a [`MemorySemaphore`](crate::MemorySemaphore) then.
 //!
 //! # Connections
 //!
@@ -125,7 +125,7 @@
 //! |---|---|
 //! | [`IntoConnectionInfo`](client::IntoConnectionInfo) | the argument of `connect`, `connect_cluster` and `connect_sentinel`: a URL, or a `ConnectionInfo` |
 //! | [`ConnectionLike`](client::aio::ConnectionLike) | the argument of `with_connection` |
-//! | [`RedisError`](client::RedisError) | in [`Error`] and [`ConnectError`], and [`Error::redis_error`] |
+//! | [`RedisError`](client::RedisError) | [`Error::redis_error`] and [`ConnectError::redis_error`] |
 //!
 //! So the next major version of redis-rs is a breaking version of this crate too. Until that is out, code that names
 //! these types through [`client`] cannot meet another version of them. URLs and errors that are only displayed
@@ -144,7 +144,11 @@
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
 //! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
-//! without it, and no claim needs it.
+//! without it, and no claim needs it. `check` reports those that are missing as [`Risk::NoOperate`].
+//!
+//! A proxy in front of the server has to pass on `EVALSHA`, `EVAL` and `SUBSCRIBE`. `CLIENT SETINFO`, `HELLO` and `INFO` are
+//! optional: a proxy that closes the connection at one of them, as twemproxy does, gets none of them from then on.
+//! twemproxy does not know `SUBSCRIBE`, so [`Builder::connect`] fails through it, and names the command.
 //!
 //! # Limits that operators set
 //!
@@ -181,16 +185,15 @@ mod ask;
 mod builder;
 mod check;
 mod connect;
-mod connect_error;
 mod core;
 mod counts;
 mod driver;
 mod error;
-mod judge;
-mod meaning;
+mod fault;
 mod operate;
 mod protocol;
 mod report;
+mod risk;
 mod store;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
@@ -201,7 +204,7 @@ mod transport;
 /// types.
 pub use ::redis as client;
 pub use builder::Builder;
-pub use connect_error::{ConnectError, Risk};
 pub use core::WhenUnavailable;
-pub use error::Error;
+pub use fault::{ConnectError, Error, Kind};
+pub use risk::Risk;
 pub use store::{RedisSemaphore, Unreleased};

@@ -5,18 +5,27 @@
 //! TLS is silent: what it speaks is found out over further connections.
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
+//!
+//! Some proxies, such as twemproxy, end a connection at a command that they do not know. `CLIENT SETINFO`, `HELLO` and
+//! `INFO` are optional. So after a connection that ends while it is set up, another one is made without them, and if
+//! that one answers a `PING`, its address gets no optional command from then on.
 
 use super::{
     address::Address,
     connection::{Connection, Way},
+    subscription::Subscription,
 };
-use crate::redis::error::{Error, after, by, without_password};
+use crate::redis::{
+    error::{Error, after, by, without_password},
+    fault::{Unfit, io_error},
+};
 use futures_util::future::join;
+use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
     RedisConnectionInfo, RedisError, Value, cmd,
 };
-use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, error::Error as _, io, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -41,43 +50,6 @@ const MOST_UNKNOWN: usize = 16 * 1_024;
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 21;
 
-/// What does not go by itself, as the cause of an I/O error.
-#[derive(Debug)]
-pub(in crate::redis) enum Unfit {
-    SpeaksTls,
-    SpeaksNoTls,
-    /// The two sides have not agreed on TLS.
-    Handshake(RedisError),
-    /// The Sentinels know no primary of this name.
-    WrongName,
-}
-
-impl Unfit {
-    /// The cause of an error, if it is one of these.
-    pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
-        io_error(error)?.get_ref()?.downcast_ref()
-    }
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SpeaksTls => f.write_str("a TLS alert came"),
-            Self::SpeaksNoTls => f.write_str("an answer came that is not TLS"),
-            Self::Handshake(error) => error.fmt(f),
-            Self::WrongName => f.write_str("no Sentinel knows the primary's name"),
-        }
-    }
-}
-
-impl StdError for Unfit {}
-
-impl From<Unfit> for RedisError {
-    fn from(unfit: Unfit) -> Self {
-        io::Error::other(unfit).into()
-    }
-}
-
 /// The time of a part of connecting is over.
 pub(super) fn timed_out() -> Error {
     Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
@@ -93,7 +65,7 @@ pub(in crate::redis) enum Inquiry {
 /// Connects.
 pub(super) async fn connect(client: &Client, inquiry: Inquiry) -> Result<Connection, Error> {
     let attempt = async {
-        match open(client).await {
+        match open_or_reopen(client, inquiry).await {
             Err(error) if inquiry == Inquiry::Run => Err(explained(error, client).await),
             connection => connection,
         }
@@ -112,10 +84,62 @@ pub(super) async fn connect(client: &Client, inquiry: Inquiry) -> Result<Connect
     by(after(CONNECT), timed_out(), connected).await
 }
 
+/// The addresses that get no optional commands.
+static BASIC: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// True if a client's server gets no optional commands, because it ends connections at them.
+pub(in crate::redis) fn is_basic(client: &Client) -> bool {
+    let address = client.get_connection_info().addr().to_string();
+    BASIC.lock().contains(&address)
+}
+
+async fn open_or_reopen(client: &Client, inquiry: Inquiry) -> Result<Connection, RedisError> {
+    if is_basic(client) {
+        return open(&without_optional(client)?).await;
+    }
+    let error = match open(client).await {
+        Err(error) if inquiry == Inquiry::Run && is_ended(&error) => error,
+        connection => return connection,
+    };
+    let Ok(connection) = open(&without_optional(client)?).await else {
+        return Err(error);
+    };
+    // The first one may have ended for another reason.
+    match open(client).await {
+        Err(error) if is_ended(&error) => {
+            leave_out_optional(client);
+            Ok(connection)
+        }
+        reopened => reopened,
+    }
+}
+
+fn leave_out_optional(client: &Client) {
+    let address = client.get_connection_info().addr().to_string();
+    BASIC.lock().insert(address);
+}
+
+/// A client that sends no optional commands.
+fn without_optional(client: &Client) -> Result<Client, RedisError> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    let settings = settings.set_protocol(ProtocolVersion::RESP2);
+    Client::open(info.set_redis_settings(settings))
+}
+
+/// True if the server has closed the connection.
+fn is_ended(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
+}
+
 async fn open(client: &Client) -> Result<Connection, RedisError> {
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone();
-    let stranger = Client::open(info.set_redis_settings(Default::default()))?;
+    let mut anonymous = RedisConnectionInfo::default();
+    if settings.skip_set_lib_name() {
+        anonymous = anonymous.set_skip_set_lib_name();
+    }
+    let stranger = Client::open(info.set_redis_settings(anonymous))?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
@@ -147,7 +171,10 @@ fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
     });
     let auth = || password.map(|password| cmd("AUTH").arg(user).arg(password).take());
     let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).take());
-    hello.or_else(auth).into_iter().chain(select).collect()
+    // Otherwise redis-rs has had an answer.
+    let ping = settings.skip_set_lib_name().then(|| cmd("PING"));
+    let login = hello.or_else(auth).into_iter();
+    login.chain(select).chain(ping).collect()
 }
 
 fn is_too_long(settings: &RedisConnectionInfo) -> bool {
@@ -171,8 +198,7 @@ async fn explained(error: RedisError, client: &Client) -> RedisError {
             false => Unfit::Handshake(error).into(),
         };
     }
-    // The server has closed the connection.
-    if !is_secure && error.is_connection_dropped() && !error.is_connection_refusal() {
+    if !is_secure && is_ended(&error) {
         let (to_hello, unasked) = join(said(client, HELLO), said(client, b"")).await;
         if to_hello.first() == Some(&ALERT) {
             return Unfit::SpeaksTls.into();
@@ -182,6 +208,69 @@ async fn explained(error: RedisError, client: &Client) -> RedisError {
         }
     }
     error
+}
+
+/// The first of the commands that every claim needs at which the server ends connections, twice in a row. If it ends them
+/// at `INFO`, it gets none from now on.
+pub(in crate::redis) async fn ends_at(client: &Client, channel: &str) -> Option<&'static str> {
+    let ends =
+        async |trial: Trial| trial.ends(client, channel).await && trial.ends(client, channel).await;
+    if !is_basic(client) && ends(Trial::Info).await {
+        leave_out_optional(client);
+    }
+    for needed in [Trial::EvalSha, Trial::Eval, Trial::Subscribe] {
+        if ends(needed).await {
+            return Some(needed.name());
+        }
+    }
+    None
+}
+
+/// A command that a proxy may not know.
+#[derive(Clone, Copy)]
+enum Trial {
+    Info,
+    EvalSha,
+    Eval,
+    Subscribe,
+}
+
+impl Trial {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::EvalSha => "EVALSHA",
+            Self::Eval => "EVAL",
+            Self::Subscribe => "SUBSCRIBE",
+        }
+    }
+
+    /// True if a new connection answers a `PING`, and ends at this command.
+    async fn ends(self, client: &Client, channel: &str) -> bool {
+        let Ok(connection) = open_or_reopen(client, Inquiry::Skip).await else {
+            return false;
+        };
+        let is_end = async |command: Cmd| {
+            let replies = connection.call(vec![command]).await;
+            replies
+                .iter()
+                .any(|reply| matches!(reply, Err(error) if error.is_disconnect()))
+        };
+        if is_end(cmd("PING")).await {
+            return false;
+        }
+        let mut command = cmd(self.name());
+        match self {
+            Self::Info => {}
+            Self::EvalSha => drop(command.arg("0".repeat(40)).arg(1).arg(channel)),
+            Self::Eval => drop(command.arg("return 0").arg(1).arg(channel)),
+            Self::Subscribe => {
+                let subscribed = Subscription::open(client, channel).await;
+                return subscribed.is_err_and(|error| error.is_disconnect());
+            }
+        }
+        is_end(command).await
+    }
 }
 
 fn is_secure(client: &Client) -> bool {
@@ -195,11 +284,6 @@ fn is_of_tls(error: &RedisError) -> bool {
     let is_within = |error: &io::Error| kinds.contains(&error.kind()) && error.get_ref().is_some();
     let is_by_itself = error.kind() == ErrorKind::Client && error.source().is_some();
     is_by_itself || io_error(error).is_some_and(is_within)
-}
-
-fn io_error(error: &RedisError) -> Option<&io::Error> {
-    let shared: &Arc<dyn StdError + Send + Sync> = error.source()?.downcast_ref()?;
-    shared.downcast_ref()
 }
 
 /// Whether the server answers a command that is not encrypted.

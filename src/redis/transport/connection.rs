@@ -108,6 +108,14 @@ impl Connection {
         }
     }
 
+    /// Connects once more to the same server. `None`: the connection was supplied.
+    pub(in crate::redis) fn client(&self) -> Option<&Client> {
+        match &self.way {
+            Way::Own(_, client) => Some(client),
+            Way::Supplied(_) => None,
+        }
+    }
+
     /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
     ///
     /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may

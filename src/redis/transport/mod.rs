@@ -8,7 +8,7 @@ mod sentinel;
 mod subscription;
 mod topology;
 
-pub(super) use attempt::{Inquiry, Unfit};
+pub(super) use attempt::{Inquiry, ends_at, is_basic};
 pub(super) use cluster::Nodes;
 pub(super) use connection::{Connection, Replies, field};
 pub(super) use sentinel::Sentinels;
