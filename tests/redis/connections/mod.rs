@@ -4,6 +4,7 @@
 
 mod chosen;
 mod paused;
+mod proxies;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod several_servers;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
