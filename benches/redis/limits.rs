@@ -7,7 +7,7 @@ use testing::bench::{
     run::{bar, pick},
     table::{Table, figure},
 };
-use tower_semaphore::{Operate, Policy, RedisSemaphore, Semaphore};
+use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
