@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tower_semaphore::{
     RedisSemaphore,
     redis::{
-        Builder, ConnectError,
+        Builder, ConnectError, Kind,
         client::{ConnectionInfo, IntoConnectionInfo},
     },
 };
@@ -122,8 +122,10 @@ pub(crate) fn failure(error: &ConnectError) -> Failure {
             text = format!("{argument}: {rest}");
         }
     }
-    match error {
-        ConnectError::Setting { .. } => Failure::Usage(text),
+    let code = error.redis_error().and_then(|error| error.code());
+    let is_denied = matches!(code, Some("NOAUTH" | "WRONGPASS"));
+    match error.kind() {
+        Kind::Misconfigured if error.setting().is_some() && !is_denied => Failure::Usage(text),
         _ => Failure::Store(text),
     }
 }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tower_semaphore::{Acquire, Claims, MemorySemaphore, Semaphore};
 #[cfg(feature = "redis")]
-use tower_semaphore::{RedisSemaphore, redis::ConnectError};
+use tower_semaphore::{
+    RedisSemaphore,
+    redis::{ConnectError, Kind},
+};
 
 #[derive(Clone)]
 pub(crate) enum Store {
@@ -45,7 +48,9 @@ async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     for _ in 0..4 {
         match builder.clone().connect(url).await {
-            Err(ConnectError::Unavailable { .. }) => sleep(Duration::from_millis(500)).await,
+            Err(error) if error.kind() == Kind::Unavailable => {
+                sleep(Duration::from_millis(500)).await;
+            }
             connected => return connected,
         }
     }

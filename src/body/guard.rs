@@ -11,6 +11,7 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
+use parking_lot::Mutex;
 use std::{
     error::Error,
     future::Future,
@@ -27,6 +28,41 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The result of polling a body: a frame or `None`, and true if no frame follows.
 pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
+
+/// What a body keeps until it ends.
+pub(super) enum Guard {
+    Permit(PermitGuard),
+    /// Only dropped. The lock makes the body `Sync`, and is never taken.
+    Any {
+        _guard: Mutex<Box<dyn Send>>,
+    },
+}
+
+impl Guard {
+    pub(super) fn any(guard: impl Send + 'static) -> Self {
+        Self::Any {
+            _guard: Mutex::new(Box::new(guard)),
+        }
+    }
+
+    /// See [`PermitGuard::poll_lost`].
+    pub(super) fn poll_lost(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Frame<Bytes>, BoxError>> {
+        match self {
+            Self::Permit(guard) => guard.poll_lost(cx),
+            Self::Any { .. } => Poll::Pending,
+        }
+    }
+
+    /// See [`PermitGuard::polled`].
+    pub(super) fn polled(&mut self, answer: &Poll<Step>) {
+        if let Self::Permit(guard) = self {
+            guard.polled(answer);
+        }
+    }
+}
 
 /// Holds a body's permit. Watches for its loss if the loss ends the body, and for stalls.
 pub(crate) struct PermitGuard {

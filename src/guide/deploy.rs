@@ -27,8 +27,9 @@
 //!
 //! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
 //! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another
-//! right is missing, or if the server refuses the password, and the [error](crate::redis::ConnectError) names the
-//! command, the keys, the channels, or the setting that has the password. The user cannot read or
+//! right of claims is missing, or if the server refuses the password, and the [error](crate::redis::ConnectError) names
+//! the right, or the setting that has the password. `check` reports a missing right of `Operate` as
+//! [`Risk::NoOperate`](crate::redis::Risk): it is expected of an application. The user cannot read or
 //! write what has another prefix; with `+scan` it sees the names of all keys. An application follows the limits that
 //! operators set with its own rights, and without those of the last line it cannot set any.
 //!
@@ -220,7 +221,7 @@
 //! [cluster]: https://cloud.google.com/memorystore/docs/cluster/supported-instance-configurations
 //!
 //! `check` tells what is left to look at: [`Risk::ClusterNode`](crate::redis::Risk) where you connected to the only
-//! node of a cluster, and [`Risk::Eviction`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
+//! node of a cluster, [`Risk::Eviction`](crate::redis::Risk), and [`Risk::NoOperate`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
 //! memory limit.
 //!
 //! ```no_run

@@ -106,25 +106,37 @@
 //!
 //! # At the start
 //!
-//! `connect` fails with [`Unavailable`](crate::redis::ConnectError::Unavailable) if another attempt may succeed: no
-//! server answers in time, or the server loads its data, accepts no writes just now, or has too few replicas. After any
-//! other error a person has to mend something, which the error names: a password, a right, a certificate, a setting.
+//! The error of `connect` has the kind [`Unavailable`](crate::redis::Kind::Unavailable) if another attempt may succeed:
+//! no server answers in time, or the server loads its data, accepts no writes just now, or has too few replicas. Otherwise
+//! its kind is [`Misconfigured`](crate::redis::Kind::Misconfigured): it names the setting, or the right, and the remedy.
 //! There is nothing to wait for then, so the process should end with that error:
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tower_semaphore::{RedisSemaphore, redis::ConnectError};
+//! use tower_semaphore::{RedisSemaphore, redis::{ConnectError, Kind}};
 //!
 //! async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
 //!     loop {
 //!         match RedisSemaphore::connect(url).await {
-//!             Err(ConnectError::Unavailable { source, .. }) => eprintln!("waiting for Redis: {source}"),
+//!             Err(error) if error.kind() == Kind::Unavailable => eprintln!("waiting for Redis: {error}"),
 //!             connected => return connected,
 //!         }
 //!         tokio::time::sleep(Duration::from_secs(1)).await;
 //!     }
 //! }
 //! ```
+//!
+//! # What an error calls for
+//!
+//! The source of an [`AcquireError::Store`](crate::AcquireError::Store) is a [`redis::Error`](crate::redis::Error). It has
+//! the same [kinds](crate::redis::Kind), and two more:
+//!
+//! | kind | what has happened | what to do |
+//! |---|---|---|
+//! | `Retry` | the key is moving to another node, or this process was too busy | claim again |
+//! | `Unavailable` | no server answers, or none can work now | nothing: the policy decides until one does |
+//! | `OneKey` | the server refuses this key: another type, or a right to it | choose another prefix, or allow the key |
+//! | `Misconfigured` | a password, a right, a certificate, a setting | change what the error names |
 //!
 //! # Deploys
 //!

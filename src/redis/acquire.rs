@@ -41,7 +41,7 @@ impl Store {
             Ok(held) if held.is_gone() => Err(self.revoked()),
             // It was granted, but its future was not polled before the lease has ended.
             Ok(held) if held.is_lost() => {
-                Err(StoreError::new(Error::Expired(self.settings.lease)).into())
+                Err(self.failure(&Error::Expired(self.settings.lease)).into())
             }
             Ok(held) => Ok(self.permit(held, claims)),
             Err(why) => Err(self.refusal(why, claims.len(), |level| {
@@ -139,7 +139,7 @@ impl Store {
             Refused::By(QueueFull(level, limit)) => full(level, limit, limit),
             Refused::By(Revoked) => self.revoked(),
             why => match self.fault(why) {
-                Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
+                Some(fault) if !self.driver.is_shut() => self.failure(&fault).into(),
                 _ => AcquireError::Closed,
             },
         }
@@ -171,7 +171,9 @@ impl Store {
             Ok(held) => held.is_degraded().then(|| self.cause(0)),
         };
         match fault {
-            Some(fault) => self.reports.claim_failed(&fault),
+            Some(fault) => self
+                .reports
+                .claim_failed(&fault, || self.origin().error(&fault)),
             None => self.reports.claim_worked(),
         }
     }

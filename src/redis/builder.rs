@@ -1,8 +1,8 @@
 //! Settings of the store in Redis.
 
 use super::{
-    connect_error::ConnectError,
     core::WhenUnavailable,
+    fault::ConnectError,
     transport::{Connector, Credentials},
 };
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
@@ -191,7 +191,7 @@ impl Builder {
     ///   together share that.
     /// - A server that has fewer replicas, or whose replicas do not answer within half of the
     ///   [timeout](Self::timeout), counts as unavailable: claims fail with
-    ///   [`Error::NotReplicated`](super::Error::NotReplicated) or are decided by
+    ///   [`Kind::Unavailable`](super::Kind::Unavailable) or are decided by
     ///   [`when_unavailable`](Self::when_unavailable), and permits that cannot be refreshed are lost at
     ///   the end of their leases. After a failover that lasts until the new primary has as many
     ///   replicas, so run one more than this number.
@@ -230,9 +230,11 @@ impl Builder {
     ///   the keeper's. It is dropped after a second, or when the claim that waits for it is over.
     ///
     /// An error is an attempt to connect that has failed, and so is a panic or a function that takes too long:
-    /// connecting the store fails, mostly with [`ConnectError::Unavailable`], and a running store counts the server as
+    /// connecting the store fails, mostly with [`Kind::Unavailable`](super::Kind::Unavailable), and a running store counts the server as
     /// unavailable if it has no other connection. It tries again after a pause that grows to 2 s. The reason for a
-    /// failure is not looked up over further connections, so an error of TLS is [`ConnectError::Unavailable`] too.
+    /// failure is not looked up over further connections, so an error of TLS is `Unavailable` too.
+    ///
+    /// A proxy behind the connector has to pass on `HELLO`, because messages come over RESP3.
     ///
     /// # Examples
     ///
@@ -277,9 +279,9 @@ impl Builder {
     /// thread. Connecting takes a second at most, and that includes this function.
     ///
     /// An error names this setting and has the function's own error as its cause. Like one of the server it is an
-    /// attempt to connect that has failed: connecting the store fails with [`ConnectError::Unavailable`], and a running
+    /// attempt to connect that has failed: connecting the store fails with [`Kind::Unavailable`](super::Kind::Unavailable), and a running
     /// store counts the server as unavailable if it has no other connection. A panic counts as an error. A password
-    /// that the server refuses is [`ConnectError::Credentials`]. The store never prints a password, so keep it out of
+    /// that the server refuses is [`Kind::Misconfigured`](super::Kind::Misconfigured), and names this setting too. The store never prints a password, so keep it out of
     /// the function's own errors.
     ///
     /// # Examples
@@ -346,7 +348,7 @@ impl Builder {
 
     /// Checks the settings that no connection is needed to check.
     pub(super) fn check(&self) -> Result<(), ConnectError> {
-        let wrong = |name, reason| Err(ConnectError::setting(name, reason));
+        let wrong = |name, reason| Err(ConnectError::of_setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong("prefix", "a brace would end the hash tag of every key");
         }

@@ -2,11 +2,11 @@
 
 use super::{
     ask::To,
-    connect_error::{Checked, ConnectError, Risk},
     driver::Health,
     error::{Error, after, by},
-    judge::Judge,
-    protocol::{CHECK, elsewhere, failures, own_question, questions},
+    fault::{ConnectError, Kind, Origin, Unfit},
+    protocol::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions},
+    risk::{Checked, Risk},
     store::Store,
     transport::{Place, field},
 };
@@ -15,17 +15,20 @@ use futures_util::{
     FutureExt,
     future::{Shared, join, join_all},
 };
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value, cmd, make_extension_error};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, select, time::sleep};
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
+
+/// After this time without all answers it is found out at which command the server ends connections.
+const SOON: Duration = Duration::from_millis(250);
 
 /// At how many of several servers a check tries to subscribe.
 const FEW: usize = 3;
@@ -38,7 +41,8 @@ impl Store {
     pub(super) async fn check(self: &Arc<Self>) -> Checked {
         let deadline = after(BOUND);
         let checked = timeout_at(deadline, self.running_check(deadline)).await;
-        checked.unwrap_or_else(|late| Err(self.judge().connecting(late.or(Error::Timeout(BOUND)))))
+        checked
+            .unwrap_or_else(|late| Err(self.origin().connect_error(late.or(Error::Timeout(BOUND)))))
     }
 
     /// The check that is running in this runtime, or else a new one. Any caller that is polled drives it, so one that
@@ -60,8 +64,28 @@ impl Store {
         check
     }
 
+    /// A server, or a proxy, that ends connections at a command is found out if no answer comes soon.
     async fn check_until(&self, deadline: Instant) -> Checked {
-        let judge = self.judge();
+        let ended = async {
+            sleep(SOON).await;
+            self.ends_at(deadline).await
+        };
+        select! {
+            checked = self.check_all(deadline) => checked,
+            Some(error) = ended => Err(self.origin().connect_error(error)),
+        }
+    }
+
+    /// The command at which the first server ends connections, as an error.
+    async fn ends_at(&self, deadline: Instant) -> Option<Error> {
+        let first = *self.topology.servers().first()?;
+        let connection = self.connection(first, deadline).await.ok()?;
+        let command = connection.ends_at().await?;
+        Some(Error::unconnected(Unfit::EndsAt(command)))
+    }
+
+    async fn check_all(&self, deadline: Instant) -> Checked {
+        let origin = self.origin();
         // Whether the store itself works, whatever its server does.
         match self.driver.health() {
             Health::Well => {}
@@ -73,26 +97,24 @@ impl Store {
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
         }
-        let mut risks = inspected.risks(&judge)?;
-        inspected.verdict(&judge)?;
+        let mut risks = inspected.risks(&origin)?;
+        inspected.verdict(&origin)?;
         if risks.contains(&Risk::ClusterNode) {
             let elsewhere = self.check_elsewhere(deadline).await;
-            elsewhere.map_err(|error| judge.connecting(error))?;
+            elsewhere.map_err(|error| origin.connect_error(error))?;
         }
-        subscribed.map_err(|error| judge.judge("SUBSCRIBE", error))?;
+        if let Err(error) = subscribed {
+            let ended = match error.is_disconnect() || error.is_unexplained() {
+                true => self.ends_at(deadline).await,
+                false => None,
+            };
+            return Err(origin.check_error("SUBSCRIBE", ended.unwrap_or(error)));
+        }
         // The core asks for them all the time.
         if !self.driver.reads_limits() {
             risks.push(Risk::NoLimits);
         }
         Ok(risks)
-    }
-
-    fn judge(&self) -> Judge<'_> {
-        Judge {
-            place: self.topology.place(),
-            login: self.login,
-            prefix: self.owner.configured_prefix(),
-        }
     }
 
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
@@ -109,7 +131,7 @@ impl Store {
             let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
             let replies = self.confirmed(To::Server(server), commands, until);
             // It travels alone, because with too few replicas no other answer counts.
-            let info = self.ask(To::Server(server), cmd("INFO"), until);
+            let info = self.info(server, until);
             let (info, replies) = join(info, replies).await;
             (info, names.into_iter().zip(replies))
         });
@@ -122,6 +144,14 @@ impl Store {
             replies.for_each(|(name, reply)| inspected.add(&name, reply));
         }
         inspected
+    }
+
+    /// The answer to `INFO`, which is an optional command.
+    async fn info(&self, server: usize, until: Instant) -> Result<String, Error> {
+        match self.connection(server, until).await?.is_basic() {
+            true => Err(Error::Redis(make_extension_error("ERR".to_owned(), None))),
+            false => self.ask(To::Server(server), cmd("INFO"), until).await,
+        }
     }
 
     /// What each server is asked.
@@ -185,6 +215,8 @@ struct Inspected {
     info: Option<Result<String, Error>>,
     /// The commands that failed, each with its error.
     failed: Vec<(String, Error)>,
+    /// The commands of operators' calls that a server does not permit.
+    denied: BTreeSet<String>,
     /// Whether all commands work on a server.
     works: bool,
 }
@@ -202,37 +234,45 @@ impl Inspected {
             Err(Error::Timeout(_)) => (name, Err(Error::Timeout(BOUND))),
             reply => (name, reply),
         };
-        let failures = failures(name, reply);
+        let is_of_operators = |(name, _): &(String, _)| OF_OPERATORS.contains(&&**name);
+        let failures = failures(name, reply).into_iter();
+        let (of_operators, failures): (Vec<_>, Vec<_>) = failures.partition(is_of_operators);
+        let denied = of_operators
+            .into_iter()
+            .filter(|(_, error)| error.is_denied());
+        self.denied.extend(denied.map(|(name, _)| name));
         self.works |= name == CHECK && failures.is_empty();
         self.failed.extend(failures);
     }
 
     /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
     /// cluster one that is down harms its own keys.
-    fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
+    fn verdict(&self, origin: &Origin<'_>) -> Result<(), ConnectError> {
         let failed = self.failed.iter();
-        let errors = failed.map(|(command, error)| judge.judge(command, error.clone()));
-        let may_pass = |error: &_| matches!(error, ConnectError::Unavailable { .. });
+        let errors = failed.map(|(command, error)| origin.check_error(command, error.clone()));
+        let may_pass = |error: &ConnectError| error.kind() == Kind::Unavailable;
         let errors = errors.filter(|error| !(self.works && may_pass(error)));
         errors.min_by_key(may_pass).map_or(Ok(()), Err)
     }
 
-    fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
+    fn risks(&self, origin: &Origin<'_>) -> Result<Vec<Risk>, ConnectError> {
+        let denied = (!self.denied.is_empty()).then(|| Risk::NoOperate {
+            commands: self.denied.iter().cloned().collect(),
+        });
         if let Some(Err(error)) = &self.info {
             let is_unknown = error.is_an_answer().then_some(Risk::NoInfo);
-            return Ok(Vec::from_iter(is_unknown));
+            return Ok(is_unknown.into_iter().chain(denied).collect());
         }
         if self.field("redis_mode") == Some("sentinel") {
             return Err(
-                judge.wrong("the server is a Sentinel, which `connect_sentinel` connects to")
+                origin.wrong("the server is a Sentinel, which `connect_sentinel` connects to")
             );
         }
         if self.field("role") == Some("slave") {
-            return Err(judge.replica());
+            return Err(origin.replica());
         }
         if let Some(found) = self.field("redis_version").filter(|found| is_old(found)) {
-            let found = found.to_owned();
-            return Err(ConnectError::Version { found });
+            return Err(origin.old(found));
         }
         let is_bounded = self.field("maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = self.field("maxmemory_policy").filter(|_| is_bounded);
@@ -241,8 +281,8 @@ impl Inspected {
             policy: policy.to_owned(),
         });
         let is_of_cluster = self.field("cluster_enabled") == Some("1");
-        let is_node = is_of_cluster && matches!(judge.place, Place::Url | Place::Primary);
-        let risks = [eviction, is_node.then_some(Risk::ClusterNode)];
+        let is_node = is_of_cluster && matches!(origin.place, Place::Url | Place::Primary);
+        let risks = [eviction, is_node.then_some(Risk::ClusterNode), denied];
         Ok(risks.into_iter().flatten().collect())
     }
 

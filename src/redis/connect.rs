@@ -2,13 +2,13 @@
 
 use super::{
     builder::Builder,
-    connect_error::{ConnectError, Risk},
     core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
-    judge::Judge,
+    fault::{ConnectError, Origin},
     protocol::{Owner, SCHEMA, described, process_name},
     report::Reports,
+    risk::Risk,
     store::{RedisSemaphore, Store},
     transport::{Connector, Endpoint, Inquiry, Nodes, Place, Sentinels, Single, Topology},
 };
@@ -114,14 +114,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Unavailable`] if another attempt may succeed: no server answers, or the server
-    /// accepts no connections or no writes just now, because it loads its data or has fewer replicas than
-    /// [`min_replicas`](Self::min_replicas).
+    /// The [kind](ConnectError::kind) is [`Unavailable`](super::Kind::Unavailable) if another attempt may succeed: no
+    /// server answers, or the server accepts no connections or no writes just now, because it loads its data or has
+    /// fewer replicas than [`min_replicas`](Self::min_replicas).
     ///
-    /// The other kinds name what a person has to mend: [`Setting`](ConnectError::Setting) a setting that
-    /// cannot work, such as a URL of a database that does not exist, of a Sentinel, or of one node of a
-    /// cluster; [`Credentials`](ConnectError::Credentials) a user or a password;
-    /// [`Tls`](ConnectError::Tls) a certificate; and the others what the server is or does not permit.
+    /// Otherwise it is [`Misconfigured`](super::Kind::Misconfigured), and the error names the
+    /// [setting](ConnectError::setting) and the remedy: a URL of a database that does not exist, of a replica, of a
+    /// Sentinel, of one node of a cluster, or of a proxy that does not pass a needed command on; a user or a password; a
+    /// certificate. A right that the server does not grant is no setting of the store, and the error names the right.
     ///
     /// # Panics
     ///
@@ -165,8 +165,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a node of a
-    /// cluster.
+    /// Those of [`connect`](Self::connect), and the setting `connect_cluster` if a server is not a node of a cluster.
     ///
     /// # Panics
     ///
@@ -194,9 +193,9 @@ impl Builder {
         let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
-        let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        let nodes = nodes.map_err(|error| self.origin(Place::Node).connect_error(error))?;
         if nodes.servers().is_empty() {
-            return Err(ConnectError::setting(
+            return Err(ConnectError::of_setting(
                 "connect_cluster",
                 "no node has any slots",
             ));
@@ -221,10 +220,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a Sentinel,
-    /// and a name that the Sentinels do not know. [`ConnectError::Credentials`] names the URL if it is a
-    /// Sentinel that refuses them, and [`credentials`](Self::credentials) if it is the primary. A server that
-    /// is no primary yet, or no longer, is [`ConnectError::Unavailable`].
+    /// Those of [`connect`](Self::connect), and the setting `connect_sentinel` if a server is not a Sentinel, or if the
+    /// Sentinels do not know the name. If a Sentinel refuses the user or the password, the setting is `url`, and if the
+    /// primary does, [`credentials`](Self::credentials). A server that is no primary yet, or no longer, is
+    /// [`Unavailable`](super::Kind::Unavailable).
     ///
     /// # Panics
     ///
@@ -261,7 +260,7 @@ impl Builder {
             .map(|sentinel| self.sentinel(sentinel.info().clone()));
         let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
         let found = sentinels.find_primary(Inquiry::Run).await;
-        found.map_err(|error| self.judge(Place::Sentinel).connecting(error))?;
+        found.map_err(|error| self.origin(Place::Sentinel).connect_error(error))?;
         self.started(Arc::new(sentinels)).await
     }
 
@@ -292,7 +291,7 @@ impl Builder {
         let endpoints = urls.into_iter().map(|url| self.endpoint(url));
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
         match endpoints.is_empty() {
-            true => Err(ConnectError::setting(setting, "it names no server")),
+            true => Err(ConnectError::of_setting(setting, "it names no server")),
             false => Ok(endpoints),
         }
     }
@@ -309,9 +308,9 @@ impl Builder {
         Ok(Endpoint::new(info, self.connector.clone()))
     }
 
-    /// What errors of servers mean that are connected to with these settings.
-    fn judge(&self, place: Place) -> Judge<'_> {
-        Judge {
+    /// Where errors of servers come from that are connected to with these settings.
+    fn origin(&self, place: Place) -> Origin<'_> {
+        Origin {
             place,
             login: self.login(place),
             prefix: &self.prefix,
@@ -334,7 +333,7 @@ impl Builder {
         let servers = topology.servers().into_iter();
         let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
         let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
-        connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
+        connected.map_err(|error| self.origin(topology.place()).connect_error(error))?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
         // Its user may have fewer rights than a claim needs, and no claim waits.
@@ -342,7 +341,8 @@ impl Builder {
             return Ok(semaphore);
         }
         let risks = semaphore.check().await?;
-        risks.iter().for_each(|risk| events::risk(risk));
+        let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
+        of_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
         let ready = after(store.settings.budget());
         store.driver.warm_up(ready).await;
@@ -394,7 +394,7 @@ impl Builder {
 /// Whether a URL can be that of a node.
 fn check_seed(seed: &Endpoint) -> Result<(), ConnectError> {
     let info = seed.info();
-    let wrong = |reason| Err(ConnectError::setting("connect_cluster", reason));
+    let wrong = |reason| Err(ConnectError::of_setting("connect_cluster", reason));
     match (info.addr(), info.redis_settings().db()) {
         (ConnectionAddr::Unix(_), _) => wrong("the nodes of a cluster have no Unix sockets"),
         (_, 0) => Ok(()),

@@ -1,6 +1,6 @@
-//! Errors of the store in Redis.
+//! How a call to Redis fails, and what a call may take.
 
-use super::meaning::Meaning;
+use super::fault::{Class, known};
 use crate::semaphore::timer::{Elapsed, timeout_at};
 use redis::{RedisConnectionInfo, RedisError, make_extension_error};
 use std::{
@@ -9,48 +9,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A failure of the store in Redis. It never means that a limit is reached.
-///
-/// The [`source`](StdError::source) of an [`AcquireError::Store`](crate::AcquireError::Store)
-/// downcasts to this type.
-///
-/// # Examples
-///
-/// ```
-/// use std::error::Error as _;
-/// use tower_semaphore::{AcquireError, redis, semaphore::StoreError};
-///
-/// fn is_congested(error: &AcquireError) -> bool {
-///     let source = error.source().and_then(|source| source.downcast_ref());
-///     matches!(source, Some(redis::Error::Congested))
-/// }
-///
-/// let error = AcquireError::from(StoreError::new(redis::Error::Congested));
-/// assert!(is_congested(&error));
-/// ```
+/// How a call has failed. Users see it as a [`fault`](super::fault).
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Error {
+pub(super) enum Error {
     /// There is no connection, so the command was not sent.
-    #[non_exhaustive]
     Unavailable(RedisError),
     /// More claims arrived than the connection carries. The claim was not sent, because its answer
     /// would probably have come too late.
     Congested,
     /// No answer came within this time. The command may have run.
-    #[non_exhaustive]
     Timeout(Duration),
     /// Only so many replicas are known to have what the command has written, in time, which is fewer
-    /// than [`min_replicas`](super::Builder::min_replicas). The command has run.
-    #[non_exhaustive]
+    /// than `min_replicas`. The command has run.
     NotReplicated(u32),
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
-    #[non_exhaustive]
     Redis(RedisError),
     /// The claim was granted, but its future was not polled within this time, the lease, so that the
     /// grant has ended. The task, or its runtime, was held up.
-    #[non_exhaustive]
     Expired(Duration),
     /// Tokio's time is paused, so a time was over long before it had passed. The store needs real time, because
     /// its servers go by it. The command may have run.
@@ -60,20 +36,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What redis-rs or the server said, of [`Unavailable`](Self::Unavailable) and [`Redis`](Self::Redis).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::redis::Error;
-    ///
-    /// fn is_out_of_memory(error: &Error) -> bool {
-    ///     error.redis_error().and_then(|error| error.code()) == Some("OOM")
-    /// }
-    ///
-    /// assert!(!is_out_of_memory(&Error::Congested));
-    /// ```
-    pub fn redis_error(&self) -> Option<&RedisError> {
+    /// The error of redis-rs, of `Unavailable` and `Redis`.
+    pub(super) fn redis_error(&self) -> Option<&RedisError> {
         match self {
             Self::Unavailable(error) | Self::Redis(error) => Some(error),
             _ => None,
@@ -119,12 +83,12 @@ impl Error {
 
     /// Whether a script has ended before its end, because its slot is moving. A part of it has run.
     pub(super) fn is_interrupted(&self) -> bool {
-        matches!(self, Self::Redis(error) if Meaning::of(error) == Meaning::Interrupted)
+        matches!(self, Self::Redis(error) if Class::of(error) == Class::Interrupted)
     }
 
-    /// True if no node serves the slot of the command.
-    pub(super) fn is_unserved(&self) -> bool {
-        matches!(self, Self::Redis(error) if Meaning::of(error) == Meaning::Unserved)
+    /// True if the server does not have the command, or does not permit it.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Redis(error) if Class::of(error) == Class::Command)
     }
 
     /// Where a node has sent the command, and whether the slot is only moving there.
@@ -140,7 +104,7 @@ impl Error {
     pub(super) fn is_unavailable(&self) -> bool {
         match self {
             Self::Timeout(_) | Self::NotReplicated(_) => true,
-            Self::Unavailable(error) | Self::Redis(error) => Meaning::of(error).is_unavailable(),
+            Self::Unavailable(error) | Self::Redis(error) => Class::of(error).is_unavailable(),
             Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
         }
     }
@@ -153,7 +117,7 @@ impl Error {
     /// Whether claims for other keys of the server need not fail.
     pub(super) fn is_of_one_key(&self) -> bool {
         match self {
-            Self::Redis(error) => Meaning::of(error).is_of_one_key(),
+            Self::Redis(error) => Class::of(error).is_of_one_key(),
             error => matches!(error, Self::Reply),
         }
     }
@@ -191,10 +155,7 @@ impl fmt::Display for Error {
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
             Self::NotReplicated(have) => {
-                write!(
-                    f,
-                    "only {have} replicas of Redis have it, fewer than min_replicas"
-                )
+                write!(f, "only {have} replicas of Redis have it in time")
             }
             Self::Expired(lease) => write!(f, "granted, but not taken within {lease:?}"),
             Self::PausedClock => f.write_str(
@@ -209,7 +170,7 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.redis_error().map(said)
+        self.redis_error().map(own_text)
     }
 }
 
@@ -241,8 +202,8 @@ pub(super) async fn by<T>(
     done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
 }
 
-/// What an error of redis-rs says. One that has a source only repeats its text.
-pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
+/// The text of an error of redis-rs. An error that has a source only repeats its text.
+pub(super) fn own_text(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
 }
 
@@ -267,7 +228,7 @@ fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str
         "NOAUTH" => (code, "Authentication required."),
         "WRONGPASS" => (code, WRONG),
         _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),
-        _ if !secret.is_empty() && has_it() => Meaning::known(code, own),
+        _ if !secret.is_empty() && has_it() => known(code, own),
         _ => (code, own),
     }
 }

@@ -84,7 +84,7 @@
 //!
 //! The store needs real time, as its servers do. Where Tokio's is paused (`tokio::time::pause`,
 //! `start_paused`) each wait for an answer is over at once: connecting and claims fail with
-//! [`ConnectError::PausedClock`] and [`Error::PausedClock`]. Test with a [`MemorySemaphore`](crate::MemorySemaphore) then.
+//! [`Kind::Misconfigured`]. Test with a [`MemorySemaphore`](crate::MemorySemaphore) then.
 //!
 //! # Connections
 //!
@@ -106,8 +106,9 @@
 //! each connection, whatever it is told, and makes none while one of them cannot be read. With `tls-native-tls`,
 //! the platform's library does both. If both features are enabled, rustls is used.
 //!
-//! Messages are pushes of RESP3, so the connection for them uses that protocol whatever the URL says: `HELLO` must not
-//! be renamed. The connections for commands use RESP2 unless the URL ends in `?protocol=resp3`.
+//! Connections use RESP2 unless the URL ends in `?protocol=resp3`. Over the connections of a [`Builder::connector`]
+//! messages are pushes, which only RESP3 has. So the one for messages uses it whatever the URL says, and `HELLO` must not be
+//! renamed.
 //!
 //! [`Builder::connector`] makes connections in another way, and [`Builder::credentials`] logs them in with tokens that
 //! change. The store does not accept a connection that was made elsewhere: a `MultiplexedConnection` brings no messages
@@ -139,7 +140,7 @@
 //! |---|---|
 //! | [`ConnectionInfo`](client::ConnectionInfo), [`AsyncConnectionConfig`](client::AsyncConnectionConfig) | the arguments of a [`Builder::connector`] |
 //! | [`MultiplexedConnection`](client::aio::MultiplexedConnection) | what it returns |
-//! | [`RedisError`](client::RedisError) | in [`Error`] and [`ConnectError`], [`Error::redis_error`], and the error of a connector |
+//! | [`RedisError`](client::RedisError) | [`Error::redis_error`], [`ConnectError::redis_error`], and the error of a connector |
 //!
 //! So the next major version of redis-rs is a breaking version of this crate too. Until that is out, code that names
 //! these types through [`client`] cannot meet another version of them. URLs and errors that are only displayed
@@ -158,7 +159,12 @@
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
 //! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
-//! without it, and no claim needs it.
+//! without it, and no claim needs it. `check` reports those that are missing as [`Risk::NoOperate`].
+//!
+//! A proxy in front of the server has to pass on `EVALSHA`, `EVAL` and `SUBSCRIBE`. `CLIENT SETINFO`, `HELLO` and `INFO` are
+//! optional: a proxy that closes the connection at one of them, as twemproxy does, gets none of them from then on. With a
+//! [`Builder::connector`] `HELLO` is needed.
+//! twemproxy does not know `SUBSCRIBE`, so [`Builder::connect`] fails through it, and names the command.
 //!
 //! # Limits that operators set
 //!
@@ -195,16 +201,15 @@ mod ask;
 mod builder;
 mod check;
 mod connect;
-mod connect_error;
 mod core;
 mod counts;
 mod driver;
 mod error;
-mod judge;
-mod meaning;
+mod fault;
 mod operate;
 mod protocol;
 mod report;
+mod risk;
 mod store;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
@@ -214,8 +219,8 @@ mod transport;
 /// and [`ConnectError`] have its types.
 pub use ::redis as client;
 pub use builder::Builder;
-pub use connect_error::{ConnectError, Risk};
 pub use core::WhenUnavailable;
-pub use error::Error;
+pub use fault::{ConnectError, Error, Kind};
+pub use risk::Risk;
 pub use store::{RedisSemaphore, Unreleased};
 pub use transport::Credentials;

@@ -46,7 +46,12 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move { store.usage(&name).await.map_err(StoreError::new) })
+        Box::pin(async move {
+            store
+                .usage(&name)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
@@ -72,7 +77,12 @@ impl Operate for RedisSemaphore {
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
-        Box::pin(async move { store.revoke(&name, &id).await.map_err(StoreError::new) })
+        Box::pin(async move {
+            store
+                .revoke(&name, &id)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn set_limit(
@@ -87,7 +97,11 @@ impl Operate for RedisSemaphore {
         let asked = store.owner.set_limit(policy, key, limit, note);
         Box::pin(async move {
             checked?;
-            match store.set_limit(asked).await.map_err(StoreError::new)? {
+            match store
+                .set_limit(asked)
+                .await
+                .map_err(|error| store.failure(&error))?
+            {
                 true => Ok(()),
                 false => Err(StoreError::new("there are as many limits as there may be")),
             }
@@ -96,7 +110,10 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all = stream::once(async move { store.limits().await.map_err(StoreError::new) });
+        let all =
+            stream::once(
+                async move { store.limits().await.map_err(|error| store.failure(&error)) },
+            );
         Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
@@ -106,12 +123,22 @@ impl Operate for RedisSemaphore {
         keys: &[StoredKey],
     ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
         let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
-        Box::pin(async move { store.counts(&policy, keys).await.map_err(StoreError::new) })
+        Box::pin(async move {
+            store
+                .counts(&policy, keys)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
         let store = Arc::clone(&self.0);
-        Box::pin(async move { store.processes().await.map_err(StoreError::new) })
+        Box::pin(async move {
+            store
+                .processes()
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 }
 
@@ -317,7 +344,8 @@ impl Scan {
             };
             let cursor = if *name == at.server { at.cursor } else { 0 };
             let names;
-            (at.cursor, names) = self.scan(*server, cursor).await.map_err(StoreError::new)?;
+            let scanned = self.scan(*server, cursor).await;
+            (at.cursor, names) = scanned.map_err(|error| self.store.failure(&error))?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
             let goes_on = (at.cursor > 0).then_some(name);
             let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {

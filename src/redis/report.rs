@@ -25,6 +25,7 @@ use crate::{
         core::{LimitsEvent, Outage},
         driver::News,
         error::Error,
+        fault,
     },
     semaphore::Policy,
 };
@@ -119,10 +120,11 @@ impl Reports {
         }
     }
 
-    pub(super) fn claim_failed(&self, error: &Error) {
+    /// `shown` is the error as users see it.
+    pub(super) fn claim_failed(&self, error: &Error, shown: impl FnOnce() -> fault::Error) {
         let (now, timeout) = (Instant::now(), self.timeout);
         if self.change(|state| state.failed(error, now, timeout)) {
-            events::fails(error);
+            events::fails(&shown());
         }
     }
 

@@ -1,17 +1,20 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    connect_error::{Checked, ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Wire},
-    error::after,
+    error::{Error as CallError, after},
+    fault::{ConnectError, Origin},
     protocol::{Owner, name},
     report::{Reports, given},
+    risk::{Checked, Risk},
     transport::Topology,
 };
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{Acquire, AcquireError, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
+    semaphore::{
+        Acquire, AcquireError, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId, StoreError,
+    },
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
@@ -64,7 +67,7 @@ impl RedisSemaphore {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::connect`](super::Builder::connect): [`ConnectError::Unavailable`] is what may pass.
+    /// Those of [`Builder::connect`](super::Builder::connect): [`Kind::Unavailable`](super::Kind::Unavailable) is what may pass.
     ///
     /// # Cancel safety
     ///
@@ -176,6 +179,20 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// Where failures of this store come from.
+    pub(super) fn origin(&self) -> Origin<'_> {
+        Origin {
+            place: self.topology.place(),
+            login: self.login,
+            prefix: self.owner.configured_prefix(),
+        }
+    }
+
+    /// A failure as users see it.
+    pub(super) fn failure(&self, error: &CallError) -> StoreError {
+        StoreError::new(self.origin().error(error))
+    }
+
     /// The name of a semaphore.
     pub(super) fn name(&self, policy: &Policy, key: &Key) -> Arc<str> {
         name(&self.owner.prefix, policy, key)

@@ -4,7 +4,7 @@
 //! enabled redis-rs uses rustls. A `ConnectionInfo` keeps the certificates, so every connection that is
 //! made with it uses them, also one of a user's connector.
 
-use super::{builder::Builder, connect_error::ConnectError};
+use super::{builder::Builder, fault::ConnectError};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use std::error::Error;
 
@@ -86,7 +86,7 @@ pub(super) fn with_certificates(
         (ConnectionAddr::TcpTls { insecure, .. }, _) => *insecure,
         (_, Some(setting)) => {
             let reason = "only a `rediss://` URL uses certificates";
-            return Err(ConnectError::setting(setting, reason));
+            return Err(ConnectError::of_setting(setting, reason));
         }
         (_, None) => return Ok(info),
     };
@@ -94,21 +94,21 @@ pub(super) fn with_certificates(
     let mut certificates = certificates.clone();
     if let Some(own) = &certificates.client_tls {
         let reason = "it is not a certificate and its private key, both in PEM";
-        let wrong = ConnectError::setting("client_certificate", reason);
+        let wrong = ConnectError::of_setting("client_certificate", reason);
         backend::check(own).map_err(|error| wrong.with_source(error))?;
     }
     match &certificates.root_cert {
         // rustls accepts an empty list, and then trusts no server.
         Some(root) if !has_certificate(root) => {
             let reason = "it holds no certificate in PEM";
-            return Err(ConnectError::setting("root_certificate", reason));
+            return Err(ConnectError::of_setting("root_certificate", reason));
         }
         None if !is_insecure => certificates.root_cert = backend::system_roots()?,
         _ => {}
     }
     // The URL and the client certificate are checked by now.
     let client = Client::build_with_tls(info, certificates).map_err(|error| {
-        ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
+        ConnectError::of_setting("root_certificate", "it cannot be read").with_source(error)
     })?;
     Ok(client.get_connection_info().clone())
 }
@@ -154,7 +154,7 @@ mod backend {
             return Ok(Some(roots.into_bytes()));
         }
         let reason = "it is not set, and no root certificate of the system can be read";
-        let error = ConnectError::setting("root_certificate", reason);
+        let error = ConnectError::of_setting("root_certificate", reason);
         Err(match loaded.errors.into_iter().next() {
             Some(source) => error.with_source(source),
             None => error,

@@ -252,8 +252,10 @@ async fn granted(store: &RedisSemaphore, claim: Claim) -> Permit {
 }
 
 fn is_late(error: &AcquireError) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref());
-    matches!(cause, Some(redis::Error::Timeout { .. }))
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<redis::Error>());
+    cause.is_some_and(|cause| cause.to_string().starts_with("no answer from Redis within"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

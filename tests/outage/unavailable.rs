@@ -95,7 +95,9 @@ async fn a_server_that_is_gone_is_unavailable() {
 async fn a_server_that_does_not_answer_is_unavailable() {
     let fixture = Fixture::with(&[]).await;
     fixture.server.stop();
-    fixture.is_decided_by_the_policy("Timeout").await;
+    fixture
+        .is_decided_by_the_policy("no answer from Redis")
+        .await;
     fixture.server.cont();
     fixture.serves_again().await;
 }

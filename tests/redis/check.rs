@@ -1,6 +1,6 @@
 //! What a store finds out about its server when it connects, and later when it is asked.
 
-use crate::managed::is_served_in_full;
+use crate::managed::{is_served_in_full, lacks};
 use futures_util::FutureExt;
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use testing::{
 use tokio::{join, runtime, time::sleep};
 use tower_semaphore::{
     Claim, Operate, Policy, RedisSemaphore, Semaphore,
-    redis::{ConnectError, Risk},
+    redis::{ConnectError, Kind, Risk},
 };
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -33,6 +33,9 @@ fn documented() -> BTreeSet<String> {
     let names = words.map(|word| word.strip_prefix('+').expect("a command"));
     names.map(str::to_owned).collect()
 }
+
+/// The rights that the docs of the module list for operators.
+const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hset";
 
 /// The scripts for operators alone.
 const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];
@@ -68,6 +71,16 @@ async fn as_user(server: &RedisServer, rights: &str) -> Result<RedisSemaphore, C
     builder.connect(url).await
 }
 
+fn is_unavailable(error: &ConnectError) -> bool {
+    error.kind() == Kind::Unavailable
+}
+
+/// True if an error names these keys, or channels, and the right that allows them.
+fn lacks_pattern(error: &ConnectError, pattern: &str) -> bool {
+    error.kind() == Kind::Misconfigured
+        && error.to_string().ends_with(&format!(": allow `{pattern}`"))
+}
+
 fn may(commands: &BTreeSet<String>) -> String {
     commands.iter().map(|name| format!("+{name} ")).collect()
 }
@@ -89,7 +102,7 @@ fn guides_user() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guides_user_has_the_documented_rights_and_no_risk() {
+async fn the_guides_user_has_the_documented_rights_and_no_risk_but_as_an_operator() {
     let command = guides_user();
     let named = command.iter().filter_map(|word| word.strip_prefix('+'));
     let mut expected = documented();
@@ -101,7 +114,49 @@ async fn the_guides_user_has_the_documented_rights_and_no_risk() {
     assert!(set.error().is_none(), "{set:?}");
     let store = RedisSemaphore::connect(server.url_of("limits:PASSWORD")).await;
     let store = store.expect("a connection");
-    assert_eq!(store.check().await.expect("all is well"), []);
+    let risks = store.check().await.expect("all is well");
+    assert!(matches!(&risks[..], [Risk::NoOperate { .. }]), "{risks:?}");
+}
+
+/// Each is missing alone. All else works, so it is no reason not to connect.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_only_operators_need_is_a_risk_that_names_it() {
+    let server = RedisServer::start();
+    let all = OPERATORS_RIGHTS.split_whitespace();
+    for lacking in all.clone() {
+        let rights = all.clone().filter(|right| *right != lacking);
+        let rights: Vec<_> = rights.map(|right| format!("+{right}")).collect();
+        let rights = format!(
+            "~shop:* &shop:* +info {} {}",
+            may(&documented()),
+            rights.join(" ")
+        );
+        let store = as_user(&server, &rights)
+            .await
+            .expect("claims need no such right");
+        let risks = store.check().await.expect("it works");
+        let [risk @ Risk::NoOperate { commands, .. }] = &risks[..] else {
+            panic!("{lacking}: {risks:?}");
+        };
+        assert_eq!(*commands, [lacking.to_uppercase()]);
+        assert!(
+            risk.to_string()
+                .contains(&format!("allow them (`+{lacking}`)")),
+            "{risk}"
+        );
+    }
+    let (policy, key) = (Policy::DEFAULT, "ann".into());
+    let rights = format!("~shop:* &shop:* +info {}", may(&documented()));
+    let store = as_user(&server, &rights).await.expect("a connection");
+    let usage = store
+        .usage(&policy, &key)
+        .await
+        .expect_err("it needs ZSCAN");
+    assert!(
+        causes(&usage).contains("does not permit a command of this call, which `check` names"),
+        "{}",
+        causes(&usage)
+    );
 }
 
 /// The rights of the guide's user, and those that an operator's user has beside them.
@@ -163,10 +218,8 @@ async fn each_command_that_an_access_control_list_lacks_is_named() {
         let mut rest = all.clone();
         rest.remove(lacking);
         let outcome = as_user(&server, &format!("~shop:* &shop:* {}", may(&rest))).await;
-        match outcome {
-            Err(ConnectError::Command { name, .. }) => assert_eq!(name, lacking.to_uppercase()),
-            other => panic!("{lacking}: {other:?}"),
-        }
+        let error = outcome.expect_err("a right is missing");
+        assert!(lacks(&error, &lacking.to_uppercase()), "{lacking}: {error}");
     }
 }
 
@@ -181,7 +234,7 @@ async fn a_missing_command_is_named_whatever_the_name_of_the_user() {
         let url = server.url_of(&format!("{user}:secret"));
         let outcome = RedisSemaphore::connect(url).await;
         assert!(
-            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            outcome.as_ref().is_err_and(|error| lacks(error, "ZADD")),
             "{outcome:?}"
         );
     }
@@ -195,7 +248,7 @@ async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
         .await;
     let outcome = RedisSemaphore::connect(server.url()).await;
     assert!(
-        matches!(&outcome, Err(ConnectError::Unavailable { source, .. }) if source.to_string().contains("ZREMRANGEBYSCORE")),
+        outcome.as_ref().is_err_and(|error| is_unavailable(error) && causes(error).contains("ZREMRANGEBYSCORE")),
         "{outcome:?}"
     );
 }
@@ -206,25 +259,37 @@ async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
     let may = may(&documented());
     let outcome = as_user(&server, &format!("~other:* &shop:* {may}")).await;
     assert!(
-        matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+        outcome
+            .as_ref()
+            .is_err_and(|error| lacks_pattern(error, "~shop:*")),
         "{outcome:?}"
     );
     let outcome = as_user(&server, &format!("~shop:* &other:* {may}")).await;
     assert!(
-        matches!(&outcome, Err(ConnectError::Channels { pattern, .. }) if pattern == "shop:*"),
+        outcome
+            .as_ref()
+            .is_err_and(|error| lacks_pattern(error, "&shop:*")),
         "{outcome:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_the_documented_rights_is_served_in_full_with_one_risk_and_with_info_none() {
+async fn a_user_with_the_documented_rights_is_served_in_full_and_with_all_rights_has_no_risk() {
     let server = RedisServer::start();
     let rights = format!("~shop:* &shop:* {}", may(&documented()));
     let store = as_user(&server, &rights).await.expect("a connection");
-    assert_eq!(store.check().await.expect("all is well"), [Risk::NoInfo]);
+    let risks = store.check().await.expect("all is well");
+    assert!(
+        matches!(&risks[..], [Risk::NoInfo, Risk::NoOperate { .. }]),
+        "{risks:?}"
+    );
     let mut raw = Raw::connect(server.port()).await;
     is_served_in_full(&store, &mut raw, "shop:2:").await;
-    let store = as_user(&server, &format!("{rights} +info")).await;
+    let operators: String = OPERATORS_RIGHTS
+        .split_whitespace()
+        .map(|right| format!(" +{right}"))
+        .collect();
+    let store = as_user(&server, &format!("{rights} +info{operators}")).await;
     let store = store.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), []);
 }
@@ -275,15 +340,12 @@ async fn what_changes_later_is_told_by_a_later_check() {
     raw.cmd(&["ACL", "SETUSER", "shop", "-publish"]).await;
     let outcome = store.check().await;
     assert!(
-        matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "PUBLISH"),
+        outcome.as_ref().is_err_and(|error| lacks(error, "PUBLISH")),
         "{outcome:?}"
     );
     server.kill();
     let outcome = store.check().await;
-    assert!(
-        matches!(outcome, Err(ConnectError::Unavailable { .. })),
-        "{outcome:?}"
-    );
+    assert!(outcome.as_ref().is_err_and(is_unavailable), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -321,7 +383,9 @@ async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() 
     ] {
         let outcome = as_user(&server, &format!("{keys} &shop:* +@all")).await;
         assert!(
-            matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+            outcome
+                .as_ref()
+                .is_err_and(|error| lacks_pattern(error, "~shop:*")),
             "{keys}: {outcome:?}"
         );
     }
@@ -341,7 +405,7 @@ async fn a_key_of_another_type_blames_the_prefix() {
         let error = outcome.expect_err("it is found");
         let said = causes(&error);
         assert!(
-            matches!(error, ConnectError::Setting { name: "prefix", .. }) && said.contains(name),
+            error.setting() == Some("prefix") && said.contains(name),
             "{said}"
         );
     }

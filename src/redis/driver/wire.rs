@@ -11,6 +11,7 @@ use crate::{
     redis::{
         core::Failure,
         error::Error,
+        fault::Class,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
@@ -248,6 +249,17 @@ impl Session {
         self.line.subscribe(&self.servers.owner.channel()).await
     }
 
+    /// True if the server gets no optional commands.
+    pub(in crate::redis) fn is_basic(&self) -> bool {
+        self.line.endpoint().is_basic()
+    }
+
+    /// The command that every claim needs, and at which the server ends connections.
+    pub(in crate::redis) async fn ends_at(&self) -> Option<&'static str> {
+        let channel = self.servers.owner.channel();
+        transport::ends_at(self.line.endpoint(), &channel).await
+    }
+
     /// Sends what the core does not know of.
     pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
         let replies = self.line.call(commands).await;
@@ -307,11 +319,13 @@ impl Session {
             Some((Some(server), false)) => Fault::Moved(server),
             // It does not know the other's name. The map will have it.
             Some((None, _)) if topology.place() != Place::Url => Fault::Again,
-            _ if error.is_code(&["TRYAGAIN"]) => Fault::Again,
-            _ if error.is_interrupted() => Fault::Interrupted,
-            _ if error.is_unserved() => Fault::Unserved,
-            _ if error.is_unavailable() => Fault::Unavailable,
-            _ => Fault::Mistake,
+            _ => match error.redis_error().map(Class::of) {
+                Some(Class::Again) => Fault::Again,
+                Some(Class::Interrupted) => Fault::Interrupted,
+                Some(Class::Unserved) => Fault::Unserved,
+                _ if error.is_unavailable() => Fault::Unavailable,
+                _ => Fault::Mistake,
+            },
         }
     }
 }

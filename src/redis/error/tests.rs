@@ -75,8 +75,8 @@ fn a_slot_without_a_node_is_unavailable_for_its_own_keys_only() {
         Error::Redis(error)
     };
     let (slot, cluster) = (said("Hash slot not served"), said("The cluster is down"));
-    assert!(slot.is_unavailable() && slot.is_unserved() && slot.is_of_one_key());
-    assert!(cluster.is_unavailable() && !cluster.is_unserved() && !cluster.is_of_one_key());
+    assert!(slot.is_unavailable() && slot.is_of_one_key());
+    assert!(cluster.is_unavailable() && !cluster.is_of_one_key());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
     ] {
         let meaning = |(code, said): (&str, &str)| {
             let said = Some(said.to_owned());
-            Meaning::of(&make_extension_error(code.to_owned(), said))
+            Class::of(&make_extension_error(code.to_owned(), said))
         };
         let told = told((code, said), secret);
         assert_ne!(told, (code, said), "{secret}");

@@ -1,4 +1,5 @@
--- check: runs each command that the other scripts run, on keys of its own, and names those that fail.
+-- check: runs each command that the other scripts and operators' calls run, on keys of its own, and names those that
+-- fail. Those of operators' calls change nothing, and some of them fail for the type of the key, if they are permitted.
 --
 -- KEYS  1 probe    a sorted set, empty again when the script ends
 --       2 number   a string, which expires at once
@@ -41,6 +42,14 @@ try('HGETALL', probe)
 try('SET', number, 1, 'PX', 1000)
 try('INCR', number)
 try('GET', number)
+-- Only operators' calls need these.
+try('HDEL', number, 'field')
+try('HEXISTS', number, 'field')
+try('HLEN', number)
+try('HSET', number, 'field', '')
+try('ZCOUNT', probe, 0, 0)
+try('ZSCAN', probe, 0)
+try('SCAN', 0, 'COUNT', 1)
 try('PEXPIRE', number, 1)
 try('PUBLISH', ARGV[1], '')
 try('TIME')

@@ -10,6 +10,10 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("che
 /// The question whose answer is all that fails.
 pub(in crate::redis) const CHECK: &str = "EVAL";
 
+/// The commands that only operators' calls need.
+pub(in crate::redis) const OF_OPERATORS: [&str; 7] =
+    ["HDEL", "HEXISTS", "HLEN", "HSET", "SCAN", "ZCOUNT", "ZSCAN"];
+
 /// What a server is asked on keys that begin with this: commands, and what they are called in an error.
 pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2] {
     let keys = ["probe", "number"].map(|name| format!("{key}:{name}"));

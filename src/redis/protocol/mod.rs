@@ -14,7 +14,7 @@ mod presence;
 mod script;
 
 pub(super) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
-pub(super) use check::{CHECK, elsewhere, failures, own_question, questions};
+pub(super) use check::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions};
 pub(super) use command::{Command, Group, Part, Position, Sink, Verb, Wanted};
 pub(super) use id::{Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, process_name};
 pub(super) use limits::{limit_of, limits};

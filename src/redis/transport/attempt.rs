@@ -5,15 +5,27 @@
 //! TLS is silent: what it speaks is found out over further connections.
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
+//!
+//! Some proxies, such as twemproxy, end a connection at a command that they do not know. `CLIENT SETINFO`, `HELLO` and
+//! `INFO` are optional. So after a connection that ends while it is set up, another one is made without them, and if
+//! that one answers a `PING`, its address gets no optional command from then on.
 
-use super::{address::Address, connection::Connection, endpoint::Endpoint};
-use crate::redis::error::{Error, after, by, without_password};
+use super::{
+    address::Address,
+    connection::Connection,
+    endpoint::{Endpoint, without_optional},
+    subscription::Subscription,
+};
+use crate::redis::{
+    error::{Error, after, by, without_password},
+    fault::{Unfit, io_error},
+};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion,
     RedisConnectionInfo, RedisError, Value, cmd,
 };
-use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
+use std::{error::Error as _, io, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -38,46 +50,6 @@ const MOST_UNKNOWN: usize = 16 * 1_024;
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 21;
 
-/// What does not go by itself, as the cause of an I/O error.
-#[derive(Debug)]
-pub(in crate::redis) enum Unfit {
-    SpeaksTls,
-    SpeaksNoTls,
-    /// The two sides have not agreed on TLS.
-    Handshake(RedisError),
-    /// The Sentinels know no primary of this name.
-    WrongName,
-    /// A supplied connector has ignored what it was given.
-    WrongConnector,
-}
-
-impl Unfit {
-    /// The cause of an error, if it is one of these.
-    pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
-        io_error(error)?.get_ref()?.downcast_ref()
-    }
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SpeaksTls => f.write_str("a TLS alert came"),
-            Self::SpeaksNoTls => f.write_str("an answer came that is not TLS"),
-            Self::Handshake(error) => error.fmt(f),
-            Self::WrongName => f.write_str("no Sentinel knows the primary's name"),
-            Self::WrongConnector => f.write_str("the connection brings no messages"),
-        }
-    }
-}
-
-impl StdError for Unfit {}
-
-impl From<Unfit> for RedisError {
-    fn from(unfit: Unfit) -> Self {
-        io::Error::other(unfit).into()
-    }
-}
-
 /// The time of a part of connecting is over.
 pub(super) fn timed_out() -> Error {
     Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
@@ -97,7 +69,7 @@ pub(super) async fn connect(endpoint: &Endpoint, inquiry: Inquiry) -> Result<Con
     let inquires = inquiry == Inquiry::Run && !endpoint.is_supplied();
     let attempt = async {
         let login = endpoint.login().await?;
-        match open(endpoint, login).await {
+        match open_or_reopen(endpoint, login, inquiry).await {
             Err(error) if inquires => Err(explained(error, info).await),
             connection => connection,
         }
@@ -123,8 +95,42 @@ pub(super) fn config() -> AsyncConnectionConfig {
         .set_response_timeout(None)
 }
 
+async fn open_or_reopen(
+    endpoint: &Endpoint,
+    login: RedisConnectionInfo,
+    inquiry: Inquiry,
+) -> Result<Connection, RedisError> {
+    let error = match open(endpoint, login.clone()).await {
+        Err(error) if inquiry == Inquiry::Run && !endpoint.is_basic() && is_ended(&error) => error,
+        connection => return connection,
+    };
+    let connection = match open(endpoint, without_optional(login.clone())).await {
+        Ok(connection) => connection,
+        // An answer, such as that the password is wrong, is more than the end of a connection.
+        Err(answer) if answer.code().is_some() => return Err(answer),
+        Err(_) => return Err(error),
+    };
+    // The first one may have ended for another reason.
+    match open(endpoint, login).await {
+        Err(error) if is_ended(&error) => {
+            endpoint.leave_out_optional();
+            Ok(connection)
+        }
+        reopened => reopened,
+    }
+}
+
+/// True if the server has closed the connection.
+fn is_ended(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
+}
+
 async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connection, RedisError> {
-    let multiplexed = endpoint.connect(Default::default(), config()).await?;
+    let mut anonymous = RedisConnectionInfo::default();
+    if login.skip_set_lib_name() {
+        anonymous = anonymous.set_skip_set_lib_name();
+    }
+    let multiplexed = endpoint.connect(anonymous, config()).await?;
     let connection = Connection::new(multiplexed, login.clone(), endpoint.clone());
     let refusal = async |commands| {
         let replies = connection.call(commands).await;
@@ -152,7 +158,10 @@ fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
     });
     let auth = || password.map(|password| cmd("AUTH").arg(user).arg(password).take());
     let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).take());
-    hello.or_else(auth).into_iter().chain(select).collect()
+    // Otherwise redis-rs has had an answer.
+    let ping = settings.skip_set_lib_name().then(|| cmd("PING"));
+    let login = hello.or_else(auth).into_iter();
+    login.chain(select).chain(ping).collect()
 }
 
 fn is_too_long(settings: &RedisConnectionInfo) -> bool {
@@ -176,8 +185,7 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
             false => Unfit::Handshake(error).into(),
         };
     }
-    // The server has closed the connection.
-    if !is_secure && error.is_connection_dropped() && !error.is_connection_refusal() {
+    if !is_secure && is_ended(&error) {
         let (to_hello, unasked) = join(said(info, HELLO), said(info, b"")).await;
         if to_hello.first() == Some(&ALERT) {
             return Unfit::SpeaksTls.into();
@@ -187,6 +195,79 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
         }
     }
     error
+}
+
+/// The first of the commands that every claim needs at which the server ends connections, twice in a row. If it ends them
+/// at `INFO`, it gets none from now on.
+pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Option<&'static str> {
+    let ends = async |trial: Trial| {
+        trial.ends(endpoint, channel).await && trial.ends(endpoint, channel).await
+    };
+    if !endpoint.is_basic() && ends(Trial::Info).await {
+        endpoint.leave_out_optional();
+    }
+    // Over the connections of a user's connector messages come with RESP3 only.
+    let hello = endpoint.is_supplied().then_some(Trial::Hello);
+    let needed = [Trial::EvalSha, Trial::Eval].into_iter().chain(hello);
+    for needed in needed.chain([Trial::Subscribe]) {
+        if ends(needed).await {
+            return Some(needed.name());
+        }
+    }
+    None
+}
+
+/// A command that a proxy may not know.
+#[derive(Clone, Copy)]
+enum Trial {
+    Info,
+    EvalSha,
+    Eval,
+    Hello,
+    Subscribe,
+}
+
+impl Trial {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::EvalSha => "EVALSHA",
+            Self::Eval => "EVAL",
+            Self::Hello => "HELLO",
+            Self::Subscribe => "SUBSCRIBE",
+        }
+    }
+
+    /// True if a new connection answers a `PING`, and ends at this command.
+    async fn ends(self, endpoint: &Endpoint, channel: &str) -> bool {
+        let Ok(login) = endpoint.login().await else {
+            return false;
+        };
+        let Ok(connection) = open_or_reopen(endpoint, login, Inquiry::Skip).await else {
+            return false;
+        };
+        let is_end = async |command: Cmd| {
+            let replies = connection.call(vec![command]).await;
+            replies
+                .iter()
+                .any(|reply| matches!(reply, Err(error) if error.is_disconnect()))
+        };
+        if is_end(cmd("PING")).await {
+            return false;
+        }
+        let mut command = cmd(self.name());
+        match self {
+            Self::Info => {}
+            Self::EvalSha => drop(command.arg("0".repeat(40)).arg(1).arg(channel)),
+            Self::Eval => drop(command.arg("return 0").arg(1).arg(channel)),
+            Self::Hello => drop(command.arg(3)),
+            Self::Subscribe => {
+                let subscribed = Subscription::open(endpoint, channel).await;
+                return subscribed.is_err_and(|error| error.is_disconnect());
+            }
+        }
+        is_end(command).await
+    }
 }
 
 fn is_secure(info: &ConnectionInfo) -> bool {
@@ -199,11 +280,6 @@ fn is_of_tls(error: &RedisError) -> bool {
     let is_within = |error: &io::Error| kinds.contains(&error.kind()) && error.get_ref().is_some();
     let is_by_itself = error.kind() == ErrorKind::Client && error.source().is_some();
     is_by_itself || io_error(error).is_some_and(is_within)
-}
-
-fn io_error(error: &RedisError) -> Option<&io::Error> {
-    let shared: &Arc<dyn StdError + Send + Sync> = error.source()?.downcast_ref()?;
-    shared.downcast_ref()
 }
 
 /// Whether the server answers a command that is not encrypted.

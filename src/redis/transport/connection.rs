@@ -95,6 +95,11 @@ impl Connection {
         Subscription::open(&self.endpoint, channel).await
     }
 
+    /// The same server.
+    pub(in crate::redis) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
     ///
     /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may

@@ -5,16 +5,17 @@
 //! connection gets the credentials of its time, and a failure to get them is an attempt to connect that fails.
 
 use super::address::Address;
-use crate::semaphore::BoxFuture;
-use futures_util::FutureExt;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, RedisConnectionInfo, RedisError, RedisResult,
-    aio::MultiplexedConnection,
+use crate::{
+    redis::fault::{Cause, Failed},
+    semaphore::BoxFuture,
 };
-use std::{error::Error as StdError, fmt, io, mem, panic::AssertUnwindSafe, sync::Arc};
-
-/// A cause that a user's function has.
-type Cause = Box<dyn StdError + Send + Sync>;
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    RedisResult, aio::MultiplexedConnection,
+};
+use std::{collections::BTreeSet, fmt, mem, panic::AssertUnwindSafe, sync::Arc};
 
 type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisResult<MultiplexedConnection>>
     + Send
@@ -66,6 +67,8 @@ pub(in crate::redis) struct Connector {
     pub(in crate::redis) connect: Option<Arc<Connect>>,
     /// `None`: URLs have the user and the password.
     pub(in crate::redis) credentials: Option<Arc<Provide>>,
+    /// The addresses of servers that get no optional commands.
+    pub(in crate::redis) basic: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl fmt::Debug for Connector {
@@ -103,15 +106,31 @@ impl Endpoint {
         self.connector.connect.is_some()
     }
 
+    /// True if the server gets no optional commands, because it ends connections at them.
+    pub(in crate::redis) fn is_basic(&self) -> bool {
+        let address = self.info.addr().to_string();
+        self.connector.basic.lock().contains(&address)
+    }
+
+    /// The server gets no optional commands from now on.
+    pub(super) fn leave_out_optional(&self) {
+        let address = self.info.addr().to_string();
+        self.connector.basic.lock().insert(address);
+    }
+
     /// The settings of a new connection, with its user and password.
     pub(super) async fn login(&self) -> RedisResult<RedisConnectionInfo> {
         let settings = self.info.redis_settings().clone();
+        let settings = match self.is_basic() {
+            true => without_optional(settings),
+            false => settings,
+        };
         let Some(provide) = &self.connector.credentials else {
             return Ok(settings);
         };
         let provided = contained(|| provide()).await;
         let provided = provided.unwrap_or_else(|| Err("it has panicked".into()));
-        let own = provided.map_err(|cause| Failed::of("credentials", cause))?;
+        let own = provided.map_err(|cause| Failed::new("credentials", cause))?;
         Ok(settings.set_username(own.user).set_password(own.password))
     }
 
@@ -129,7 +148,7 @@ impl Endpoint {
                 .await;
         };
         let connected = contained(|| connect(info, config)).await;
-        connected.unwrap_or_else(|| Err(Failed::of("connector", "it has panicked".into())))
+        connected.unwrap_or_else(|| Err(Failed::new("connector", "it has panicked".into())))
     }
 }
 
@@ -140,27 +159,8 @@ async fn contained<T>(call: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
     outcome.await.map_err(mem::forget).ok()
 }
 
-/// A user's function has failed.
-#[derive(Debug)]
-struct Failed {
-    setting: &'static str,
-    cause: Cause,
-}
-
-impl Failed {
-    fn of(setting: &'static str, cause: Cause) -> RedisError {
-        io::Error::other(Self { setting, cause }).into()
-    }
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` has failed", self.setting)
-    }
-}
-
-impl StdError for Failed {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&*self.cause)
-    }
+/// Settings with which no optional commands are sent.
+pub(super) fn without_optional(settings: RedisConnectionInfo) -> RedisConnectionInfo {
+    let settings = settings.set_skip_set_lib_name();
+    settings.set_protocol(ProtocolVersion::RESP2)
 }

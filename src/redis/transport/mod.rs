@@ -9,7 +9,7 @@ mod sentinel;
 mod subscription;
 mod topology;
 
-pub(super) use attempt::{Inquiry, Unfit};
+pub(super) use attempt::{Inquiry, ends_at};
 pub(super) use cluster::Nodes;
 pub(super) use connection::{Connection, Replies, field};
 pub use endpoint::Credentials;

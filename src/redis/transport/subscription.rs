@@ -1,17 +1,25 @@
 //! A subscription, over a separate connection. It is pinged, because it may be silent for long.
 
-use super::{
-    attempt::{Unfit, config},
-    endpoint::Endpoint,
+use super::{attempt::config, endpoint::Endpoint};
+use crate::redis::{
+    error::{Error, after, by, without_password},
+    fault::Unfit,
 };
-use crate::redis::error::{Error, after, by, without_password};
+use futures_util::{
+    StreamExt,
+    future::ready,
+    stream::{BoxStream, poll_fn},
+};
 use redis::{
-    ErrorKind, Msg, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection, cmd,
+    Client, ErrorKind, Msg, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,
+    RedisResult, Value,
+    aio::{MultiplexedConnection, PubSubSink},
+    cmd,
 };
 use std::time::Duration;
 use tokio::{
     select,
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    sync::mpsc::unbounded_channel,
     time::{interval, timeout},
 };
 
@@ -26,38 +34,83 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// A subscription to one channel, over a separate connection.
 pub(in crate::redis) struct Subscription {
-    connection: MultiplexedConnection,
-    pushes: UnboundedReceiver<PushInfo>,
+    line: Line,
+    messages: BoxStream<'static, Msg>,
+}
+
+/// A connection with a subscription.
+enum Line {
+    /// redis-rs has made it. It needs no `HELLO`, which a proxy may not know.
+    Own(PubSubSink),
+    /// A user's connector has made it. Messages come over RESP3 only.
+    Supplied(MultiplexedConnection),
+}
+
+impl Line {
+    async fn ping(&mut self) -> RedisResult<Value> {
+        match self {
+            Self::Own(sink) => sink.ping().await,
+            Self::Supplied(connection) => cmd("PING").query_async(connection).await,
+        }
+    }
 }
 
 impl Subscription {
     pub(super) async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, Error> {
         let opened = async {
             let login = endpoint.login().await.map_err(Error::unconnected)?;
-            // Messages over RESP2 are no pushes.
-            let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
-            let (sender, mut pushes) = unbounded_channel();
-            let connection = endpoint.connect(settings, config().set_push_sender(sender));
-            let connection = connection.await.map_err(|error| match error.kind() {
-                // redis-rs refuses to combine them.
-                ErrorKind::InvalidClientConfig if endpoint.is_supplied() => {
-                    Unfit::WrongConnector.into()
-                }
-                _ => without_password(error, &login),
-            });
-            let mut connection = connection.map_err(|error| match error.code() {
-                Some(_) => Error::Redis(error),
-                None => Error::unconnected(error),
-            })?;
-            let subscribed = connection.subscribe(channel).await.map_err(Error::Redis);
-            subscribed.map_err(|error| error.without_password(&login))?;
-            // The confirmation is the first one, and comes before `subscribe` returns.
-            match pushes.try_recv() {
-                Ok(_) => Ok(Self { connection, pushes }),
-                Err(_) => Err(Error::unconnected(Unfit::WrongConnector)),
+            match endpoint.is_supplied() {
+                true => Self::open_supplied(endpoint, &login, channel).await,
+                false => Self::open_own(endpoint, &login, channel).await,
             }
         };
         by(after(BOUND), Error::Timeout(BOUND), opened).await
+    }
+
+    async fn open_own(
+        endpoint: &Endpoint,
+        login: &RedisConnectionInfo,
+        channel: &str,
+    ) -> Result<Self, Error> {
+        let info = endpoint.info().clone().set_redis_settings(login.clone());
+        let connected = async { Client::open(info)?.get_async_pubsub().await };
+        let mut connection = connected.await.map_err(|error| refused(error, login))?;
+        let subscribed = connection.subscribe(channel).await;
+        subscribed.map_err(|error| Error::Redis(error).without_password(login))?;
+        let (sink, messages) = connection.split();
+        Ok(Self {
+            line: Line::Own(sink),
+            messages: messages.boxed(),
+        })
+    }
+
+    async fn open_supplied(
+        endpoint: &Endpoint,
+        login: &RedisConnectionInfo,
+        channel: &str,
+    ) -> Result<Self, Error> {
+        // Messages over RESP2 are no pushes.
+        let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
+        let (sender, mut pushes) = unbounded_channel();
+        let connected = endpoint.connect(settings, config().set_push_sender(sender));
+        let mut connection = connected.await.map_err(|error| match error.kind() {
+            // redis-rs refuses to combine them.
+            ErrorKind::InvalidClientConfig => Error::unconnected(Unfit::WrongConnector),
+            _ => refused(error, login),
+        })?;
+        let subscribed = connection.subscribe(channel).await;
+        subscribed.map_err(|error| Error::Redis(error).without_password(login))?;
+        // The confirmation is the first one, and comes before `subscribe` returns.
+        if pushes.try_recv().is_err() {
+            return Err(Error::unconnected(Unfit::WrongConnector));
+        }
+        let pushes = poll_fn(move |context| pushes.poll_recv(context));
+        let pushes = pushes.take_while(|push| ready(push.kind != PushKind::Disconnection));
+        let messages = pushes.filter_map(|push| ready(Msg::from_push_info(push)));
+        Ok(Self {
+            line: Line::Supplied(connection),
+            messages: messages.boxed(),
+        })
     }
 
     /// Passes messages on until the connection ends or stops answering.
@@ -65,20 +118,26 @@ impl Subscription {
         let mut pings = interval(PING);
         loop {
             select! {
-                push = self.pushes.recv() => match push {
-                    None | Some(PushInfo { kind: PushKind::Disconnection, .. }) => return,
-                    Some(push) => if let Some(message) = Msg::from_push_info(push) {
-                        take(&message.get_payload::<String>().unwrap_or_default());
-                    },
+                message = self.messages.next() => match message {
+                    Some(message) => take(&message.get_payload::<String>().unwrap_or_default()),
+                    None => return,
                 },
                 _ = pings.tick() => {
-                    let ping = cmd("PING");
-                    let ping = timeout(ANSWER, ping.query_async::<Value>(&mut self.connection));
+                    let ping = timeout(ANSWER, self.line.ping());
                     if !matches!(ping.await, Ok(Ok(_))) {
                         return;
                     }
                 }
             }
         }
+    }
+}
+
+/// The error of an attempt to connect, which may be an answer of the server.
+fn refused(error: RedisError, login: &RedisConnectionInfo) -> Error {
+    let error = without_password(error, login);
+    match error.code() {
+        Some(_) => Error::Redis(error),
+        None => Error::unconnected(error),
     }
 }

@@ -121,6 +121,9 @@ impl Topology for Single {
 }
 
 async fn is_node(connection: &Connection) -> bool {
+    if connection.endpoint().is_basic() {
+        return false;
+    }
     let info = connection.call(vec![cmd("INFO").arg("cluster").take()]);
     let info = info.await.into_iter().flatten().next();
     let info = info.and_then(|info| from_redis_value::<String>(info).ok());

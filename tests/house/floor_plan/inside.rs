@@ -20,7 +20,7 @@ const REDIS: [(&str, &[&str]); 4] = [
 ];
 
 /// The files beside these folders that all of them may use.
-const COMMON: [&str; 1] = ["error"];
+const COMMON: [&str; 2] = ["error", "fault"];
 
 /// Asserts that each file of a store is on its list, and that it uses only files after it. A
 /// `mod.rs` that is not on the list only re-exports, so no arrow ends there.

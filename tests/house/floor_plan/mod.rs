@@ -9,9 +9,10 @@ use graph::arrows;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 17] = [
+const HTTP: [&str; 18] = [
     "usage_routes",
     "layer",
+    "limit",
     "service",
     "global",
     "extract",

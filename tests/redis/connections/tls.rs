@@ -27,7 +27,7 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError, client::Client},
+    redis::{Builder, ConnectError, Kind, client::Client},
 };
 
 fn rooted(server: &SecureServer) -> Builder {
@@ -194,7 +194,7 @@ async fn connect_as(server: &SecureServer, own: Signed) -> Result<RedisSemaphore
 async fn refused(connect: impl AsyncFn() -> Result<RedisSemaphore, ConnectError>) {
     eventually("the reason is read", BOUND, async || {
         match connect().await {
-            Err(ConnectError::Unavailable { .. }) => false,
+            Err(error) if error.kind() == Kind::Unavailable => false,
             outcome => !refusal(outcome).is_empty(),
         }
     })

@@ -188,7 +188,7 @@ async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
                 }
             }
             Err(AcquireError::Store { source, .. }) => {
-                odd += usize::from(format!("{source:?}").contains("Reply"));
+                odd += usize::from(format!("{source:?}").contains("no script of ours"));
             }
             Err(_) => {}
         }

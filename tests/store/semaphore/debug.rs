@@ -41,5 +41,5 @@ async fn of_a_body_it_is_whether_it_holds_a_permit() {
     assert_eq!(format!("{response:?}"), "ResponseFuture { .. }");
     let Ok(response) = response.await;
     let body = format!("{:?}", response.into_body());
-    assert_eq!(body, "ResponseBody { holds_permit: true, .. }");
+    assert_eq!(body, "ResponseBody { holds_guard: true, .. }");
 }

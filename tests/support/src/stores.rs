@@ -12,7 +12,7 @@ use {
     tokio::sync::OnceCell,
     tower_semaphore::{
         RedisSemaphore,
-        redis::{Builder, ConnectError},
+        redis::{Builder, ConnectError, Kind},
     },
 };
 
@@ -104,7 +104,7 @@ pub async fn connected(
     loop {
         match connect().await {
             Ok(store) => return store,
-            Err(ConnectError::Unavailable { .. }) if Instant::now() < end => {}
+            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => {}
             Err(error) => panic!("it connects: {error:?}"),
         }
     }

@@ -7,8 +7,10 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore, redis::Error};
 
 fn is_not_replicated(answer: &Result<Permit, AcquireError>) -> bool {
     let Err(error) = answer else { return false };
-    let error = error.source().and_then(|source| source.downcast_ref());
-    matches!(error, Some(Error::NotReplicated { 0: 0, .. }))
+    let error = error
+        .source()
+        .and_then(|source| source.downcast_ref::<Error>());
+    error.is_some_and(|error| error.to_string().contains("only 0 replicas"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

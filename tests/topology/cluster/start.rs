@@ -7,12 +7,13 @@ use testing::{
 };
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError},
+    redis::{Builder, Kind},
 };
 
-async fn blamed(builder: Builder, urls: &[String]) -> (&'static str, &'static str) {
+/// The error that blames the nodes.
+async fn blamed(builder: Builder, urls: &[String]) -> String {
     match builder.connect_cluster(urls.to_vec()).await {
-        Err(ConnectError::Setting { name, reason, .. }) => (name, reason),
+        Err(error) if error.setting() == Some("connect_cluster") => error.to_string(),
         other => panic!("no setting is blamed: {other:?}"),
     }
 }
@@ -41,7 +42,7 @@ async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
         ),
     ] {
         let outcome = blamed(patient(), &urls).await;
-        assert_eq!(outcome, ("connect_cluster", reason));
+        assert!(outcome.contains(reason), "{outcome}");
     }
 }
 
@@ -51,11 +52,13 @@ async fn nodes_that_cannot_be_reached_are_told() {
     let url = server.url();
     // It has no slots, and knows nobody who has.
     let outcome = blamed(patient(), std::slice::from_ref(&url)).await;
-    assert_eq!(outcome, ("connect_cluster", "no node has any slots"));
+    assert!(outcome.contains("no node has any slots"), "{outcome}");
     server.kill();
     let outcome = patient().connect_cluster([url]).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable { .. })),
+        outcome
+            .as_ref()
+            .is_err_and(|error| error.kind() == Kind::Unavailable),
         "{outcome:?}"
     );
 }
@@ -92,7 +95,9 @@ async fn a_right_that_any_node_lacks_is_named() {
         raw.cmd(&["ACL", "SETUSER", "default", "-zadd"]).await;
         let outcome = patient().connect_cluster(cluster.urls()).await;
         assert!(
-            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            outcome
+                .as_ref()
+                .is_err_and(|error| error.to_string().contains("`+zadd`")),
             "{outcome:?}"
         );
         raw.cmd(&["ACL", "SETUSER", "default", "+zadd"]).await;
@@ -115,7 +120,9 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
     works(&store.expect("it is let in")).await;
     let wrong = patient().connect_cluster([url("wrong-staple")]).await;
     assert!(
-        matches!(wrong, Err(ConnectError::Credentials { name: "url", .. })),
+        wrong.as_ref().is_err_and(|error| error
+            .to_string()
+            .starts_with("url: the server refuses the user")),
         "{wrong:?}"
     );
     assert!(!format!("{wrong:?}").contains("staple"), "{wrong:?}");
@@ -157,7 +164,9 @@ async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
     .await;
     let outcome = patient().connect_cluster(cluster.urls()).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable { .. })),
+        outcome
+            .as_ref()
+            .is_err_and(|error| error.kind() == Kind::Unavailable),
         "{outcome:?}"
     );
 }

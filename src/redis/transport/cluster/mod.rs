@@ -9,13 +9,13 @@ mod view;
 
 use super::{
     address::Address,
-    attempt::{self, Inquiry, Unfit, timed_out},
+    attempt::{self, Inquiry, timed_out},
     connection::Connection,
     endpoint::Endpoint,
     topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
-    redis::error::Error,
+    redis::{error::Error, fault::Unfit},
     semaphore::{
         BoxFuture,
         timer::{Backoff, timeout_at},

@@ -2,9 +2,10 @@
 
 use crate::redis::{
     error::{Error, after, by},
+    fault::Unfit,
     transport::{
         address::Address,
-        attempt::{Unfit, timed_out},
+        attempt::timed_out,
         connection::{Connection, field, gone},
     },
 };

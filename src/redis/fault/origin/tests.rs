@@ -1,0 +1,231 @@
+use super::*;
+use redis::{ErrorKind, parse_redis_value};
+use std::{io, time::Duration};
+
+fn origin(place: Place) -> Origin<'static> {
+    origin_of(place, "url")
+}
+
+/// `login` has the user and the password.
+fn origin_of(place: Place, login: &'static str) -> Origin<'static> {
+    Origin {
+        place,
+        login,
+        prefix: "p:",
+    }
+}
+
+/// The answer of a server.
+fn answer(text: &str) -> CallError {
+    let value = parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error is a value");
+    let redis::Value::ServerError(error) = value else {
+        panic!("{text} is no error");
+    };
+    CallError::Redis(error.into())
+}
+
+#[test]
+fn each_mistake_names_its_setting_and_its_remedy() {
+    for (place, text, setting, remedy) in [
+        (Place::Url, "NOAUTH x", Some("url"), "add it"),
+        (Place::Sentinel, "WRONGPASS x", Some("url"), "correct"),
+        (
+            Place::Url,
+            "ERR AUTH <password> called without any password configured",
+            Some("url"),
+            "remove it",
+        ),
+        (
+            Place::Url,
+            "ERR DB index is out of range",
+            Some("url"),
+            "name another",
+        ),
+        (Place::Url, "NOPROTO x", Some("url"), "remove `protocol`"),
+        (Place::Url, "MOVED 1 h:1", Some("url"), "`connect_cluster`"),
+        (Place::Url, "READONLY x", Some("url"), "its primary"),
+        (Place::Url, "WRONGTYPE x", Some("prefix"), "choose another"),
+        (
+            Place::Node,
+            "ERR This instance has cluster support disabled",
+            Some("connect_cluster"),
+            "`connect`",
+        ),
+        (
+            Place::Sentinel,
+            "ERR unknown command 'SENTINEL'",
+            Some("connect_sentinel"),
+            "`connect`",
+        ),
+        (
+            Place::Url,
+            "NOPERM User ann has no permissions to run the 'zadd' command",
+            None,
+            "allow `+zadd`",
+        ),
+        (
+            Place::Url,
+            "ERR unknown command 'EVAL'",
+            None,
+            "allow `+eval`",
+        ),
+        (
+            Place::Url,
+            "NOPERM No permissions to access a key",
+            None,
+            "allow `~p:*`",
+        ),
+        (
+            Place::Url,
+            "NOPERM No permissions to access a channel",
+            None,
+            "allow `&p:*`",
+        ),
+    ] {
+        let error = origin(place).check_error("", answer(text));
+        assert_eq!(
+            (error.kind(), error.setting()),
+            (Kind::Misconfigured, setting),
+            "{text}"
+        );
+        assert!(error.to_string().contains(remedy), "{text}: {error}");
+        let cause = error.redis_error().and_then(RedisError::code);
+        assert_eq!(cause, text.split(' ').next(), "{error:?}");
+    }
+}
+
+#[test]
+fn a_login_that_is_refused_names_the_setting_that_has_it() {
+    for (place, login) in [(Place::Primary, "credentials"), (Place::Node, "url")] {
+        let error = origin_of(place, login).check_error("", answer("WRONGPASS x"));
+        assert_eq!(error.setting(), Some(login), "{place:?}");
+    }
+}
+
+#[test]
+fn a_users_function_that_fails_is_unavailable_and_named() {
+    let failed = || CallError::unconnected(Failed::new("credentials", "no token".into()));
+    let connecting = origin(Place::Url).connect_error(failed());
+    let claim = origin(Place::Url).error(&failed());
+    let text = "credentials: it has failed, so there is no connection to Redis";
+    let expected = (Kind::Unavailable, Some("credentials"), text.to_owned());
+    let found = |kind, setting, text| assert_eq!((kind, setting, text), expected);
+    found(
+        connecting.kind(),
+        connecting.setting(),
+        connecting.to_string(),
+    );
+    found(claim.kind(), claim.setting(), claim.to_string());
+    let causes = std::iter::successors(std::error::Error::source(&claim), |error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    assert_eq!(causes, ["`credentials` has failed", "no token"]);
+}
+
+#[test]
+fn what_a_connection_shows_names_its_setting_and_its_remedy() {
+    let handshake = |text: &str| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+        Unfit::Handshake(error.into())
+    };
+    for (unfit, setting, remedy) in [
+        (Unfit::SpeaksTls, "url", "needs `rediss://`"),
+        (Unfit::SpeaksNoTls, "url", "needs `redis://`"),
+        (Unfit::WrongName, "connect_sentinel", "correct it"),
+        (
+            Unfit::WrongConnector,
+            "connector",
+            "`AsyncConnectionConfig`",
+        ),
+        (Unfit::EndsAt("EVAL"), "url", "connect to Redis itself"),
+        (handshake("UnknownIssuer"), "root_certificate", "trust"),
+        (
+            handshake("received fatal alert: CertificateRequired"),
+            "client_certificate",
+            "refuses the certificate",
+        ),
+    ] {
+        let said = format!("{unfit:?}");
+        let error = origin(Place::Url).connect_error(CallError::unconnected(unfit));
+        assert_eq!(
+            (error.kind(), error.setting()),
+            (Kind::Misconfigured, Some(setting)),
+            "{said}"
+        );
+        assert!(error.to_string().contains(remedy), "{said}: {error}");
+        assert!(error.redis_error().is_some(), "{said}");
+    }
+}
+
+#[test]
+fn what_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
+    for (place, text) in [
+        (Place::Url, "LOADING x"),
+        (Place::Url, "OOM x"),
+        (Place::Url, "TRYAGAIN x"),
+        (Place::Url, "CLUSTERDOWN Hash slot not served"),
+        (Place::Url, "ERR Connection refused"),
+        (Place::Node, "MOVED 1 h:1"),
+        (Place::Primary, "READONLY x"),
+    ] {
+        let error = origin(place).check_error("", answer(text));
+        assert_eq!(
+            (error.kind(), error.setting()),
+            (Kind::Unavailable, None),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_kind_of_a_claims_error_is_what_it_calls_for() {
+    let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+    let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
+    for (error, kind) in [
+        (CallError::Congested, Kind::Retry),
+        (CallError::Expired(Duration::ZERO), Kind::Retry),
+        (answer("TRYAGAIN x"), Kind::Retry),
+        (answer("ERR Connection refused"), Kind::Retry),
+        (answer("MOVED 1 h:1"), Kind::Retry),
+        (CallError::Timeout(Duration::ZERO), Kind::Unavailable),
+        (CallError::NotReplicated(0), Kind::Unavailable),
+        (CallError::Unavailable(refused()), Kind::Unavailable),
+        (answer("LOADING x"), Kind::Unavailable),
+        (answer("READONLY x"), Kind::Unavailable),
+        (
+            answer("CLUSTERDOWN Hash slot not served"),
+            Kind::Unavailable,
+        ),
+        (CallError::Reply, Kind::OneKey),
+        (answer("WRONGTYPE x"), Kind::OneKey),
+        (
+            answer("NOPERM No permissions to access a key"),
+            Kind::OneKey,
+        ),
+        (CallError::PausedClock, Kind::Misconfigured),
+        (CallError::Unavailable(wrong), Kind::Misconfigured),
+        (
+            answer("NOPERM User ann has no permissions to run the 'zadd' command"),
+            Kind::Misconfigured,
+        ),
+    ] {
+        let shown = origin(Place::Url).error(&error);
+        assert_eq!(shown.kind(), kind, "{error:?}");
+    }
+    let few = origin(Place::Url).error(&CallError::NotReplicated(0));
+    assert_eq!(few.setting(), Some("min_replicas"));
+}
+
+#[test]
+fn a_command_that_the_server_does_not_name_is_left_to_a_check() {
+    for (command, said, is_named) in [
+        ("", "unknown command ''", false),
+        ("", "unknown: ''", false),
+        ("SELECT 1", "unknown command", true),
+    ] {
+        let error = make_extension_error("ERR".to_owned(), Some(said.to_owned()));
+        let found = origin(Place::Url).check_error(command, CallError::Redis(error));
+        let text = found.to_string();
+        assert_eq!(text.contains("SELECT"), is_named, "{said}: {text}");
+        assert_eq!(text == UNNAMED, !is_named, "{said}: {text}");
+    }
+}

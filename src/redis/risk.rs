@@ -1,0 +1,77 @@
+//! What a check warns of.
+
+use super::fault::ConnectError;
+use std::fmt;
+
+/// What a check has found.
+pub(super) type Checked = Result<Vec<Risk>, ConnectError>;
+
+/// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// When its memory is full, the server may evict keys of the store, and with them permits; a policy of the kind
+    /// `allkeys-…` also the limits that operators have set. Set `maxmemory-policy` to `noeviction`.
+    #[non_exhaustive]
+    Eviction {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
+    /// cannot be used: connect with [`Builder::connect_cluster`](crate::redis::Builder::connect_cluster).
+    ClusterNode,
+    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
+    /// known.
+    NoInfo,
+    /// The limits that operators have set cannot be read, for example because the slot of their key is stuck in a move.
+    /// Claims go on under the limits that are known, else under their own.
+    NoLimits,
+    /// The user may not run commands that only [`Operate`](crate::Operate) needs, for example `ZSCAN` for
+    /// [`usage`](crate::Operate::usage). Its calls that need them fail. No claim needs them, so
+    /// [`Builder::connect`](crate::redis::Builder::connect) logs nothing.
+    #[non_exhaustive]
+    NoOperate {
+        /// The commands, in capitals.
+        commands: Vec<String>,
+    },
+}
+
+impl Risk {
+    /// True if claims may be affected.
+    pub(super) fn is_of_claims(&self) -> bool {
+        !matches!(self, Self::NoOperate { .. })
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eviction { policy } => {
+                let limits = match policy.starts_with("allkeys") {
+                    true => " and the limits that operators set",
+                    false => "",
+                };
+                write!(
+                    f,
+                    "the server may evict permits{limits} when its memory is full: maxmemory-policy is {policy}"
+                )
+            }
+            Self::ClusterNode => {
+                f.write_str("the server is the only node of a cluster: keys of further nodes cannot be used")
+            }
+            Self::NoInfo => f.write_str(
+                "the server does not permit INFO: its version, role and eviction policy are not known",
+            ),
+            Self::NoLimits => f.write_str(
+                "the limits that operators set cannot be read now: claims go on under those that are known",
+            ),
+            Self::NoOperate { commands } => write!(
+                f,
+                "the user may not run {}, so operators' calls that need them fail: allow them (`+{}`), or operate as \
+                 another user",
+                commands.join(", "),
+                commands.join(" +").to_lowercase()
+            ),
+        }
+    }
+}
