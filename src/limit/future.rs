@@ -4,7 +4,7 @@ use super::{Hold, hold::Holding};
 use crate::{
     body::BoxError,
     observe::{Claiming, Outcome},
-    semaphore::{Acquire, AcquireError, Permit, PermitLost, SyncFuture},
+    semaphore::{Acquire, AcquireError, Permit, PermitLost, Policy, SyncFuture},
     settings::{OnLost, Settings},
 };
 use pin_project_lite::pin_project;
@@ -200,10 +200,7 @@ impl Holding {
                 Ok(Self::new(permit, settings))
             }
             Err(error) => {
-                counted.refused(
-                    error.policy().map(|policy| policy.as_str()),
-                    error.outcome(),
-                );
+                counted.refused(error.policy().map(Policy::as_str), error.outcome());
                 Err(error)
             }
         }

@@ -68,7 +68,7 @@ async fn a_service_of_strings_holds_a_permit_until_its_response_is_dropped() {
     let mut service = by_account(1, ledger.clone()).layer(service_fn(echo));
     let held = service.call("ann".into()).await.expect("there is room");
     assert_eq!(*held, "ann");
-    assert_eq!(held.permit().map(|permit| permit.limit()), Some(1));
+    assert_eq!(held.permit().map(tower_semaphore::Permit::limit), Some(1));
     let error = service.call("ann".into()).await.expect_err("it is full");
     assert!(is_full(&error), "{error:?}");
     assert!(service.call("bob".into()).await.is_ok());
@@ -193,7 +193,8 @@ async fn in_shadow_every_request_is_admitted() {
     let first = service.call("ann".into()).await.expect("admitted");
     let second = service.call("ann".into()).await.expect("admitted");
     let is_shadow = |held: &tower_semaphore::limit::Held<String>| {
-        held.permit().is_some_and(|permit| permit.is_shadow())
+        held.permit()
+            .is_some_and(tower_semaphore::Permit::is_shadow)
     };
     assert!(is_shadow(&first) && is_shadow(&second));
 }
@@ -221,7 +222,7 @@ impl<T> Policy<String, T, BoxError> for WhenFree {
     type Future = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
     fn retry(&mut self, _: &mut String, answer: &mut Result<T, BoxError>) -> Option<Self::Future> {
-        let is_refused = answer.as_ref().is_err_and(|error| is_full(error));
+        let is_refused = answer.as_ref().is_err_and(is_full);
         is_refused.then(|| {
             self.1.fetch_add(1, SeqCst);
             let free = Arc::clone(&self.0);

@@ -230,7 +230,7 @@ pub(in crate::redis) struct Failed {
 
 impl Failed {
     /// The error of an attempt to connect.
-    pub(in crate::redis) fn new(setting: &'static str, cause: Cause) -> RedisError {
+    pub(in crate::redis) fn error(setting: &'static str, cause: Cause) -> RedisError {
         io::Error::other(Self { setting, cause }).into()
     }
 

@@ -13,7 +13,7 @@
 use super::{
     address::Address,
     connection::Connection,
-    endpoint::{Endpoint, without_optional},
+    endpoint::{Endpoint, config, without_optional},
     subscription::Subscription,
 };
 use crate::redis::{
@@ -22,8 +22,8 @@ use crate::redis::{
 };
 use futures_util::future::join;
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion,
-    RedisConnectionInfo, RedisError, Value, cmd,
+    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisConnectionInfo,
+    RedisError, Value, cmd,
 };
 use std::{error::Error as _, io, time::Duration};
 use tokio::{
@@ -86,13 +86,6 @@ pub(super) async fn connect(endpoint: &Endpoint, inquiry: Inquiry) -> Result<Con
         }
     };
     by(after(CONNECT), timed_out(), connected).await
-}
-
-/// The store bounds connecting and calls itself.
-pub(super) fn config() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
 }
 
 async fn open_or_reopen(

@@ -22,6 +22,13 @@ type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisR
     + Sync;
 type Provide = dyn Fn() -> BoxFuture<Result<Credentials, Cause>> + Send + Sync;
 
+/// The store bounds connecting and calls itself.
+pub(super) fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+}
+
 /// A user and a password, for one connection.
 ///
 /// # Examples
@@ -130,7 +137,7 @@ impl Endpoint {
         };
         let provided = contained(|| provide()).await;
         let provided = provided.unwrap_or_else(|| Err("it has panicked".into()));
-        let own = provided.map_err(|cause| Failed::new("credentials", cause))?;
+        let own = provided.map_err(|cause| Failed::error("credentials", cause))?;
         Ok(settings.set_username(own.user).set_password(own.password))
     }
 
@@ -148,7 +155,7 @@ impl Endpoint {
                 .await;
         };
         let connected = contained(|| connect(info, config)).await;
-        connected.unwrap_or_else(|| Err(Failed::new("connector", "it has panicked".into())))
+        connected.unwrap_or_else(|| Err(Failed::error("connector", "it has panicked".into())))
     }
 }
 

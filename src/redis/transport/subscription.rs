@@ -1,6 +1,6 @@
 //! A subscription, over a separate connection. It is pinged, because it may be silent for long.
 
-use super::{attempt::config, endpoint::Endpoint};
+use super::endpoint::{Endpoint, config};
 use crate::redis::{
     error::{Error, after, by, without_password},
     fault::Unfit,

@@ -104,7 +104,7 @@ fn a_login_that_is_refused_names_the_setting_that_has_it() {
 
 #[test]
 fn a_users_function_that_fails_is_unavailable_and_named() {
-    let failed = || CallError::unconnected(Failed::new("credentials", "no token".into()));
+    let failed = || CallError::unconnected(Failed::error("credentials", "no token".into()));
     let connecting = origin(Place::Url).connect_error(failed());
     let claim = origin(Place::Url).error(&failed());
     let text = "credentials: it has failed, so there is no connection to Redis";
