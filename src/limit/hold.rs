@@ -15,7 +15,7 @@ use std::{
 };
 
 /// How long a response of type `T` keeps its permit: [`UntilDropped`] or [`UntilBodyEnd`]. Sealed, because no other crate
-/// can name a [`Holding`].
+/// can name a `Holding`.
 pub trait Hold<T> {
     /// The response with its permit.
     type Response;

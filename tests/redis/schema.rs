@@ -147,7 +147,7 @@ async fn small_sets_of_ids_are_stored_in_one_piece() {
     for key in [HELD, QUEUE, ALIVE] {
         other.add(key, 8_000_000_000_000_000, &last).await;
         let encoding = other.0.cmd(&["OBJECT", "ENCODING", key]).await;
-        let is_small = ["listpack", "ziplist"].contains(&&*encoding.text());
+        let is_small = ["listpack", "ziplist"].contains(&encoding.text());
         assert!(
             is_small && other.0.zcard(key).await == 2,
             "{key}: {encoding:?}"
