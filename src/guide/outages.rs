@@ -10,7 +10,7 @@
 //! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the request continues or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
 //! | `Admit` | admitted | kept, [degraded](crate::Permit::is_degraded) | the limit is for fairness, and an outage should not be noticed |
 //! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter. All together stay near the limit |
-//! | `ShareOf(f)` | admitted up to *f × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
+//! | `ShareOf { fraction }` | admitted up to *fraction × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {

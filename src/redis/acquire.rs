@@ -4,7 +4,7 @@
 use super::{
     core::{self, Refusal, Wait},
     driver::Refused,
-    error::Error,
+    error::CallError,
     protocol::{Flow, flow_name},
     report::given,
     store::{Held, Store},
@@ -40,9 +40,9 @@ impl Store {
         match answer {
             Ok(held) if held.is_gone() => Err(self.revoked()),
             // It was granted, but its future was not polled before the lease has ended.
-            Ok(held) if held.is_lost() => {
-                Err(self.failure(&Error::Expired(self.settings.lease)).into())
-            }
+            Ok(held) if held.is_lost() => Err(self
+                .failure(&CallError::Expired(self.settings.lease))
+                .into()),
             Ok(held) => Ok(self.permit(held, claims)),
             Err(why) => Err(self.refusal(why, claims.len(), |level| {
                 let (policy, key) = (claims[level].policy(), claims[level].key());
@@ -146,20 +146,20 @@ impl Store {
     }
 
     /// The failure of a server, or of ours, that a refusal is.
-    fn fault(&self, why: Refused) -> Option<Error> {
+    fn fault(&self, why: Refused) -> Option<CallError> {
         match why {
             Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => {
                 Some(self.cause(server))
             }
-            Refused::By(Refusal::Congested(_)) => Some(Error::Congested),
-            Refused::PausedClock => Some(Error::PausedClock),
+            Refused::By(Refusal::Congested(_)) => Some(CallError::Congested),
+            Refused::PausedClock => Some(CallError::PausedClock),
             Refused::By(_) | Refused::Closed => None,
         }
     }
 
     /// Why a server was of no use. Without a cause an answer was only too slow.
-    fn cause(&self, server: usize) -> Error {
-        let too_slow = Error::Timeout(self.settings.timeout);
+    fn cause(&self, server: usize) -> CallError {
+        let too_slow = CallError::Timeout(self.settings.timeout);
         self.error(server).unwrap_or(too_slow)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     driver::Session,
-    error::{Error, after, by},
+    error::{CallError, after, by},
     store::Store,
     transport::Replies,
 };
@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// Why a server was of no use, if that is known.
-    pub(super) fn error(&self, server: usize) -> Option<Error> {
+    pub(super) fn error(&self, server: usize) -> Option<CallError> {
         self.driver.error(server)?.downcast_ref().cloned()
     }
 
@@ -56,9 +56,9 @@ impl Store {
         &self,
         server: usize,
         until: Instant,
-    ) -> Result<Arc<Session>, Error> {
+    ) -> Result<Arc<Session>, CallError> {
         let connection = self.driver.connection(server, until).await;
-        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
+        let unknown = || CallError::unconnected(io::Error::from(io::ErrorKind::NotConnected));
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
@@ -68,9 +68,9 @@ impl Store {
         to: To<'_>,
         question: Cmd,
         until: Instant,
-    ) -> Result<T, Error> {
+    ) -> Result<T, CallError> {
         let reply = only(self.call(to, vec![question], until).await)?;
-        from_redis_value(reply).map_err(|_| Error::Reply)
+        from_redis_value(reply).map_err(|_| CallError::Reply)
     }
 
     /// Sends commands together. No answer counts unless enough replicas have what was written.
@@ -90,11 +90,13 @@ impl Store {
         let mut replies = self.call(to, commands, until).await;
         let error = match replies.pop() {
             Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
-            Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
+            Some(Ok(Value::Int(have))) => {
+                CallError::NotReplicated(have.try_into().unwrap_or_default())
+            }
             // It has become a replica, so it does not wait for replicas.
-            Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
+            Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => CallError::NotReplicated(0),
             Some(Err(error)) => error,
-            Some(Ok(_)) | None => Error::Reply,
+            Some(Ok(_)) | None => CallError::Reply,
         };
         // An error of their own says more.
         let replies = replies.into_iter();
@@ -107,7 +109,7 @@ impl Store {
             To::Server(server) => (None, server),
             To::Key(key) | To::KeyOnce(key) => (None, self.server_of(key)),
         };
-        let is_to_repeat = |error: &&Error| match to {
+        let is_to_repeat = |error: &&CallError| match to {
             To::Server(_) => error.is_unanswered(),
             To::Key(_) => error.is_unanswered() || error.is_moving() || error.is_interrupted(),
             To::KeyOnce(_) => error.is_moving(),
@@ -135,7 +137,7 @@ impl Store {
         asking: Option<Cmd>,
         commands: &[Cmd],
         until: Instant,
-    ) -> Result<Replies, Error> {
+    ) -> Result<Replies, CallError> {
         let connection = self.connection(server, until).await?;
         let left = self.left(until);
         // It serves the one command that follows it.
@@ -146,25 +148,25 @@ impl Store {
             let replies = connection.request(sent.collect()).await.into_iter();
             Ok(replies.skip(asks).step_by(1 + asks).collect())
         };
-        by(after(left), Error::Timeout(left), replies).await
+        by(after(left), CallError::Timeout(left), replies).await
     }
 }
 
 /// The reply to the only command.
-fn only(mut replies: Replies) -> Result<Value, Error> {
-    replies.pop().unwrap_or(Err(Error::Reply))
+fn only(mut replies: Replies) -> Result<Value, CallError> {
+    replies.pop().unwrap_or(Err(CallError::Reply))
 }
 
 /// The same, which is counted.
 pub(super) async fn counted(
     verb: &'static str,
     replies: impl Future<Output = Replies>,
-) -> Result<Value, Error> {
+) -> Result<Value, CallError> {
     let sent = Instant::now();
     let reply = only(replies.await);
     let answered = match &reply {
         Ok(_) => Answered::Ok,
-        Err(Error::Timeout(_)) => Answered::Timeout,
+        Err(CallError::Timeout(_)) => Answered::Timeout,
         Err(_) => Answered::Error,
     };
     called(REDIS, verb, 1, sent.elapsed(), answered);

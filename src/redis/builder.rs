@@ -168,7 +168,7 @@ impl Builder {
     /// ```
     /// use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable};
     ///
-    /// let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::ShareOf(0.25));
+    /// let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::ShareOf { fraction: 0.25 });
     /// # drop(builder);
     /// ```
     pub fn when_unavailable(mut self, policy: WhenUnavailable) -> Self {
@@ -358,7 +358,7 @@ impl Builder {
         if self.timeout.is_zero() || self.timeout > self.lease / 3 {
             return wrong("timeout", "it is not within zero and a third of the lease");
         }
-        if let WhenUnavailable::ShareOf(fraction) = self.when_unavailable
+        if let WhenUnavailable::ShareOf { fraction } = self.when_unavailable
             && !(0.0..=1.0).contains(&fraction)
         {
             return wrong("when_unavailable", "the fraction is not within 0 and 1");
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn a_fraction_is_within_zero_and_one() {
         let is_right = |fraction| {
-            let policy = WhenUnavailable::ShareOf(fraction);
+            let policy = WhenUnavailable::ShareOf { fraction };
             let builder = Builder::default().when_unavailable(policy);
             builder.check().is_ok()
         };

@@ -3,7 +3,7 @@
 use super::{
     ask::To,
     driver::Health,
-    error::{Error, after, by},
+    error::{CallError, after, by},
     fault::{ConnectError, Kind, Origin, Unfit},
     protocol::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions},
     risk::{Checked, Risk},
@@ -41,8 +41,11 @@ impl Store {
     pub(super) async fn check(self: &Arc<Self>) -> Checked {
         let deadline = after(BOUND);
         let checked = timeout_at(deadline, self.running_check(deadline)).await;
-        checked
-            .unwrap_or_else(|late| Err(self.origin().connect_error(late.or(Error::Timeout(BOUND)))))
+        checked.unwrap_or_else(|late| {
+            Err(self
+                .origin()
+                .connect_error(late.or(CallError::Timeout(BOUND))))
+        })
     }
 
     /// The check that is running in this runtime, or else a new one. Any caller that is polled drives it, so one that
@@ -77,11 +80,11 @@ impl Store {
     }
 
     /// The command at which the first server ends connections, as an error.
-    async fn ends_at(&self, deadline: Instant) -> Option<Error> {
+    async fn ends_at(&self, deadline: Instant) -> Option<CallError> {
         let first = *self.topology.servers().first()?;
         let connection = self.connection(first, deadline).await.ok()?;
         let command = connection.ends_at().await?;
-        Some(Error::unconnected(Unfit::EndsAt(command)))
+        Some(CallError::unconnected(Unfit::EndsAt(command)))
     }
 
     async fn check_all(&self, deadline: Instant) -> Checked {
@@ -147,9 +150,12 @@ impl Store {
     }
 
     /// The answer to `INFO`, which is an optional command.
-    async fn info(&self, server: usize, until: Instant) -> Result<String, Error> {
+    async fn info(&self, server: usize, until: Instant) -> Result<String, CallError> {
         match self.connection(server, until).await?.is_basic() {
-            true => Err(Error::Redis(make_extension_error("ERR".to_owned(), None))),
+            true => Err(CallError::Redis(make_extension_error(
+                "ERR".to_owned(),
+                None,
+            ))),
             false => self.ask(To::Server(server), cmd("INFO"), until).await,
         }
     }
@@ -177,7 +183,7 @@ impl Store {
     }
 
     /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
-    async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
+    async fn check_elsewhere(&self, deadline: Instant) -> Result<(), CallError> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
         let replies = self.call(To::Server(0), commands.collect(), deadline).await;
         let mut errors = replies.into_iter().filter_map(Result::err);
@@ -187,14 +193,16 @@ impl Store {
 
     /// Subscribes until then, to see whether this client may. Where there are several servers it is enough that one
     /// of a few answers: messages come through any of them.
-    async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
+    async fn check_messages(&self, deadline: Instant) -> Result<(), CallError> {
         let servers = self.topology.servers();
         let mut subscribed = Ok(());
         for (&server, left) in servers.iter().zip((1..=servers.len().min(FEW)).rev()) {
             let time = deadline.saturating_duration_since(Instant::now()) / left as u32;
             let until = after(time);
             let subscribe = async { self.connection(server, until).await?.subscribe().await };
-            subscribed = by(until, Error::Timeout(time), subscribe).await.map(drop);
+            subscribed = by(until, CallError::Timeout(time), subscribe)
+                .await
+                .map(drop);
             if subscribed.is_ok() {
                 break;
             }
@@ -212,26 +220,26 @@ fn own(reason: &str) -> ConnectError {
 #[derive(Default)]
 struct Inspected {
     /// The answer to `INFO`.
-    info: Option<Result<String, Error>>,
+    info: Option<Result<String, CallError>>,
     /// The commands that failed, each with its error.
-    failed: Vec<(String, Error)>,
+    failed: Vec<(String, CallError)>,
     /// The commands of operators' calls that a server does not permit.
     denied: BTreeSet<String>,
     /// Whether all commands work on a server.
     works: bool,
 }
 
-fn is_answer(info: &Result<String, Error>) -> bool {
-    info.as_ref().map_or_else(Error::is_an_answer, |_| true)
+fn is_answer(info: &Result<String, CallError>) -> bool {
+    info.as_ref().map_or_else(CallError::is_an_answer, |_| true)
 }
 
 impl Inspected {
-    fn add(&mut self, name: &str, reply: Result<Value, Error>) {
+    fn add(&mut self, name: &str, reply: Result<Value, CallError>) {
         let (name, reply) = match reply {
             // It was not sent.
-            Err(Error::Unavailable(error)) => ("", Err(Error::Unavailable(error))),
+            Err(CallError::Unavailable(error)) => ("", Err(CallError::Unavailable(error))),
             // The last attempt had only what was left.
-            Err(Error::Timeout(_)) => (name, Err(Error::Timeout(BOUND))),
+            Err(CallError::Timeout(_)) => (name, Err(CallError::Timeout(BOUND))),
             reply => (name, reply),
         };
         let is_of_operators = |(name, _): &(String, _)| OF_OPERATORS.contains(&&**name);

@@ -4,7 +4,7 @@ use super::{
     builder::Builder,
     core::Settings,
     driver::{Driver, Wire},
-    error::{Error, after, by},
+    error::{CallError, after, by},
     fault::{ConnectError, Origin},
     protocol::{Owner, SCHEMA, described, process_name},
     report::Reports,
@@ -332,7 +332,12 @@ impl Builder {
         // One that works is enough.
         let servers = topology.servers().into_iter();
         let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
-        let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
+        let connected = by(
+            after(ATTEMPT),
+            CallError::Timeout(ATTEMPT),
+            select_ok(connect),
+        )
+        .await;
         connected.map_err(|error| self.origin(topology.place()).connect_error(error))?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);

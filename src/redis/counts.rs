@@ -2,7 +2,7 @@
 
 use super::{
     ask::To,
-    error::Error,
+    error::CallError,
     protocol::{alive, counting, name_of, now},
     store::Store,
 };
@@ -23,7 +23,7 @@ impl Store {
         &self,
         policy: &Policy,
         keys: Vec<StoredKey>,
-    ) -> Result<Vec<KeyCounts>, Error> {
+    ) -> Result<Vec<KeyCounts>, CallError> {
         let mut servers: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
         for (position, key) in keys.into_iter().enumerate() {
             let name = name_of(&self.owner.prefix, policy, &key);
@@ -43,7 +43,7 @@ impl Store {
         &self,
         server: usize,
         keys: Vec<Named>,
-    ) -> Result<Vec<(usize, KeyCounts)>, Error> {
+    ) -> Result<Vec<(usize, KeyCounts)>, CallError> {
         let time = self.ask(To::Server(server), cmd("TIME"), self.deadline());
         let now = now(time.await?)?;
         let mut counted = Vec::with_capacity(keys.len());
@@ -65,13 +65,13 @@ impl Store {
         Ok(counted)
     }
 
-    pub(super) async fn processes(&self) -> Result<Vec<Process>, Error> {
+    pub(super) async fn processes(&self) -> Result<Vec<Process>, CallError> {
         let [_, key] = self.owner.keys();
         let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
         let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
         let replies = self.call(To::Key(&key), commands, self.deadline()).await;
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
-        let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| Error::Reply)?;
+        let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| CallError::Reply)?;
         let ids = alive(list, now(time)?)?;
         let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
@@ -79,10 +79,10 @@ impl Store {
 }
 
 /// The units that are held, and the claims that wait, as two replies count them.
-fn counts(replies: &[Result<Value, Error>]) -> Result<(u32, u32), Error> {
-    let count = |reply: Option<&Result<Value, Error>>| {
-        let reply = reply.cloned().ok_or(Error::Reply)?;
-        from_redis_value(reply?).map_err(|_| Error::Reply)
+fn counts(replies: &[Result<Value, CallError>]) -> Result<(u32, u32), CallError> {
+    let count = |reply: Option<&Result<Value, CallError>>| {
+        let reply = reply.cloned().ok_or(CallError::Reply)?;
+        from_redis_value(reply?).map_err(|_| CallError::Reply)
     };
     Ok((count(replies.first())?, count(replies.get(1))?))
 }

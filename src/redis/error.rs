@@ -4,14 +4,14 @@ use super::fault::{Class, known};
 use crate::semaphore::timer::{Elapsed, timeout_at};
 use redis::{RedisConnectionInfo, RedisError, make_extension_error};
 use std::{
-    error::Error as StdError,
+    error::Error,
     fmt, io,
     time::{Duration, Instant},
 };
 
 /// How a call has failed. Users see it as a [`fault`](super::fault).
 #[derive(Debug, Clone)]
-pub(super) enum Error {
+pub(super) enum CallError {
     /// There is no connection, so the command was not sent.
     Unavailable(RedisError),
     /// More claims arrived than the connection carries. The claim was not sent, because its answer
@@ -35,7 +35,7 @@ pub(super) enum Error {
     Reply,
 }
 
-impl Error {
+impl CallError {
     /// The error of redis-rs, of `Unavailable` and `Redis`.
     pub(super) fn redis_error(&self) -> Option<&RedisError> {
         match self {
@@ -148,7 +148,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
@@ -168,17 +168,17 @@ impl fmt::Display for Error {
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+impl Error for CallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.redis_error().map(own_text)
     }
 }
 
 impl Elapsed {
     /// This error, unless the time has not passed: then Tokio's clock is paused.
-    pub(super) fn or(self, error: Error) -> Error {
+    pub(super) fn or(self, error: CallError) -> CallError {
         match self.is_early {
-            true => Error::PausedClock,
+            true => CallError::PausedClock,
             false => error,
         }
     }
@@ -195,15 +195,15 @@ pub(super) fn after(time: Duration) -> Instant {
 /// The outcome of some work, or this error if the deadline passes first.
 pub(super) async fn by<T>(
     deadline: Instant,
-    late: Error,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+    late: CallError,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     let done = timeout_at(deadline, work).await;
     done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
 }
 
 /// The text of an error of redis-rs. An error that has a source only repeats its text.
-pub(super) fn own_text(error: &RedisError) -> &(dyn StdError + 'static) {
+pub(super) fn own_text(error: &RedisError) -> &(dyn Error + 'static) {
     error.source().unwrap_or(error)
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     ask::{To, counted},
-    error::Error,
+    error::CallError,
     protocol::{
         Listed, Next, UnitId, flow_of, is_done, key_of, limit_of, limits, names_of, process,
         revoke, usage,
@@ -144,7 +144,7 @@ impl Operate for RedisSemaphore {
 
 impl Store {
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
-    async fn revoke(&self, name: &str, id: &str) -> Result<bool, Error> {
+    async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let Some(command) = revoke(name, id, self.driver.floor()) else {
             return Ok(false);
         };
@@ -155,7 +155,7 @@ impl Store {
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
-    async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, Error> {
+    async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, CallError> {
         let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
         let reply = counted("limits", set).await;
         // After an error the limit may be set too, but the caller need not wait for it.
@@ -166,18 +166,18 @@ impl Store {
         };
         let is_read = self.driver.read_limits(until).await;
         match is_done(reply?)? {
-            true if follows && !is_read => Err(Error::Timeout(self.settings.budget())),
+            true if follows && !is_read => Err(CallError::Timeout(self.settings.budget())),
             is_set => Ok(is_set),
         }
     }
 
-    async fn limits(&self) -> Result<Vec<LimitInfo>, Error> {
+    async fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
         let (key, command) = self.owner.limits();
         let asked = self.call(To::Key(&key), vec![command], self.deadline());
         limits(counted("presence", asked).await?)
     }
 
-    async fn usage(&self, name: &str) -> Result<Usage, Error> {
+    async fn usage(&self, name: &str) -> Result<Usage, CallError> {
         let mut usage = read_usage(&self.listed(name).await?);
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
@@ -199,14 +199,14 @@ impl Store {
     }
 
     /// The limit of a semaphore that an operator has set.
-    async fn limit_of(&self, name: &str) -> Result<Option<u32>, Error> {
+    async fn limit_of(&self, name: &str) -> Result<Option<u32>, CallError> {
         let (key, command) = self.owner.limit(name);
         let reply = self.ask(To::Key(&key), command, self.deadline());
         limit_of(reply.await?)
     }
 
     /// Page after page, each of them a call.
-    async fn listed(&self, name: &str) -> Result<Listed, Error> {
+    async fn listed(&self, name: &str) -> Result<Listed, CallError> {
         let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
         while let Some(at) = next {
             let page = self.call(To::Key(name), vec![usage(name, &at)], self.deadline());
@@ -360,7 +360,7 @@ impl Scan {
     }
 
     /// The next cursor of a server, and some names.
-    async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
+    async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), CallError> {
         let mut scan = cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")

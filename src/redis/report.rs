@@ -24,7 +24,7 @@ use crate::{
     redis::{
         core::{LimitsEvent, Outage},
         driver::News,
-        error::Error,
+        error::CallError,
         fault,
     },
     semaphore::Policy,
@@ -110,7 +110,7 @@ impl Reports {
                     return;
                 }
                 // Without a cause answers were only too slow.
-                let too_slow = || Arc::new(Error::Timeout(self.timeout)) as _;
+                let too_slow = || Arc::new(CallError::Timeout(self.timeout)) as _;
                 News::Outage(outage, why.or_else(|| Some(too_slow())))
             }
             news => news,
@@ -121,7 +121,7 @@ impl Reports {
     }
 
     /// `shown` is the error as users see it.
-    pub(super) fn claim_failed(&self, error: &Error, shown: impl FnOnce() -> fault::Error) {
+    pub(super) fn claim_failed(&self, error: &CallError, shown: impl FnOnce() -> fault::Error) {
         let (now, timeout) = (Instant::now(), self.timeout);
         if self.change(|state| state.failed(error, now, timeout)) {
             events::fails(&shown());
@@ -279,7 +279,7 @@ impl State {
     }
 
     /// A claim has failed. Returns whether that is to be told.
-    fn failed(&mut self, error: &Error, now: Instant, timeout: Duration) -> bool {
+    fn failed(&mut self, error: &CallError, now: Instant, timeout: Duration) -> bool {
         let may_pass = error.may_pass();
         if may_pass {
             let since = *self.since.get_or_insert(now);

@@ -3,7 +3,7 @@
 use super::{
     core::Settings,
     driver::{self, Driver, Wire},
-    error::{Error as CallError, after},
+    error::{CallError, after},
     fault::{ConnectError, Origin},
     protocol::{Owner, name},
     report::{Reports, given},

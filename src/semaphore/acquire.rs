@@ -203,8 +203,8 @@ impl Acquire {
     pub fn pending(
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {
+        let start = Instant::now();
         Self(State::Pending(SyncFuture::new(async move {
-            let start = Instant::now();
             let answer = future.await;
             if let Ok(permit) = &answer {
                 permit.set_waited(start.elapsed());

@@ -323,7 +323,7 @@ impl Permit {
         self.own.all_levels()
     }
 
-    /// How long its claim waited for the grant, from the first poll of the acquire: zero if the store granted it at once.
+    /// How long its claim waited for the grant, from the call of the acquire: zero if the store granted it at once.
     /// Over Redis this includes the round trip.
     ///
     /// # Examples

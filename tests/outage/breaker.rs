@@ -30,7 +30,7 @@ async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_breaker_decides_at_once_whatever_the_policy() {
     use WhenUnavailable::{Admit, Refuse, Share, ShareOf};
-    for policy in [Refuse, Admit, Share, ShareOf(0.5)] {
+    for policy in [Refuse, Admit, Share, ShareOf { fraction: 0.5 }] {
         let rig = rig(policy).await;
         rig.proxy.black_hole();
         opens(&rig.store).await;

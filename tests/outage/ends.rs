@@ -18,7 +18,7 @@ const WAIT: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() {
     let mut server = RedisServer::start();
-    let store = store(&server, ShareOf(0.5)).await;
+    let store = store(&server, ShareOf { fraction: 0.5 }).await;
     server.kill();
     let held = [degraded(&store, 4).await, degraded(&store, 4).await];
     eventually("the breaker is open", BOUND, async || {

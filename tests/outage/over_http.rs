@@ -43,5 +43,8 @@ async fn a_refused_request_is_answered_with_503_and_an_admitted_one_with_200() {
     assert_eq!(answers(WhenUnavailable::Refuse).await, [503, 503]);
     assert_eq!(answers(WhenUnavailable::Admit).await, [200, 200]);
     // Its own share is one, and the first response holds it.
-    assert_eq!(answers(WhenUnavailable::ShareOf(0.5)).await, [200, 503]);
+    assert_eq!(
+        answers(WhenUnavailable::ShareOf { fraction: 0.5 }).await,
+        [200, 503]
+    );
 }

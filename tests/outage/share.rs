@@ -95,7 +95,7 @@ async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_se
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_share_needs_no_count_and_tells_what_is_left_of_it() {
     let mut server = RedisServer::start();
-    let store = store(&server, ShareOf(0.25)).await;
+    let store = store(&server, ShareOf { fraction: 0.25 }).await;
     server.kill();
     let one = degraded(&store, 10).await;
     let two = degraded(&store, 10).await;
@@ -105,7 +105,9 @@ async fn a_fixed_share_needs_no_count_and_tells_what_is_left_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fraction_beyond_the_limit_is_a_mistake_in_the_settings() {
-    let error = builder(ShareOf(1.5)).connect("redis://127.0.0.1:1/").await;
+    let error = builder(ShareOf { fraction: 1.5 })
+        .connect("redis://127.0.0.1:1/")
+        .await;
     let error = error.expect_err("it cannot work").to_string();
     assert!(error.contains("when_unavailable"), "{error}");
 }

@@ -139,7 +139,7 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
     })
     .await;
     drop(permits);
-    eventually("they are released", BOUND, async || {
+    eventually("they are released", BOUND * 3, async || {
         raw.keys("semaphore:*:held").await.is_empty()
     })
     .await;

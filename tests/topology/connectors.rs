@@ -165,7 +165,7 @@ async fn a_connector_may_lead_where_the_url_does_not() {
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.cmd(&["SELECT", "3"]).await.text(), "OK");
     eventually("it waits", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+        raw.zcard("semaphore:2:{concurrency:a}:queue").await == 1
     })
     .await;
     held.release().await;

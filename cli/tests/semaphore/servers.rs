@@ -110,7 +110,7 @@ async fn a_server_of_tls_is_served_if_its_authority_is_named() {
     serves(&store, &["--ca", ca, "--url", &url]).await;
     let unknown = with(&["--url", &url], "processes");
     assert!(
-        unknown.code == Some(3) && unknown.err.contains("certificate"),
+        unknown.code == Some(2) && unknown.err.contains("certificate"),
         "{unknown:?}"
     );
     let other = file.with_file_name("other.pem");

@@ -172,7 +172,7 @@ mod tests {
             timeout: Duration::from_millis(250),
             slots_of_store: [1, 1],
             claims: true,
-            policy: WhenUnavailable::ShareOf(0.5),
+            policy: WhenUnavailable::ShareOf { fraction: 0.5 },
             ..Settings::default()
         });
         core.handle_servers(NOW, Change::Slots(vec![(0..1, 0), (1..2, 1)]));

@@ -69,13 +69,16 @@ pub enum WhenUnavailable {
     Share,
     /// As [`Share`](Self::Share), with a fixed share: this fraction of the limit, rounded up. For
     /// fleets whose members have unequal load.
-    ShareOf(f64),
+    ShareOf {
+        /// From 0 to 1.
+        fraction: f64,
+    },
 }
 
 impl WhenUnavailable {
     /// Whether claims are admitted up to a share.
     pub(super) fn shares(self) -> bool {
-        matches!(self, Self::Share | Self::ShareOf(_))
+        matches!(self, Self::Share | Self::ShareOf { .. })
     }
 
     /// How many units of a limit this process may have, rounded up, if so many processes live; 0: unknown.
@@ -85,7 +88,7 @@ impl WhenUnavailable {
             Self::Admit => u32::MAX,
             Self::Share if live == 0 => limit.min(1),
             Self::Share => limit.div_ceil(live),
-            Self::ShareOf(fraction) => {
+            Self::ShareOf { fraction } => {
                 // A product that should be whole may be a little more.
                 const ERROR: f64 = 1e-6;
                 (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
@@ -132,10 +135,10 @@ mod tests {
         assert_eq!(Share.share(20, 5), 4);
         assert_eq!(Share.share(20, 6), 4);
         assert_eq!(Share.share(1, 6), 1);
-        assert_eq!(ShareOf(0.15).share(20, 5), 3);
-        assert_eq!(ShareOf(0.16).share(20, 5), 4);
-        assert_eq!(ShareOf(0.0).share(20, 5), 0);
-        assert_eq!(ShareOf(1.0).share(u32::MAX, 5), u32::MAX);
+        assert_eq!(ShareOf { fraction: 0.15 }.share(20, 5), 3);
+        assert_eq!(ShareOf { fraction: 0.16 }.share(20, 5), 4);
+        assert_eq!(ShareOf { fraction: 0.0 }.share(20, 5), 0);
+        assert_eq!(ShareOf { fraction: 1.0 }.share(u32::MAX, 5), u32::MAX);
     }
 
     #[test]

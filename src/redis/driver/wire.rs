@@ -10,7 +10,7 @@ use super::transport::{Cause, Connection, Messages, Slots, Transport};
 use crate::{
     redis::{
         core::Failure,
-        error::Error,
+        error::CallError,
         fault::Class,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
@@ -47,7 +47,7 @@ struct Servers {
     topology: Arc<dyn Topology>,
     owner: Arc<Owner>,
     /// What went wrong last with each.
-    errors: Mutex<HashMap<usize, Error>>,
+    errors: Mutex<HashMap<usize, CallError>>,
     /// When each server was last the subject of an inquiry.
     inquiries: Mutex<HashMap<usize, Instant>>,
     /// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go
@@ -67,7 +67,7 @@ impl Wire {
     }
 
     /// Subscribed before anything is sent, if that is possible soon, so that no message is missed.
-    async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
+    async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, CallError> {
         let servers = Arc::clone(&self.0);
         let inquiry = servers.inquiry(server);
         let line = Arc::clone(&servers.topology).connect(server, inquiry);
@@ -75,7 +75,7 @@ impl Wire {
             // The reason that an earlier inquiry found still holds.
             Err(error) if inquiry == Inquiry::Skip && error.is_unexplained() => {
                 let known = servers.error(server);
-                let known = known.filter(|known| matches!(known, Error::Unavailable(_)));
+                let known = known.filter(|known| matches!(known, CallError::Unavailable(_)));
                 return Err(known.unwrap_or(error));
             }
             line => line?,
@@ -153,7 +153,7 @@ impl Transport for Wire {
 }
 
 impl Servers {
-    fn error(&self, server: usize) -> Option<Error> {
+    fn error(&self, server: usize) -> Option<CallError> {
         self.errors.lock().get(&server).cloned()
     }
 
@@ -168,7 +168,7 @@ impl Servers {
         Inquiry::Run
     }
 
-    fn failed(&self, server: usize, error: Error) {
+    fn failed(&self, server: usize, error: CallError) {
         self.topology.failed(&error);
         self.errors.lock().insert(server, error);
     }
@@ -194,7 +194,7 @@ impl Connection for Session {
         // Dropped as such after its time, it tells that. Its carrier's timer began before.
         let unanswered = guard(Instant::now(), |sent| {
             if sent.elapsed() >= left / 2 {
-                self.servers.failed(self.server, Error::Timeout(left));
+                self.servers.failed(self.server, CallError::Timeout(left));
             }
         });
         let replies = self.line.call(runs).await;
@@ -245,7 +245,7 @@ impl Session {
         }
     }
 
-    pub(in crate::redis) async fn subscribe(&self) -> Result<Subscription, Error> {
+    pub(in crate::redis) async fn subscribe(&self) -> Result<Subscription, CallError> {
         self.line.subscribe(&self.servers.owner.channel()).await
     }
 
@@ -282,18 +282,18 @@ impl Session {
         &self,
         command: &Command,
         verb: Verb,
-        reply: Result<Value, Error>,
+        reply: Result<Value, CallError>,
     ) -> Result<Answer, Failure> {
-        let answer = reply.and_then(|reply| command.decode(&reply).ok_or(Error::Reply));
+        let answer = reply.and_then(|reply| command.decode(&reply).ok_or(CallError::Reply));
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
-                let too_few = Error::NotReplicated(have);
+                let too_few = CallError::NotReplicated(have);
                 self.servers.failed(self.server, too_few);
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
             // It was not sent.
-            (Err(Error::Unavailable(_)), _) => Err(Failure::NotConnected),
+            (Err(CallError::Unavailable(_)), _) => Err(Failure::NotConnected),
             (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
                 Ok(Answer::NotRun)
@@ -309,7 +309,7 @@ impl Session {
         }
     }
 
-    fn fault(&self, error: &Error) -> Fault {
+    fn fault(&self, error: &CallError) -> Fault {
         let topology = &self.servers.topology;
         let next = error.redirect();
         let next =

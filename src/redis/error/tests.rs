@@ -2,24 +2,24 @@ use super::*;
 use redis::{ErrorKind, parse_redis_value};
 use std::io;
 
-fn unavailable() -> Error {
-    Error::Unavailable(io::Error::from(io::ErrorKind::ConnectionRefused).into())
+fn unavailable() -> CallError {
+    CallError::Unavailable(io::Error::from(io::ErrorKind::ConnectionRefused).into())
 }
 
-fn broken() -> Error {
-    Error::Redis(io::Error::from(io::ErrorKind::BrokenPipe).into())
+fn broken() -> CallError {
+    CallError::Redis(io::Error::from(io::ErrorKind::BrokenPipe).into())
 }
 
 /// An error that a server has answered with.
-fn answered(code: &str) -> Error {
+fn answered(code: &str) -> CallError {
     let reply = format!("-{code} as a server says it\r\n");
     let value = parse_redis_value(reply.as_bytes()).expect("an answer");
     let error = value.extract_error().expect_err("an error");
     assert_eq!(error.code(), Some(code));
-    Error::Redis(error)
+    CallError::Redis(error)
 }
 
-fn are(errors: &[Error], is_it: impl Fn(&Error) -> bool) -> Vec<bool> {
+fn are(errors: &[CallError], is_it: impl Fn(&CallError) -> bool) -> Vec<bool> {
     errors.iter().map(is_it).collect()
 }
 
@@ -27,14 +27,14 @@ fn are(errors: &[Error], is_it: impl Fn(&Error) -> bool) -> Vec<bool> {
 fn a_connection_that_broke_is_told_from_one_that_was_not_made() {
     let errors = [
         unavailable(),
-        Error::Congested,
-        Error::Timeout(Duration::ZERO),
+        CallError::Congested,
+        CallError::Timeout(Duration::ZERO),
         broken(),
         answered("ERR"),
-        Error::Reply,
+        CallError::Reply,
     ];
     let [yes, no] = [true, false];
-    let disconnect = are(&errors, Error::is_disconnect);
+    let disconnect = are(&errors, CallError::is_disconnect);
     assert_eq!(disconnect, [no, no, no, yes, no, no]);
 }
 
@@ -61,10 +61,10 @@ fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
          cluster node",
     ] {
         let error = make_extension_error("ERR".to_owned(), Some(said.to_owned()));
-        let error = Error::Redis(error);
+        let error = CallError::Redis(error);
         let others = [answered("TRYAGAIN"), answered("WRONGTYPE")];
         assert!(error.is_interrupted() && error.may_pass() && error.is_of_one_key());
-        assert!(!error.is_unavailable() && !others.iter().any(Error::is_interrupted));
+        assert!(!error.is_unavailable() && !others.iter().any(CallError::is_interrupted));
     }
 }
 
@@ -72,7 +72,7 @@ fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
 fn a_slot_without_a_node_is_unavailable_for_its_own_keys_only() {
     let said = |said: &str| {
         let error = make_extension_error("CLUSTERDOWN".to_owned(), Some(said.to_owned()));
-        Error::Redis(error)
+        CallError::Redis(error)
     };
     let (slot, cluster) = (said("Hash slot not served"), said("The cluster is down"));
     assert!(slot.is_unavailable() && slot.is_of_one_key());
@@ -81,21 +81,21 @@ fn a_slot_without_a_node_is_unavailable_for_its_own_keys_only() {
 
 #[test]
 fn an_error_says_its_own_level_and_its_cause_is_its_source() {
-    let said = |error: Error| (error.to_string(), error.source().is_some());
+    let said = |error: CallError| (error.to_string(), error.source().is_some());
     let ms = Duration::from_millis(5);
     let no_answer = "no answer from Redis within 5ms".to_owned();
     assert_eq!(said(unavailable()), ("no connection to Redis".into(), true));
-    assert_eq!(said(Error::Timeout(ms)), (no_answer, false));
+    assert_eq!(said(CallError::Timeout(ms)), (no_answer, false));
     assert_eq!(said(broken()), ("Redis failed".into(), true));
 }
 
-fn answer(text: &str) -> Error {
+fn answer(text: &str) -> CallError {
     let line = format!("-{text}\r\n");
     let value = parse_redis_value(line.as_bytes()).expect("an error is a value");
     let redis::Value::ServerError(error) = value else {
         panic!("{text} is no error");
     };
-    Error::Redis(error.into())
+    CallError::Redis(error.into())
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_server_that_cannot_work_is_unavailable() {
         let error = answer(&format!("{code} as it says"));
         assert!(error.is_unavailable(), "{error:?}");
     }
-    let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
+    let old = "ERR CallError running script (call to f_1): @user_script:7: @user_script: 7: \
                -OOM command not allowed when used memory > 'maxmemory'.";
     assert!(answer(old).is_unavailable());
 }
@@ -125,23 +125,23 @@ fn a_mistake_is_an_answer() {
         "WRONGTYPE Operation against a key",
         "NOAUTH Authentication required.",
         "ERR unknown command",
-        "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
+        "ERR CallError running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
     ] {
         let error = answer(text);
         assert!(!error.is_unavailable(), "{error:?}");
     }
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
-    assert!(!Error::Unavailable(wrong.clone()).is_unavailable());
-    assert!(!Error::Redis(wrong).is_unavailable());
+    assert!(!CallError::Unavailable(wrong.clone()).is_unavailable());
+    assert!(!CallError::Redis(wrong).is_unavailable());
 }
 
 #[test]
 fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
     let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
-    assert!(Error::Unavailable(refused()).is_unavailable());
-    assert!(Error::Timeout(Duration::ZERO).is_unavailable());
-    assert!(!Error::Congested.is_unavailable());
-    assert!(Error::Redis(refused()).is_unavailable());
+    assert!(CallError::Unavailable(refused()).is_unavailable());
+    assert!(CallError::Timeout(Duration::ZERO).is_unavailable());
+    assert!(!CallError::Congested.is_unavailable());
+    assert!(CallError::Redis(refused()).is_unavailable());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{
     class::{Class, Failed, Unfit},
     face::{ConnectError, Error, Fault, Kind, Source},
 };
-use crate::redis::{error::Error as CallError, transport::Place};
+use crate::redis::{error::CallError, transport::Place};
 use redis::{RedisError, make_extension_error};
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! check: what the server is, and whether it permits what the scripts do. See `check.lua`.
 
 use super::script::{Form, Script};
-use crate::redis::error::Error;
+use crate::redis::error::CallError;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::{fmt::Display, iter, slice, sync::LazyLock};
 
@@ -40,14 +40,17 @@ pub(in crate::redis) fn elsewhere(prefix: &str, number: usize) -> Cmd {
 }
 
 /// The commands that failed in a script, or the script itself, each with its error.
-pub(in crate::redis) fn failures(name: &str, answer: Result<Value, Error>) -> Vec<(String, Error)> {
-    let answer = answer.and_then(|answer| from_redis_value(answer).map_err(|_| Error::Reply));
+pub(in crate::redis) fn failures(
+    name: &str,
+    answer: Result<Value, CallError>,
+) -> Vec<(String, CallError)> {
+    let answer = answer.and_then(|answer| from_redis_value(answer).map_err(|_| CallError::Reply));
     let failed: Vec<(String, String)> = match answer {
         Ok(failed) => failed,
         Err(error) if error.is_code(&["NOSCRIPT"]) => Vec::new(),
         Err(error) => return vec![(name.to_owned(), error)],
     };
-    let error = |(command, said): (_, String)| (command, Error::Redis(of_script(&said)));
+    let error = |(command, said): (_, String)| (command, CallError::Redis(of_script(&said)));
     failed.into_iter().map(error).collect()
 }
 

@@ -6,7 +6,7 @@ use super::{
     script::{Form, Script},
 };
 use crate::{
-    redis::error::Error,
+    redis::error::CallError,
     semaphore::{Key, LimitInfo, Policy},
 };
 use redis::{Cmd, Value, cmd, from_redis_value};
@@ -58,8 +58,8 @@ impl Owner {
 }
 
 /// Reads the reply to the second: the limit of a key comes before that of its policy.
-pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, Error> {
-    let set: [Option<String>; 2] = from_redis_value(reply).map_err(|_| Error::Reply)?;
+pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, CallError> {
+    let set: [Option<String>; 2] = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit = |value: String| value.split(' ').next()?.parse().ok();
     Ok(set.into_iter().flatten().find_map(limit))
 }
@@ -68,8 +68,8 @@ pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, Error> {
 type Pair = (Vec<u8>, Vec<u8>);
 
 /// Reads the reply of all limits. What is no limit of ours is left out.
-pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, Error> {
-    let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, CallError> {
+    let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
     Ok(all.iter().filter_map(limit).collect())
 }

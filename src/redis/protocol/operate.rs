@@ -2,7 +2,7 @@
 //! `revoke.lua`.
 
 use super::{answer::millis, id::UnitId, script::Script};
-use crate::{redis::error::Error, semaphore::MAX_WEIGHT};
+use crate::{redis::error::CallError, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -55,10 +55,10 @@ type Page = (String, Vec<(Vec<u8>, f64)>);
 
 impl Listed {
     /// Adds a page, which is the reply to that. Where the lists go on, unless all have ended.
-    pub(in crate::redis) fn add(&mut self, page: Value) -> Result<Option<Next>, Error> {
+    pub(in crate::redis) fn add(&mut self, page: Value) -> Result<Option<Next>, CallError> {
         let (now, held, queue, alive): (i64, Page, Page, Page) =
-            from_redis_value(page).map_err(|_| Error::Reply)?;
-        let now = millis(now).ok_or(Error::Reply)?;
+            from_redis_value(page).map_err(|_| CallError::Reply)?;
+        let now = millis(now).ok_or(CallError::Reply)?;
         self.now = now;
         self.held.extend(ends_after(now, held.1));
         self.queue
@@ -106,14 +106,14 @@ pub(in crate::redis) fn counting(name: &str, now: u64) -> [Cmd; 2] {
 }
 
 /// Reads the reply to `TIME`, in ms.
-pub(in crate::redis) fn now(time: Value) -> Result<u64, Error> {
-    let (seconds, micros): (i64, i64) = from_redis_value(time).map_err(|_| Error::Reply)?;
-    millis(seconds * 1_000 + micros / 1_000).ok_or(Error::Reply)
+pub(in crate::redis) fn now(time: Value) -> Result<u64, CallError> {
+    let (seconds, micros): (i64, i64) = from_redis_value(time).map_err(|_| CallError::Reply)?;
+    millis(seconds * 1_000 + micros / 1_000).ok_or(CallError::Reply)
 }
 
 /// The ids of the processes that are alive then, of all that are listed as `ID:LEASE` with their ends.
-pub(in crate::redis) fn alive(list: Value, now: u64) -> Result<Vec<String>, Error> {
-    let list: Vec<(String, f64)> = from_redis_value(list).map_err(|_| Error::Reply)?;
+pub(in crate::redis) fn alive(list: Value, now: u64) -> Result<Vec<String>, CallError> {
+    let list: Vec<(String, f64)> = from_redis_value(list).map_err(|_| CallError::Reply)?;
     let alive = list.into_iter().filter(|(_, ends)| *ends > now as f64);
     let ids = alive.filter_map(|(member, _)| Some(member.split_once(':')?.0.to_owned()));
     Ok(ids.collect())
@@ -139,8 +139,8 @@ pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> 
 }
 
 /// Reads from the reply to that, or to what sets a limit, whether it was done.
-pub(in crate::redis) fn is_done(reply: Value) -> Result<bool, Error> {
-    let (_, done): (u64, u64) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+pub(in crate::redis) fn is_done(reply: Value) -> Result<bool, CallError> {
+    let (_, done): (u64, u64) = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     Ok(done == 1)
 }
 

@@ -16,7 +16,7 @@ impl Server {
         self.1 += time;
     }
 
-    fn fails(&mut self, error: &Error) -> bool {
+    fn fails(&mut self, error: &CallError) -> bool {
         self.0.failed(error, self.1, TIMES.1)
     }
 
@@ -32,16 +32,16 @@ impl Server {
     }
 }
 
-fn answer(text: &str) -> Error {
+fn answer(text: &str) -> CallError {
     let line = format!("-{text}\r\n");
     let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
     let redis::Value::ServerError(error) = value else {
         panic!("{text} is no error");
     };
-    Error::Redis(error.into())
+    CallError::Redis(error.into())
 }
 
-fn key() -> Error {
+fn key() -> CallError {
     answer("WRONGTYPE x")
 }
 
@@ -56,8 +56,8 @@ fn what_a_person_has_to_mend_is_told_at_once_and_once() {
         answer(
             "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
         ),
-        Error::Unavailable(wrong),
-        Error::PausedClock,
+        CallError::Unavailable(wrong),
+        CallError::PausedClock,
     ] {
         let mut server = Server::new();
         assert!(server.fails(&error), "{error:?}");
@@ -69,7 +69,7 @@ fn what_a_person_has_to_mend_is_told_at_once_and_once() {
 
 #[test]
 fn silence_is_told_once_it_is_no_stall() {
-    let (mut server, silence) = (Server::new(), Error::Timeout(TIMES.1));
+    let (mut server, silence) = (Server::new(), CallError::Timeout(TIMES.1));
     let round = |server: &mut Server| {
         assert!((0..9).all(|_| !server.fails(&silence)), "a stall");
         server.wait(TIMES.1);

@@ -17,7 +17,7 @@ use super::{
     subscription::Subscription,
 };
 use crate::redis::{
-    error::{Error, after, by, without_password},
+    error::{CallError, after, by, without_password},
     fault::{Unfit, io_error},
 };
 use futures_util::future::join;
@@ -51,8 +51,8 @@ const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 21;
 
 /// The time of a part of connecting is over.
-pub(super) fn timed_out() -> Error {
-    Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
+pub(super) fn timed_out() -> CallError {
+    CallError::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
 /// If an attempt to connect fails, further connections can show why.
@@ -63,7 +63,10 @@ pub(in crate::redis) enum Inquiry {
 }
 
 /// Connects.
-pub(super) async fn connect(endpoint: &Endpoint, inquiry: Inquiry) -> Result<Connection, Error> {
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    inquiry: Inquiry,
+) -> Result<Connection, CallError> {
     let info = endpoint.info();
     // A supplied connector may lead to another address.
     let inquires = inquiry == Inquiry::Run && !endpoint.is_supplied();
@@ -81,8 +84,8 @@ pub(super) async fn connect(endpoint: &Endpoint, inquiry: Inquiry) -> Result<Con
     };
     let connected = async {
         select! {
-            connection = attempt => connection.map_err(Error::unconnected),
-            true = is_plain => Err(Error::unconnected(Unfit::SpeaksNoTls)),
+            connection = attempt => connection.map_err(CallError::unconnected),
+            true = is_plain => Err(CallError::unconnected(Unfit::SpeaksNoTls)),
         }
     };
     by(after(CONNECT), timed_out(), connected).await

@@ -10,7 +10,7 @@
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
 use super::{endpoint::Endpoint, subscription::Subscription};
-use crate::{redis::error::Error, semaphore::timer};
+use crate::{redis::error::CallError, semaphore::timer};
 use redis::{Cmd, Pipeline, RedisConnectionInfo, Value, aio::MultiplexedConnection, cmd};
 use scopeguard::{ScopeGuard, guard};
 use std::{
@@ -41,7 +41,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 const REPLACED: &str = "another server has taken the place of this one";
 
 /// The server's reply to each command, in their order.
-pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
+pub(in crate::redis) type Replies = Vec<Result<Value, CallError>>;
 
 /// See the module docs. It is driven by the runtime that made it.
 pub(in crate::redis) struct Connection {
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// One that ends with the tenure of its server. An error: that is over.
-    pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, Error> {
+    pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, CallError> {
         self.tenure = tenure;
         match self.is_replaced() {
             true => Err(gone(REPLACED)),
@@ -91,7 +91,10 @@ impl Connection {
     }
 
     /// Subscribes to a channel of the same server.
-    pub(in crate::redis) async fn subscribe(&self, channel: &str) -> Result<Subscription, Error> {
+    pub(in crate::redis) async fn subscribe(
+        &self,
+        channel: &str,
+    ) -> Result<Subscription, CallError> {
         Subscription::open(&self.endpoint, channel).await
     }
 
@@ -111,7 +114,7 @@ impl Connection {
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = send(self.multiplexed.clone(), commands).await.into_iter();
-        let without = |error: Error| error.without_password(&self.login);
+        let without = |error: CallError| error.without_password(&self.login);
         let replies: Replies = replies.map(|reply| reply.map_err(without)).collect();
         ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
@@ -167,7 +170,7 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
         [] => return Vec::new(),
         [command] => {
             let reply = connection.send_packed_command(command).await;
-            return vec![reply.map_err(Error::Redis).and_then(checked)];
+            return vec![reply.map_err(CallError::Redis).and_then(checked)];
         }
         _ => {}
     }
@@ -177,21 +180,21 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     }
     match connection.send_packed_commands(&pipeline, 0, count).await {
         Ok(values) => values.into_iter().map(checked).collect(),
-        Err(error) => vec![Err(Error::Redis(error)); count],
+        Err(error) => vec![Err(CallError::Redis(error)); count],
     }
 }
 
 /// An error that the server sent is an error, not a value.
-fn checked(value: Value) -> Result<Value, Error> {
+fn checked(value: Value) -> Result<Value, CallError> {
     match value {
-        Value::ServerError(error) => Err(Error::Redis(error.into())),
+        Value::ServerError(error) => Err(CallError::Redis(error.into())),
         value => Ok(value),
     }
 }
 
 /// There is no connection for this reason.
-pub(super) fn gone(why: &str) -> Error {
-    Error::unconnected(io::Error::other(why))
+pub(super) fn gone(why: &str) -> CallError {
+    CallError::unconnected(io::Error::other(why))
 }
 
 /// A field of what a server says of itself.

@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, config};
 use crate::redis::{
-    error::{Error, after, by, without_password},
+    error::{CallError, after, by, without_password},
     fault::Unfit,
 };
 use futures_util::{
@@ -56,27 +56,27 @@ impl Line {
 }
 
 impl Subscription {
-    pub(super) async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, Error> {
+    pub(super) async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, CallError> {
         let opened = async {
-            let login = endpoint.login().await.map_err(Error::unconnected)?;
+            let login = endpoint.login().await.map_err(CallError::unconnected)?;
             match endpoint.is_supplied() {
                 true => Self::open_supplied(endpoint, &login, channel).await,
                 false => Self::open_own(endpoint, &login, channel).await,
             }
         };
-        by(after(BOUND), Error::Timeout(BOUND), opened).await
+        by(after(BOUND), CallError::Timeout(BOUND), opened).await
     }
 
     async fn open_own(
         endpoint: &Endpoint,
         login: &RedisConnectionInfo,
         channel: &str,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CallError> {
         let info = endpoint.info().clone().set_redis_settings(login.clone());
         let connected = async { Client::open(info)?.get_async_pubsub().await };
         let mut connection = connected.await.map_err(|error| refused(error, login))?;
         let subscribed = connection.subscribe(channel).await;
-        subscribed.map_err(|error| Error::Redis(error).without_password(login))?;
+        subscribed.map_err(|error| CallError::Redis(error).without_password(login))?;
         let (sink, messages) = connection.split();
         Ok(Self {
             line: Line::Own(sink),
@@ -88,21 +88,21 @@ impl Subscription {
         endpoint: &Endpoint,
         login: &RedisConnectionInfo,
         channel: &str,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CallError> {
         // Messages over RESP2 are no pushes.
         let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
         let mut connection = connected.await.map_err(|error| match error.kind() {
             // redis-rs refuses to combine them.
-            ErrorKind::InvalidClientConfig => Error::unconnected(Unfit::WrongConnector),
+            ErrorKind::InvalidClientConfig => CallError::unconnected(Unfit::WrongConnector),
             _ => refused(error, login),
         })?;
         let subscribed = connection.subscribe(channel).await;
-        subscribed.map_err(|error| Error::Redis(error).without_password(login))?;
+        subscribed.map_err(|error| CallError::Redis(error).without_password(login))?;
         // The confirmation is the first one, and comes before `subscribe` returns.
         if pushes.try_recv().is_err() {
-            return Err(Error::unconnected(Unfit::WrongConnector));
+            return Err(CallError::unconnected(Unfit::WrongConnector));
         }
         let pushes = poll_fn(move |context| pushes.poll_recv(context));
         let pushes = pushes.take_while(|push| ready(push.kind != PushKind::Disconnection));
@@ -134,10 +134,10 @@ impl Subscription {
 }
 
 /// The error of an attempt to connect, which may be an answer of the server.
-fn refused(error: RedisError, login: &RedisConnectionInfo) -> Error {
+fn refused(error: RedisError, login: &RedisConnectionInfo) -> CallError {
     let error = without_password(error, login);
     match error.code() {
-        Some(_) => Error::Redis(error),
-        None => Error::unconnected(error),
+        Some(_) => CallError::Redis(error),
+        None => CallError::unconnected(error),
     }
 }

@@ -6,7 +6,7 @@ use super::{
     connection::Connection,
     endpoint::Endpoint,
 };
-use crate::{redis::error::Error, semaphore::BoxFuture};
+use crate::{redis::error::CallError, semaphore::BoxFuture};
 use redis::{cmd, from_redis_value};
 use std::{
     future::pending,
@@ -53,7 +53,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         self: Arc<Self>,
         server: usize,
         inquiry: Inquiry,
-    ) -> BoxFuture<Result<Arc<Connection>, Error>>;
+    ) -> BoxFuture<Result<Arc<Connection>, CallError>>;
 
     /// The map of slots, as far as it is known, and its version.
     fn slots(&self) -> (u64, Slots) {
@@ -71,7 +71,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     }
 
     /// Something has failed, perhaps because slots are elsewhere by now.
-    fn failed(&self, _error: &Error) {}
+    fn failed(&self, _error: &CallError) {}
 }
 
 /// The server of a URL.
@@ -108,7 +108,7 @@ impl Topology for Single {
         self: Arc<Self>,
         _: usize,
         inquiry: Inquiry,
-    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    ) -> BoxFuture<Result<Arc<Connection>, CallError>> {
         Box::pin(async move {
             let connection = attempt::connect(&self.endpoint, inquiry).await?;
             if self.is_node.get().is_none() {

@@ -10,7 +10,7 @@ const LEAST: usize = 1_000;
 const MOST: usize = 6_000;
 
 /// How many tests share the scenarios, so that none takes long.
-const PARTS: usize = 12;
+const PARTS: usize = 24;
 
 /// Walks every scenario of a part.
 fn walk_part(part: usize) {
@@ -40,16 +40,28 @@ macro_rules! parts {
 
 // Each: no interleaving of a few clients breaks a promise.
 parts! {
-    no_interleaving_breaks_a_promise_in_scenario_1_and_every_twelfth_after_it: 0
-    no_interleaving_breaks_a_promise_in_scenario_2_and_every_twelfth_after_it: 1
-    no_interleaving_breaks_a_promise_in_scenario_3_and_every_twelfth_after_it: 2
-    no_interleaving_breaks_a_promise_in_scenario_4_and_every_twelfth_after_it: 3
-    no_interleaving_breaks_a_promise_in_scenario_5_and_every_twelfth_after_it: 4
-    no_interleaving_breaks_a_promise_in_scenario_6_and_every_twelfth_after_it: 5
-    no_interleaving_breaks_a_promise_in_scenario_7_and_every_twelfth_after_it: 6
-    no_interleaving_breaks_a_promise_in_scenario_8_and_every_twelfth_after_it: 7
-    no_interleaving_breaks_a_promise_in_scenario_9_and_every_twelfth_after_it: 8
-    no_interleaving_breaks_a_promise_in_scenario_10_and_every_twelfth_after_it: 9
-    no_interleaving_breaks_a_promise_in_scenario_11_and_every_twelfth_after_it: 10
-    no_interleaving_breaks_a_promise_in_scenario_12_and_every_twelfth_after_it: 11
+    no_interleaving_breaks_a_promise_in_scenario_1_and_every_twenty_fourth_after_it: 0
+    no_interleaving_breaks_a_promise_in_scenario_2_and_every_twenty_fourth_after_it: 1
+    no_interleaving_breaks_a_promise_in_scenario_3_and_every_twenty_fourth_after_it: 2
+    no_interleaving_breaks_a_promise_in_scenario_4_and_every_twenty_fourth_after_it: 3
+    no_interleaving_breaks_a_promise_in_scenario_5_and_every_twenty_fourth_after_it: 4
+    no_interleaving_breaks_a_promise_in_scenario_6_and_every_twenty_fourth_after_it: 5
+    no_interleaving_breaks_a_promise_in_scenario_7_and_every_twenty_fourth_after_it: 6
+    no_interleaving_breaks_a_promise_in_scenario_8_and_every_twenty_fourth_after_it: 7
+    no_interleaving_breaks_a_promise_in_scenario_9_and_every_twenty_fourth_after_it: 8
+    no_interleaving_breaks_a_promise_in_scenario_10_and_every_twenty_fourth_after_it: 9
+    no_interleaving_breaks_a_promise_in_scenario_11_and_every_twenty_fourth_after_it: 10
+    no_interleaving_breaks_a_promise_in_scenario_12_and_every_twenty_fourth_after_it: 11
+    no_interleaving_breaks_a_promise_in_scenario_13_and_every_twenty_fourth_after_it: 12
+    no_interleaving_breaks_a_promise_in_scenario_14_and_every_twenty_fourth_after_it: 13
+    no_interleaving_breaks_a_promise_in_scenario_15_and_every_twenty_fourth_after_it: 14
+    no_interleaving_breaks_a_promise_in_scenario_16_and_every_twenty_fourth_after_it: 15
+    no_interleaving_breaks_a_promise_in_scenario_17_and_every_twenty_fourth_after_it: 16
+    no_interleaving_breaks_a_promise_in_scenario_18_and_every_twenty_fourth_after_it: 17
+    no_interleaving_breaks_a_promise_in_scenario_19_and_every_twenty_fourth_after_it: 18
+    no_interleaving_breaks_a_promise_in_scenario_20_and_every_twenty_fourth_after_it: 19
+    no_interleaving_breaks_a_promise_in_scenario_21_and_every_twenty_fourth_after_it: 20
+    no_interleaving_breaks_a_promise_in_scenario_22_and_every_twenty_fourth_after_it: 21
+    no_interleaving_breaks_a_promise_in_scenario_23_and_every_twenty_fourth_after_it: 22
+    no_interleaving_breaks_a_promise_in_scenario_24_and_every_twenty_fourth_after_it: 23
 }

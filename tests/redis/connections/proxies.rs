@@ -76,7 +76,7 @@ async fn a_waiter_is_notified_through_a_proxy_that_closes_at_client_setinfo() {
     let waiting = tokio::spawn(store.acquire(claim()));
     let mut raw = Raw::connect(server.port()).await;
     eventually("it waits", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+        raw.zcard("semaphore:2:{concurrency:a}:queue").await == 1
     })
     .await;
     assert!(held.release().await);

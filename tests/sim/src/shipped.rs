@@ -175,7 +175,7 @@ impl Shipped {
                 Policy::Refuse => WhenUnavailable::Refuse,
                 Policy::Admit => WhenUnavailable::Admit,
                 Policy::Share => WhenUnavailable::Share,
-                Policy::Half => WhenUnavailable::ShareOf(0.5),
+                Policy::Half => WhenUnavailable::ShareOf { fraction: 0.5 },
             },
         });
         core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));

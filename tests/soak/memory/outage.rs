@@ -24,7 +24,11 @@ async fn cut_off(policy: WhenUnavailable, lease: Duration) -> RedisSemaphore {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_come_and_go_leave_no_memory() {
     let _alone = alone().await;
-    let store = cut_off(WhenUnavailable::ShareOf(0.5), Duration::from_secs(10)).await;
+    let store = cut_off(
+        WhenUnavailable::ShareOf { fraction: 0.5 },
+        Duration::from_secs(10),
+    )
+    .await;
     let churn = async |from: u64| {
         for key in from..from + 60_000 {
             let permit = store.acquire(Claim::new(key).with_limit(2)).await;

@@ -15,7 +15,7 @@ use super::{
     topology::{Place, Slots, Topology, slot_of},
 };
 use crate::{
-    redis::{error::Error, fault::Unfit},
+    redis::{error::CallError, fault::Unfit},
     semaphore::{
         BoxFuture,
         timer::{Backoff, timeout_at},
@@ -98,7 +98,7 @@ impl Nodes {
     pub(in crate::redis) async fn find(
         seeds: Vec<Endpoint>,
         deadline: Instant,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CallError> {
         let nodes = Self {
             template: seeds.first().cloned().ok_or_else(nowhere)?,
             seeds,
@@ -113,7 +113,7 @@ impl Nodes {
 
     /// Takes the best view that a node tells until then. If no node has any slots, the map stays: a cluster that is being
     /// set up anew is to be found where it was.
-    async fn survey(&self, deadline: Instant, inquiry: Inquiry) -> Result<(), Error> {
+    async fn survey(&self, deadline: Instant, inquiry: Inquiry) -> Result<(), CallError> {
         let view = self.best_view(deadline, inquiry).await?;
         if !view.ranges.is_empty() {
             self.map.lock().take(&view);
@@ -123,7 +123,7 @@ impl Nodes {
 
     /// Queries some nodes with a connection first. If they are silent, queries all other nodes and the seeds too. A
     /// node that is cut off knows no new epoch.
-    async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, Error> {
+    async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, CallError> {
         let (epoch, [mut first, others]) = self.views(inquiry);
         let others = first
             .split_off(first.len().min(FIRST))
@@ -138,7 +138,7 @@ impl Nodes {
             loop {
                 let view = match timeout_at(until, views.next()).await {
                     Ok(Some(view)) => view,
-                    Err(late) if late.is_early => return Err(Error::PausedClock),
+                    Err(late) if late.is_early => return Err(CallError::PausedClock),
                     Ok(None) | Err(_) => break,
                 };
                 let is_good = |view: &View| view.is_ok && view.epoch >= epoch;
@@ -251,7 +251,7 @@ impl Topology for Nodes {
         self: Arc<Self>,
         server: usize,
         inquiry: Inquiry,
-    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    ) -> BoxFuture<Result<Arc<Connection>, CallError>> {
         Box::pin(async move {
             let (endpoint, tenure) = {
                 let map = self.map.lock();
@@ -289,8 +289,8 @@ impl Topology for Nodes {
         Some(map.number(&address))
     }
 
-    fn failed(&self, error: &Error) {
-        let is_late = matches!(error, Error::Timeout(_) | Error::Unavailable(_));
+    fn failed(&self, error: &CallError) {
+        let is_late = matches!(error, CallError::Timeout(_) | CallError::Unavailable(_));
         let codes = &["CLUSTERDOWN", "MOVED", "READONLY"];
         if is_late || error.is_disconnect() || error.is_code(codes) {
             self.doubted.notify_one();
@@ -299,17 +299,17 @@ impl Topology for Nodes {
 }
 
 /// No node is known.
-fn nowhere() -> Error {
-    Error::unconnected(io::Error::from(io::ErrorKind::NotConnected))
+fn nowhere() -> CallError {
+    CallError::unconnected(io::Error::from(io::ErrorKind::NotConnected))
 }
 
 /// What a node sees, once it has answered.
-type Seen = BoxFuture<Result<View, Error>>;
+type Seen = BoxFuture<Result<View, CallError>>;
 
 /// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
 fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
     Box::pin(async move {
-        let address = Address::of(node.info()).ok_or(Error::Reply)?;
+        let address = Address::of(node.info()).ok_or(CallError::Reply)?;
         let connection = match connection {
             Some(connection) => connection,
             None => Arc::new(attempt::connect(&node, inquiry).await?),
@@ -319,16 +319,16 @@ fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry
 }
 
 /// First the newest view of a node that is not cut off; of errors one that may pass.
-fn rank(seen: &Result<View, Error>) -> (bool, bool, u64) {
+fn rank(seen: &Result<View, CallError>) -> (bool, bool, u64) {
     match seen {
         Ok(view) => (true, view.is_ok, view.epoch),
         Err(error) => (false, may_pass(error), 0),
     }
 }
 
-fn may_pass(error: &Error) -> bool {
-    let is_unfit = matches!(error, Error::Unavailable(error) if Unfit::of(error).is_some());
-    matches!(error, Error::PausedClock) || !is_unfit && error.may_pass()
+fn may_pass(error: &CallError) -> bool {
+    let is_unfit = matches!(error, CallError::Unavailable(error) if Unfit::of(error).is_some());
+    matches!(error, CallError::PausedClock) || !is_unfit && error.may_pass()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What one node says of the cluster.
 
 use crate::redis::{
-    error::Error,
+    error::CallError,
     transport::{
         address::Address,
         connection::{Connection, Replies, field},
@@ -24,18 +24,18 @@ pub(super) struct View {
 
 impl View {
     /// That of the node on `host`.
-    pub(super) async fn of(node: &Connection, host: &str) -> Result<Self, Error> {
+    pub(super) async fn of(node: &Connection, host: &str) -> Result<Self, CallError> {
         let commands = ["INFO", "SLOTS"].map(|name| cmd("CLUSTER").arg(name).take());
         Self::read(node.call(commands.into()).await, host)
     }
 
-    fn read(replies: Replies, host: &str) -> Result<Self, Error> {
+    fn read(replies: Replies, host: &str) -> Result<Self, CallError> {
         let mut replies = replies.into_iter();
         let (Some(info), Some(slots)) = (replies.next(), replies.next()) else {
-            return Err(Error::Reply);
+            return Err(CallError::Reply);
         };
         let Value::Array(ranges) = slots? else {
-            return Err(Error::Reply);
+            return Err(CallError::Reply);
         };
         // A service may forbid this command.
         let info = info.ok().and_then(text).unwrap_or_default();
@@ -44,7 +44,7 @@ impl View {
         Ok(Self {
             epoch: epoch.unwrap_or_default(),
             is_ok: field(&info, "cluster_state").is_none_or(|state| state == "ok"),
-            ranges: ranges.collect::<Option<_>>().ok_or(Error::Reply)?,
+            ranges: ranges.collect::<Option<_>>().ok_or(CallError::Reply)?,
         })
     }
 }
@@ -92,7 +92,7 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    fn view(node: Vec<Value>) -> Result<View, Error> {
+    fn view(node: Vec<Value>) -> Result<View, CallError> {
         let info = bulk("cluster_state:fail\r\ncluster_current_epoch:7\r\n");
         let range = vec![Value::Int(0), Value::Int(99), Value::Array(node)];
         let slots = Value::Array(vec![Value::Array(range)]);

@@ -1,7 +1,7 @@
 //! What Sentinels answer, and what a server says of itself.
 
 use crate::redis::{
-    error::{Error, after, by},
+    error::{CallError, after, by},
     fault::Unfit,
     transport::{
         address::Address,
@@ -24,16 +24,18 @@ pub(super) struct Named {
 }
 
 /// An answer that comes in time.
-pub(super) async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn within<T>(
+    answer: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
 /// The primary of this name, as the Sentinel knows it at the other end of a connection.
-pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
+pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, CallError> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
     let (address, details) = both(connection, commands).await?;
-    let unknown = |_| Error::unconnected(Unfit::WrongName);
+    let unknown = |_| CallError::unconnected(Unfit::WrongName);
     let (host, port) = from_redis_value(address).map_err(unknown)?;
     Ok(Named {
         address: Address { host, port },
@@ -50,17 +52,17 @@ fn epoch(details: Value) -> Option<u64> {
 async fn both(
     connection: &Connection,
     commands: [Cmd; 2],
-) -> Result<(Value, Option<Value>), Error> {
+) -> Result<(Value, Option<Value>), CallError> {
     let mut replies = connection.call(commands.into()).await.into_iter();
     let needed = replies.next().ok_or_else(timed_out)?;
-    let needed = needed.map_err(|error| Error::unconnected(error.into_cause()))?;
+    let needed = needed.map_err(|error| CallError::unconnected(error.into_cause()))?;
     Ok((needed, replies.next().and_then(Result::ok)))
 }
 
 /// The answers of Sentinels so far.
 pub(super) struct Heard {
     named: Vec<Named>,
-    errors: Vec<Error>,
+    errors: Vec<CallError>,
     /// How many Sentinels there are.
     of: usize,
 }
@@ -74,7 +76,7 @@ impl Heard {
         }
     }
 
-    pub(super) fn add(&mut self, answer: Result<Named, Error>) {
+    pub(super) fn add(&mut self, answer: Result<Named, CallError>) {
         match answer {
             Ok(named) => self.named.push(named),
             Err(error) => self.errors.push(error),
@@ -115,7 +117,7 @@ impl Heard {
 
     /// Why most Sentinels have named no primary. What a person has to mend counts only if most will name none, however
     /// long those take that have not answered.
-    pub(super) fn error(&self) -> Error {
+    pub(super) fn error(&self) -> CallError {
         let refusals = self.errors.iter().filter(|error| says(error) > 0);
         let error = match self.is_most(self.of - refusals.clone().count()) {
             false => refusals.max_by_key(|error| says(error)),
@@ -127,13 +129,13 @@ impl Heard {
 }
 
 /// Whether the Sentinels know no primary of the name.
-pub(super) fn is_wrong_name(error: &Error) -> bool {
+pub(super) fn is_wrong_name(error: &CallError) -> bool {
     says(error) == 2
 }
 
 /// How much an error says of why no primary is known: nothing if another answer may come a moment later.
-fn says(error: &Error) -> u8 {
-    let Error::Unavailable(error) = error else {
+fn says(error: &CallError) -> u8 {
+    let CallError::Unavailable(error) = error else {
         return 1;
     };
     match Unfit::of(error) {
@@ -144,7 +146,7 @@ fn says(error: &Error) -> u8 {
 }
 
 /// What a primary calls itself: another name after each start, and none if it does not tell that to this user.
-pub(super) async fn run_id(server: &Connection) -> Result<String, Error> {
+pub(super) async fn run_id(server: &Connection) -> Result<String, CallError> {
     let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
     let (role, info) = within(both(server, commands)).await?;
     let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());

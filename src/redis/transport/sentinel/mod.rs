@@ -17,7 +17,7 @@ use super::{
     topology::{Place, Topology},
 };
 use crate::{
-    redis::error::Error,
+    redis::error::CallError,
     semaphore::{BoxFuture, timer::Backoff},
 };
 use answer::{Heard, Named, is_wrong_name, named, run_id, within};
@@ -58,7 +58,7 @@ impl Sentinels {
 
     /// Finds the primary that the Sentinels name, until most have answered or their time is over.
     /// Returns whether it was they who named it; if too few answer, it is the last one.
-    pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, Error> {
+    pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, CallError> {
         let before = self.known.lock().generation;
         let endpoints = self.endpoints.iter();
         let answers = endpoints.map(|sentinel| {
@@ -86,7 +86,7 @@ impl Sentinels {
 
     /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
     /// answering, and after each such reason.
-    async fn watch_one(&self, sentinel: &Endpoint) -> Result<(), Error> {
+    async fn watch_one(&self, sentinel: &Endpoint) -> Result<(), CallError> {
         let connection = within(attempt::connect(sentinel, Inquiry::Skip)).await?;
         loop {
             sleep(WATCH).await;
@@ -113,7 +113,7 @@ impl Topology for Sentinels {
         self: Arc<Self>,
         _: usize,
         inquiry: Inquiry,
-    ) -> BoxFuture<Result<Arc<Connection>, Error>> {
+    ) -> BoxFuture<Result<Arc<Connection>, CallError>> {
         Box::pin(async move {
             let is_named = self.find_primary(inquiry).await?;
             let (endpoint, tenure) = {
@@ -183,7 +183,11 @@ impl Known {
     /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
     /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
     /// than most count as that only until it has said who it is.
-    fn learn(&mut self, answer: Result<Named, Error>, is_of_most: bool) -> Result<bool, Error> {
+    fn learn(
+        &mut self,
+        answer: Result<Named, CallError>,
+        is_of_most: bool,
+    ) -> Result<bool, CallError> {
         let named = match (answer, &mut self.primary) {
             (Ok(named), Some(primary)) if named.address == primary.address => {
                 let epoch = if is_of_most { 0 } else { primary.epoch };
@@ -209,7 +213,7 @@ impl Known {
     /// Judges what the primary calls itself. If too few Sentinels have answered, it must not have been started again
     /// since they did, because it may be empty then, and another one may have taken its place. Whether it has is not
     /// known to a user who may not run `INFO`.
-    fn check(&mut self, is_named: bool, run_id: String) -> Result<(), Error> {
+    fn check(&mut self, is_named: bool, run_id: String) -> Result<(), CallError> {
         let known = self.primary.as_mut().ok_or_else(timed_out)?;
         if !is_named && run_id.is_empty() {
             return Err(gone(NOT_TOLD));
@@ -236,7 +240,7 @@ mod tests {
         Named { address, epoch }
     }
 
-    fn named(port: u16, epoch: u64) -> Result<Named, Error> {
+    fn named(port: u16, epoch: u64) -> Result<Named, CallError> {
         Ok(name(port, epoch))
     }
 
