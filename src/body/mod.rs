@@ -43,7 +43,7 @@ use std::{
 ///     store: &MemorySemaphore,
 ///     request: Request<String>,
 /// ) -> Result<Response<ResponseBody<String>>, AcquireError> {
-///     let upstream = Claim::new("upstream-1").with_limit(8);
+///     let upstream = Claim::new("upstream-1").with_policy("upstream").with_limit(8);
 ///     let permit = store.acquire(upstream).await?;
 ///     let response = send(request).await; // the response of the upstream
 ///     Ok(hold(response, permit))
@@ -54,7 +54,7 @@ use std::{
 /// # use http_body_util::BodyExt;
 /// let store = MemorySemaphore::new();
 /// let response = forward(&store, Request::default()).await.unwrap();
-/// let full = Claim::new("upstream-1").with_limit(1);
+/// let full = Claim::new("upstream-1").with_policy("upstream").with_limit(1);
 /// assert!(store.acquire(full.clone()).await.is_err());
 /// response.into_body().collect().await.unwrap();
 /// assert!(store.acquire(full).await.is_ok());

@@ -18,8 +18,8 @@
 //! let rows = database.call("ann: select".to_owned()).await.unwrap();
 //! let others = database.call("ann: insert".to_owned()).await.unwrap();
 //! let error = database.call("ann: delete".to_owned()).await.unwrap_err();
-//! let error: &AcquireError = error.downcast_ref().unwrap();
-//! assert!(error.is_refusal());
+//! let refused = AcquireError::find_in(&*error).unwrap();
+//! assert!(refused.is_refusal());
 //!
 //! // The permit ends with the response.
 //! drop(rows);
@@ -37,6 +37,20 @@
 //! - [`UntilBodyEnd`], after [`with_http_bodies`](LimitLayer::with_http_bodies): an `http::Response` keeps its type with the
 //!   body [`ResponseBody`](crate::ResponseBody), which releases the permit at the body's end. Generated clients of tonic
 //!   and all that needs a service of HTTP takes this one.
+//!
+//! # With `buffer` and `load_shed`
+//!
+//! The service is always ready, because a key is known only from its request. So a `load_shed` around it never sheds, and a
+//! `buffer` around it does not bound how many requests wait for permits:
+//! [`with_max_waiting`](LimitLayer::with_max_waiting) does. Inside, around a service that may not be ready, both work as
+//! usual.
+//!
+//! # Nested limits
+//!
+//! Two limits of one store, policy and key, one inside the other, are a mistake: a request counts twice, or waits for its
+//! own permit. The layers for HTTP find it through the request's extensions, and answer 500. A request of any type has no
+//! such place, so a [`LimitLayer`] does not notice. Give each of two nested limits a policy of its own with
+//! [`with_policy`](LimitLayer::with_policy).
 
 mod future;
 mod hold;

@@ -28,8 +28,8 @@ use tower_service::Service;
 /// - a [`KeyError`](crate::KeyError): the extractor has returned one, or an empty key;
 /// - a [`PermitLost`](crate::PermitLost), under [`OnLost::Abort`](crate::OnLost::Abort).
 ///
-/// A layer around it, such as tower's `buffer`, wraps the error: look for it in the chain of
-/// [`source`](std::error::Error::source).
+/// What is around it may wrap the error, as the `Status` of a generated client of tonic does:
+/// [`AcquireError::find_in`](crate::AcquireError::find_in) finds it.
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct LimitLayer<F, H = UntilDropped> {
     extractor: Arc<F>,

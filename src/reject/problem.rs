@@ -26,9 +26,9 @@ impl Problem {
                     AcquireError::Invalid {
                         source: ClaimError::Nested,
                     },
-            } => {
-                Self::internal("two limits of the service count the request in the same semaphore")
-            }
+            } => Self::internal(
+                "two limits of the service count the request in the same semaphore: give one another policy",
+            ),
             Reason::Acquire {
                 error: AcquireError::Invalid { source },
             } => Self::bad_request(source.to_string()),

@@ -2,7 +2,7 @@
 
 use super::{Policy, SemaphoreId};
 use crate::observe::Outcome;
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -177,8 +177,59 @@ impl AcquireError {
         }
     }
 
+    /// The first error of this type in an error's chain of [`source`](Error::source)s, however many layers have wrapped it:
+    /// for the callers of a [`LimitLayer`](crate::LimitLayer).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{error::Error, io};
+    /// use tower_semaphore::AcquireError;
+    ///
+    /// let wrapped = io::Error::other(AcquireError::Overloaded);
+    /// let found = AcquireError::find_in(&wrapped).unwrap();
+    /// assert!(matches!(found, AcquireError::Overloaded));
+    /// assert!(AcquireError::find_in(&io::Error::other("broken")).is_none());
+    /// ```
+    pub fn find_in<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            // An error of I/O shows what it wraps only in this way.
+            let inner = error
+                .downcast_ref::<io::Error>()
+                .and_then(io::Error::get_ref);
+            let inner = inner.and_then(|inner| inner.downcast_ref());
+            if let Some(found) = error.downcast_ref().or(inner) {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// The limit that has refused, in units, as it was in force, if the error names it. See [`policy`](Self::policy).
+    pub fn limit(&self) -> Option<u32> {
+        match self {
+            Self::Full { limit, .. }
+            | Self::TimedOut { limit, .. }
+            | Self::QueueFull { limit, .. } => Some(*limit),
+            Self::KeyClosed { .. } => Some(0),
+            _ => None,
+        }
+    }
+
     /// The policy that has refused, if the error names it.
-    pub(crate) fn policy(&self) -> Option<&Policy> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim};
+    ///
+    /// let refused = AcquireError::full(&Claim::new("ann").with_policy("export").with_limit(5), 5);
+    /// assert_eq!(refused.policy().unwrap().as_str(), "export");
+    /// assert_eq!(refused.limit(), Some(5));
+    /// ```
+    pub fn policy(&self) -> Option<&Policy> {
         match self {
             Self::Full { policy, .. }
             | Self::TimedOut { policy, .. }

@@ -6,7 +6,6 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::{
     convert::Infallible,
-    error::Error,
     future::{Future, Ready, ready},
     io,
     sync::{
@@ -39,21 +38,9 @@ async fn echo(request: String) -> Result<String, io::Error> {
     Ok(request)
 }
 
-/// The refusal in an error's chain, however many layers have wrapped it.
-fn refusal(error: &BoxError) -> Option<&AcquireError> {
-    let mut error: Option<&(dyn Error + 'static)> = Some(&**error);
-    while let Some(one) = error {
-        if let Some(found) = one.downcast_ref() {
-            return Some(found);
-        }
-        error = one.source();
-    }
-    None
-}
-
 fn is_full(error: &BoxError) -> bool {
     matches!(
-        refusal(error),
+        AcquireError::find_in(&**error),
         Some(AcquireError::Full {
             limit: 1,
             held: 1,

@@ -7,8 +7,8 @@
 //! | `GlobalConcurrencyLimitLayer::with_semaphore(semaphore)` | two layers with clones of one store, and the same key and policy | |
 //! | a permit ends with the response future, so at the head | at the end of the body; [`ReleaseAt::Head`](crate::ReleaseAt) for tower's way | streams count while they stream |
 //! | `poll_ready` waits without bound | [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) is ready and refuses; [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) waits in `poll_ready`, without bound unless [`with_wait`](crate::GlobalConcurrencyLimitLayer::with_wait) is set | |
-//! | `load_shed` around it refuses with an error | no such layer needed: a refusal is a response | errors stay those of the inner service |
-//! | any request and response types | those of the crate `http`, with bodies of `Bytes` | |
+//! | `load_shed` around it refuses with an error | no such layer needed: a refusal is a response, and with [`LimitLayer`](crate::LimitLayer) an error | |
+//! | any request and response types | [`LimitLayer`](crate::LimitLayer); the other layers take those of the crate `http`, with bodies of `Bytes` | |
 //! | a max of 0 is never ready | a limit of 0 refuses each call | |
 //!
 //! Before, for all accounts together, in this process, to the head:

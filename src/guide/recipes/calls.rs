@@ -88,13 +88,22 @@
 //! # drop(client.0);
 //! ```
 //!
+//! The client reports a refusal as a `Status` with the code `Unknown`. If you pass that on to your own clients, give it the
+//! code of a refusal first: `AcquireError::find_in(&status)` finds the error, and
+//! [`Rejection`](crate::Rejection#grpc) lists the codes.
+//!
 //! # A call inside a handler
 //!
 //! A handler that calls an upstream acquires a permit itself, and [`hold`](crate::hold) keeps it until the response's
-//! body ends. [`Rejection::of`](crate::Rejection::of) answers as the layers do if there is no room:
+//! body ends. [`Rejection::of`](crate::Rejection::of) answers if there is no room. Its response has the form of the
+//! layers' refusals, with a `Retry-After` of 1 s. Nothing reads the rest of a refused upload, so read the body first if
+//! clients send much.
+//!
+//! Give the claim a policy of its own. Otherwise an account that has the name of the upstream counts in its semaphore.
 //!
 //! ```
 //! use axum::{body::Body, extract::{Request, State}, response::Response};
+//! use std::time::Duration;
 //! use tower_semaphore::{Claim, MemorySemaphore, Rejection, ResponseBody, Semaphore, hold};
 //!
 //! async fn forward(
@@ -103,6 +112,7 @@
 //! ) -> Result<Response<ResponseBody<Body>>, Rejection> {
 //!     let (parts, body) = request.into_parts();
 //!     let claim = Claim::new("upstream-1").with_policy("upstream").with_limit(8);
+//!     let claim = claim.with_wait(Duration::from_secs(1));
 //!     let permit = store.acquire(claim).await.map_err(|error| Rejection::of(&error, &parts))?;
 //!     let response = send(Request::from_parts(parts, body)).await;
 //!     Ok(hold(response, permit))

@@ -2,7 +2,7 @@
 //!
 //! A store is one method, [`Semaphore::acquire_all`](crate::Semaphore::acquire_all), so a wrapper forwards one method. All
 //! else travels with the answer: the limit in force that refusals show, and the id by which a layer notices that a limit
-//! outside of it [counts in the same semaphore](crate::ConcurrencyLimitLayer#nested-limits). A wrapper that compiles works
+//! outside of it [counts in the same semaphore](crate::ConcurrencyLimitLayer#nested-limits), if both are layers for HTTP. A wrapper that compiles works
 //! behind every layer, inside of other limits, and under a limit that an
 //! [operator sets](crate::Operate::set_limit). See [`Acquire`](crate::Acquire) for a store that counts by itself.
 //!

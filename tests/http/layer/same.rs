@@ -344,7 +344,7 @@ async fn a_client_learns_no_more_than_that_it_is_the_service_s_mistake() {
     let body = answer.into_body().collect().await.expect("a body");
     assert_eq!(
         body.to_bytes(),
-        r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"two limits of the service count the request in the same semaphore"}"#
+        r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"two limits of the service count the request in the same semaphore: give one another policy"}"#
     );
     *asked.method_mut() = Method::POST;
     let kind = HeaderValue::from_static("application/grpc");

@@ -3,7 +3,7 @@
 use crate::fixture::{BOUND, Scripted, ask, channel, limit, serve, soon};
 use futures_util::future::join_all;
 use grpc::client::PricesClient;
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 use testing::{ledger::Ledger, wait::eventually};
 use tokio::time::timeout;
 use tonic::{Code, body::Body, transport::Channel};
@@ -110,11 +110,7 @@ async fn a_channel_whose_limit_fails_calls_has_the_refusal_in_the_statuss_chain(
     let mut stream = stream.expect("admitted");
     let refused = client.now(ask("ann", "carrot")).await;
     let status = refused.expect_err("refused");
-    let mut error = status.source();
-    while let Some(one) = error.filter(|one| !one.is::<AcquireError>()) {
-        error = one.source();
-    }
-    let refusal: Option<&AcquireError> = error.and_then(|error| error.downcast_ref());
+    let refusal = AcquireError::find_in(&status);
     assert!(refusal.is_some_and(AcquireError::is_refusal), "{status:?}");
     while soon(stream.message()).await.expect("no error").is_some() {}
     let freed = async || ledger.page(KEY).returned == 1;
