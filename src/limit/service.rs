@@ -4,9 +4,10 @@ use super::{Hold, ResponseFuture, UntilBodyEnd, UntilDropped};
 use crate::{
     body::BoxError,
     key::{IntoClaims, Sealed},
-    semaphore::Semaphore,
+    semaphore::{Acquire, Semaphore},
     service::Cloned,
     settings::{Settings, claim_methods},
+    shadow::Shadow,
 };
 use std::{
     fmt,
@@ -182,6 +183,10 @@ where
         let found = extractor(&request).into_claims(Sealed);
         let inner = self.inner.clone();
         match settings.claims_of(found) {
+            Err(_) if settings.shadow.is_some() => {
+                let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
+                ResponseFuture::limited(inner, request, Acquire::ready(Ok(permit)), settings)
+            }
             Err(error) => ResponseFuture::refused(error, settings),
             Ok(None) => ResponseFuture::exempt(inner, request, settings),
             Ok(Some(claims)) => {

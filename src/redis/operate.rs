@@ -5,7 +5,7 @@ use super::{
     ask::{To, counted},
     error::CallError,
     protocol::{
-        Listed, Next, UnitId, flow_of, is_done, key_of, limit_of, limits, names_of, process,
+        Form, Listed, Next, UnitId, flow_of, is_done, key_of, limit_of, limits, names_of, process,
         revoke, usage,
     },
     store::{RedisSemaphore, Store},
@@ -145,13 +145,20 @@ impl Operate for RedisSemaphore {
 impl Store {
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
-        let Some(command) = revoke(name, id, self.driver.floor()) else {
-            return Ok(false);
-        };
-        // The second answer would be that there is none.
-        let to = To::KeyOnce(name);
-        let revoked = self.confirmed(to, vec![command], self.deadline());
-        is_done(counted("revoke", revoked).await?)
+        let (floor, until) = (self.driver.floor(), self.deadline());
+        // Many permits may be revoked at once, so the source is sent only to a server that does not know the script.
+        for form in [Form::Hash, Form::Source] {
+            let Some(command) = revoke(form, name, id, floor) else {
+                return Ok(false);
+            };
+            // If it is sent again after it has run, the answer is that there is none.
+            let to = To::KeyOnce(name);
+            match counted("revoke", self.confirmed(to, vec![command], until)).await {
+                Err(error) if form == Form::Hash && error.is_code(&["NOSCRIPT"]) => {}
+                revoked => return is_done(revoked?),
+            }
+        }
+        Ok(false)
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.

@@ -183,7 +183,8 @@ async fn in_shadow_every_request_is_admitted() {
         held.permit()
             .is_some_and(tower_semaphore::Permit::is_shadow)
     };
-    assert!(is_shadow(&first) && is_shadow(&second));
+    let wrong = service.call(String::new()).await.expect("admitted");
+    assert!(is_shadow(&first) && is_shadow(&second) && is_shadow(&wrong));
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn a_server_of_tls_is_served_if_its_authority_is_named() {
     let other = other.to_str().expect("text");
     let wrong = with(&["--ca", other, "--url", &url], "processes");
     assert!(
-        wrong.code == Some(3) && wrong.err.contains("certificate"),
+        wrong.code == Some(2) && wrong.err.contains("certificate"),
         "{wrong:?}"
     );
 }

@@ -113,7 +113,7 @@ fn a_server_that_cannot_work_is_unavailable() {
         let error = answer(&format!("{code} as it says"));
         assert!(error.is_unavailable(), "{error:?}");
     }
-    let old = "ERR CallError running script (call to f_1): @user_script:7: @user_script: 7: \
+    let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
                -OOM command not allowed when used memory > 'maxmemory'.";
     assert!(answer(old).is_unavailable());
 }
@@ -125,7 +125,7 @@ fn a_mistake_is_an_answer() {
         "WRONGTYPE Operation against a key",
         "NOAUTH Authentication required.",
         "ERR unknown command",
-        "ERR CallError running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
+        "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
     ] {
         let error = answer(text);
         assert!(!error.is_unavailable(), "{error:?}");

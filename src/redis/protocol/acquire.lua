@@ -107,7 +107,7 @@ while ARGV[at] do
         count = #ids / 2
         added = call('ZADD', held, 'GT', unpack(ids))
       end
-      local is_new, is_due = new_token == 1, count > 1 or new_token % 4 == 0
+      local is_new, is_due = new_token < micros / 2, count > 1 or new_token % 4 == 0
       if is_new then
         new_token = math.max(micros, ARGV[3] + 0)
       end

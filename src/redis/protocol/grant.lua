@@ -213,7 +213,8 @@ local function granting(now, micros, floor, ended, is_provisional)
 
   -- Holds the units of a permit. Returns its token. A counter that has expired starts again at the server's clock, or
   -- at the highest time that the clock has ever shown. Both are higher than every earlier token, because fewer tokens
-  -- were granted than microseconds have passed. So the counter may expire at any time.
+  -- were granted than microseconds have passed. So the counter may expire at any time. A counter that is far below the
+  -- clock has just been made, or by a script that was aborted right after.
   --
   -- Only every fourth token extends the TTL of `held`. This is enough: a permit that is not refreshed lasts a lease at
   -- most. So three permits, each granted before the previous one has ended, are over within four leases of the last
@@ -223,7 +224,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     -- First, because it fails if another program has overwritten the counter. Then nothing is granted.
     local new_token = call('INCR', token)
     hold(semaphore, id, weight, expires_at, ttl)
-    if new_token == 1 then
+    if new_token < micros / 2 then
       new_token = math.max(micros, floor)
       call('SET', token, text(new_token), 'PX', ttl)
     elseif new_token % 4 == 0 then

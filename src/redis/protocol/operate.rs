@@ -1,7 +1,11 @@
 //! usage: lists what is held, and what waits. revoke: takes a permit from whoever holds it. See `usage.lua` and
 //! `revoke.lua`.
 
-use super::{answer::millis, id::UnitId, script::Script};
+use super::{
+    answer::millis,
+    id::UnitId,
+    script::{Form, Script},
+};
 use crate::{redis::error::CallError, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -47,7 +51,7 @@ impl Next {
 
 /// Asks for a page of what is held of a semaphore, and of what waits for it.
 pub(in crate::redis) fn usage(name: &str, Next([held, queue, alive]): &Next) -> Cmd {
-    USAGE.run_for(name, &[&PAGE, &3, held, queue, alive])
+    USAGE.run_for(Form::Source, name, &[&PAGE, &3, held, queue, alive])
 }
 
 /// Some members of a key with their scores, and where the list goes on.
@@ -131,11 +135,11 @@ const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Revokes a permit; `floor` is the least token of a semaphore without one, microseconds. `None`: there is none of this
 /// id, or the text is no id.
-pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> {
+pub(in crate::redis) fn revoke(form: Form, name: &str, id: &str, floor: u64) -> Option<Cmd> {
     let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= MAX_WEIGHT;
     let read = UnitId::read(id).filter(is_permit)?;
     let remembered = REMEMBERED_MS.max(LEASES * read.lease_ms.min(LONGEST_LEASE_MS));
-    Some(REVOKE.run_for(name, &[&floor, &remembered, &1, &id]))
+    Some(REVOKE.run_for(form, name, &[&floor, &remembered, &1, &id]))
 }
 
 /// Reads from the reply to that, or to what sets a limit, whether it was done.

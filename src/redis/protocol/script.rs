@@ -54,9 +54,9 @@ impl Script {
     }
 
     /// A run for one semaphore.
-    pub(super) fn run_for(&self, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
+    pub(super) fn run_for(&self, form: Form, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
         let keys = self.keys.iter().map(|end| format!("{name}{end}"));
-        self.run(Form::Source, &keys.collect::<Vec<_>>(), args)
+        self.run(form, &keys.collect::<Vec<_>>(), args)
     }
 }
 

@@ -111,6 +111,15 @@ async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     let (policy, key) = (Policy::DEFAULT, "a".into());
     let usage = rig.store.usage(&policy, &key).await.expect("it answers");
     let id = usage.held[0].id.clone();
+    // From now on the server knows the script, so the first call runs it.
+    let other = rig.store.acquire(claim("b", 0)).await.expect("it is free");
+    let usage = rig
+        .store
+        .usage(&policy, &"b".into())
+        .await
+        .expect("it answers");
+    let known = rig.store.revoke(&policy, &"b".into(), &usage.held[0].id);
+    assert!(known.await.expect("it answers") && timeout(BOUND, other.lost()).await.is_ok());
     let named = id.clone().into_bytes();
     rig.proxy
         .drop_replies_to(1, move |args| args.contains(&named));

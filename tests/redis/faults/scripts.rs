@@ -22,7 +22,7 @@ use testing::{
 };
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_semaphore::RedisSemaphore;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const LIMIT: u32 = 3;
 
@@ -209,5 +209,27 @@ async fn a_refresh_in_the_millisecond_of_its_leases_end_is_late_and_one_before_i
             return;
         }
         assert!(start.elapsed() < BOUND, "{met:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_grow_although_a_script_was_aborted_right_after_it_had_counted_one() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    let store = store.expect("it connects");
+    let claim = Claim::new("a").with_limit(1);
+    let first = store.acquire(claim.clone()).await.expect("there is room");
+    assert!(first.release().await);
+    let mut raw = Raw::connect(server.port()).await;
+    // As after eight leases.
+    raw.cmd(&["DEL", "semaphore:2:{concurrency:a}:token"]).await;
+    for (right, works) in [("-zadd", false), ("+zadd", true)] {
+        assert_eq!(
+            raw.cmd(&["ACL", "SETUSER", "default", right]).await.text(),
+            "OK"
+        );
+        let answer = store.acquire(claim.clone()).await;
+        assert_eq!(answer.is_ok(), works, "{answer:?}");
+        assert!(answer.is_err() || answer.is_ok_and(|permit| permit.token() > first.token()));
     }
 }
