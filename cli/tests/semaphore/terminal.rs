@@ -9,7 +9,7 @@ use std::{
 use testing::redis::RedisServer;
 use tokio::time::sleep;
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A terminal, which ends when it is dropped.
