@@ -146,7 +146,8 @@ impl Store {
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let (floor, until) = (self.driver.floor(), self.deadline());
-        // Many permits may be revoked at once, so the source is sent only to a server that does not know the script.
+        // Many permits may be revoked at once, so the source is sent only to a server that does not know the script, or
+        // whose user may not name it by its hash.
         for form in [Form::Hash, Form::Source] {
             let Some(command) = revoke(form, name, id, floor) else {
                 return Ok(false);
@@ -154,7 +155,7 @@ impl Store {
             // If it is sent again after it has run, the answer is that there is none.
             let to = To::KeyOnce(name);
             match counted("revoke", self.confirmed(to, vec![command], until)).await {
-                Err(error) if form == Form::Hash && error.is_code(&["NOSCRIPT"]) => {}
+                Err(error) if form == Form::Hash && error.is_code(&["NOSCRIPT", "NOPERM"]) => {}
                 revoked => return is_done(revoked?),
             }
         }
