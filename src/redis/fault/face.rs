@@ -164,7 +164,7 @@ macro_rules! face {
 ///     source.is_some_and(|error| error.kind() == redis::Kind::Misconfigured)
 /// }
 ///
-/// assert!(!needs_a_person(&AcquireError::TimedOut));
+/// assert!(!needs_a_person(&AcquireError::Overloaded));
 /// ```
 #[derive(Debug, Clone)]
 pub struct Error(pub(super) Fault);
