@@ -5,7 +5,7 @@ use crate::{
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{AcquireError, Permit, PermitLost, SyncFuture},
-    settings::{OnLost, Settings},
+    settings::Settings,
 };
 use http::{Method, Request, Response, request::Parts};
 use http_body::Body;
@@ -95,6 +95,23 @@ impl<B> Admitted<B> {
     }
 }
 
+/// Polls the inner service. `lost` is the loss of the request's permit, if it ends the request.
+///
+/// # Errors
+///
+/// Returns [`PermitLost`] once the permit is lost. A ready result is then discarded.
+pub(crate) fn poll_unless_lost<T>(
+    lost: Option<&mut SyncFuture<()>>,
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<Result<T, PermitLost>> {
+    let answer = poll(cx);
+    match lost.map(|lost| Pin::new(lost).poll(cx)) {
+        Some(Poll::Ready(())) => Poll::Ready(Err(PermitLost)),
+        Some(Poll::Pending) | None => answer.map(Ok),
+    }
+}
+
 impl Granted {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
     /// permit there, the clone holds that permit too.
@@ -104,12 +121,8 @@ impl Granted {
         limits: impl FnOnce() -> Limits,
         settings: &Settings,
     ) -> Self {
-        // In shadow the store's permit has that bound.
-        if let Some(max_hold) = settings.max_hold.filter(|_| !permit.is_shadow()) {
-            permit.end_after(max_hold);
-        }
-        let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
-        let abort = aborts.then(|| Abort::new(&permit, request, limits().granted(&permit)));
+        let lost = settings.bound(&permit);
+        let abort = lost.map(|lost| Abort::new(lost, request, limits().granted(&permit)));
         let watch = |max_stall| Upload::watch(request, &permit, max_stall);
         let upload = settings.max_stall.map(watch);
         let extensions = request.extensions_mut();
@@ -130,23 +143,14 @@ impl Granted {
         self.permit.outcome()
     }
 
-    /// Polls the inner service for a request.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PermitLost`] if the permit is lost and the loss ends the request. A ready result is then discarded,
-    /// because its body would be cut at once.
+    /// [Polls the inner service](poll_unless_lost) for a request. A body whose permit is lost would be cut at once.
     pub(crate) fn poll_inner<T>(
         granted: &mut Option<Self>,
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, PermitLost>> {
-        let answer = poll(cx);
         let abort = granted.as_mut().and_then(|granted| granted.abort.as_mut());
-        match abort.map(|abort| Pin::new(&mut abort.lost).poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(PermitLost)),
-            Some(Poll::Pending) | None => answer.map(Ok),
-        }
+        poll_unless_lost(abort.map(|abort| &mut abort.lost), cx, poll)
     }
 
     /// Returns the rejection of a request that ends with its permit. Returns it once, after
@@ -187,17 +191,12 @@ impl Granted {
 }
 
 impl Abort {
-    fn new<B>(permit: &Permit, request: &Request<B>, limits: Limits) -> Self {
-        let held = permit.clone();
+    fn new<B>(lost: SyncFuture<()>, request: &Request<B>, limits: Limits) -> Self {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = request.method().clone();
         head.uri = request.uri().clone();
         head.version = request.version();
         head.headers = request.headers().clone();
-        Self {
-            lost: SyncFuture::new(async move { held.lost().await }),
-            head,
-            limits,
-        }
+        Self { lost, head, limits }
     }
 }

@@ -7,7 +7,6 @@ use crate::{
     reject::{Limits, Reason, Rejection, respond},
     semaphore::{Acquire, AcquireError, Permit, PermitLost, SyncFuture},
     settings::Settings,
-    shadow::Shadow,
     timer::timeout,
 };
 use bytes::Bytes;
@@ -123,15 +122,6 @@ where
                 acquiring: Some(acquiring),
             },
         };
-        Self { state, settings }
-    }
-
-    /// The future of a request with an invalid key in shadow.
-    pub(crate) fn invalid(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        let limits = Limits::one(settings.policy.clone(), settings.limit);
-        let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
-        let acquiring = Acquiring::new(service, request, limits);
-        let state = State::answered(acquiring, Ok(permit), &settings);
         Self { state, settings }
     }
 

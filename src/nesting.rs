@@ -33,11 +33,10 @@ impl Counted {
     }
 
     fn by_refusal(error: &AcquireError) -> Option<Self> {
-        let (semaphore, policy, limit) = error.refusing()?;
         Some(Self {
-            semaphore,
-            policy: policy.clone(),
-            limit,
+            semaphore: error.semaphore()?,
+            policy: error.policy()?.clone(),
+            limit: error.limit()?,
             is_shadow: false,
         })
     }

@@ -6,8 +6,8 @@ use crate::{
     future::{HttpService, ResponseFuture},
     key::KeyExtractor,
     reject::{Limits, Reason},
-    semaphore::Semaphore,
-    settings::Settings,
+    semaphore::{Acquire, Semaphore},
+    settings::{Demand, Settings, inner_service_methods},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -75,32 +75,9 @@ impl<S, K> ConcurrencyLimit<S, K> {
         }
     }
 
-    /// The inner service.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::{ConcurrencyLimit, MemorySemaphore, key};
-    ///
-    /// let mut service =
-    ///     ConcurrencyLimit::new("market", 5, key::fixed("all"), MemorySemaphore::new());
-    /// assert_eq!(*service.get_ref(), "market");
-    /// *service.get_mut() = "bazaar";
-    /// assert_eq!(service.into_inner(), "bazaar");
-    /// ```
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service, to change it. See [`get_ref`](Self::get_ref) for an example.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without the limit. See [`get_ref`](Self::get_ref) for an example.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_service_methods!(
+        "ConcurrencyLimit::new(\"market\", 5, key::fixed(\"all\"), MemorySemaphore::new())"
+    );
 }
 
 /// A service that is `Clone`. Every such service implements it.
@@ -135,20 +112,21 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = Arc::clone(&self.settings);
-        let claims = settings.claims_of(self.extractor.extract(&parts));
-        if let Err(error) = &claims {
-            settings.mistakes.without_key(&settings.policy, error);
-        }
+        let demand = settings.demand(self.extractor.extract(&parts));
         let service = self.inner.clone();
         let request = Request::from_parts(parts, body);
-        match claims {
-            Err(error) if settings.shadow.is_none() => {
+        match demand {
+            Demand::Exempt => ResponseFuture::exempt(service, request, settings),
+            Demand::Refused(error) => {
                 let reason = Reason::Key { error };
                 ResponseFuture::refused(request, reason, settings.limit, settings)
             }
-            Err(_) => ResponseFuture::invalid(service, request, settings),
-            Ok(None) => ResponseFuture::exempt(service, request, settings),
-            Ok(Some(claims)) => {
+            Demand::Shadow(permit) => {
+                let limits = Limits::one(settings.policy.clone(), settings.limit);
+                let acquiring = Acquiring::new(service, request, limits);
+                ResponseFuture::limited(acquiring, Acquire::ready(Ok(permit)), settings)
+            }
+            Demand::Claims(claims) => {
                 let limits = Limits::of(&claims, &settings.retry);
                 let acquire = settings.acquire_for(claims, request.extensions());
                 let acquiring = Acquiring::new(service, request, limits);

@@ -7,7 +7,7 @@ use crate::{
     future::{HttpService, ResponseFuture},
     reject::{Limits, Reason},
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
-    settings::{Settings, settings_methods},
+    settings::{Settings, inner_service_methods, settings_methods},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -110,33 +110,9 @@ impl<S> GlobalConcurrencyLimit<S> {
         }
     }
 
-    /// The inner service.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::{GlobalConcurrencyLimit, MemorySemaphore};
-    ///
-    /// let store = MemorySemaphore::new();
-    /// let mut service = GlobalConcurrencyLimit::new("client", 3, "example.org", store);
-    /// assert_eq!(*service.get_ref(), "client");
-    /// *service.get_mut() = "mock";
-    /// assert_eq!(service.into_inner(), "mock");
-    /// ```
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service, to change it. See [`get_ref`](Self::get_ref) for an example.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without the limit. A permit that the service holds is released. See
-    /// [`get_ref`](Self::get_ref) for an example.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_service_methods!(
+        "GlobalConcurrencyLimit::new(\"market\", 3, \"example.org\", MemorySemaphore::new())"
+    );
 
     /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {

@@ -2,10 +2,11 @@
 
 use super::{Hold, hold::Holding};
 use crate::{
+    admission::poll_unless_lost,
     body::BoxError,
     observe::{Claiming, Outcome},
-    semaphore::{Acquire, AcquireError, Permit, PermitLost, Policy, SyncFuture},
-    settings::{OnLost, Settings},
+    semaphore::{Acquire, AcquireError, Permit, Policy},
+    settings::Settings,
 };
 use pin_project_lite::pin_project;
 use std::{
@@ -175,17 +176,14 @@ where
     }
 }
 
-/// Polls the inner service. Fails if the permit is lost, and the loss ends the request.
+/// Polls the inner service. Fails if the permit is lost and the loss ends the request.
 fn poll_inner<T, E: Into<BoxError>>(
     holding: &mut Option<Holding>,
     cx: &mut Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<Result<T, E>>,
 ) -> Poll<Result<T, BoxError>> {
     let lost = holding.as_mut().and_then(|holding| holding.lost.as_mut());
-    if lost.is_some_and(|lost| Pin::new(lost).poll(cx).is_ready()) {
-        return Poll::Ready(Err(PermitLost.into()));
-    }
-    poll(cx).map_err(Into::into)
+    poll_unless_lost(lost, cx, poll).map(|answer| answer?.map_err(Into::into))
 }
 
 impl Holding {
@@ -197,30 +195,16 @@ impl Holding {
         match answer {
             Ok(permit) => {
                 counted.ended(permit.outcome());
-                Ok(Self::new(permit, settings))
+                Ok(Self {
+                    lost: settings.bound(&permit),
+                    settings: Arc::clone(settings),
+                    permit,
+                })
             }
             Err(error) => {
                 counted.refused(error.policy().map(Policy::as_str), error.outcome());
                 Err(error)
             }
-        }
-    }
-
-    /// A permit in shadow has its bounds in the store, and its loss ends nothing.
-    fn new(permit: Permit, settings: &Arc<Settings>) -> Self {
-        let is_in_force = !permit.is_shadow();
-        if let Some(max_hold) = settings.max_hold.filter(|_| is_in_force) {
-            permit.end_after(max_hold);
-        }
-        let watch = || {
-            let permit = permit.clone();
-            SyncFuture::new(async move { permit.lost().await })
-        };
-        let aborts = is_in_force && settings.on_lost == OnLost::Abort;
-        Self {
-            lost: aborts.then(watch),
-            settings: Arc::clone(settings),
-            permit,
         }
     }
 }

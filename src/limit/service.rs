@@ -6,8 +6,7 @@ use crate::{
     key::{IntoClaims, Sealed},
     semaphore::{Acquire, Semaphore},
     service::Cloned,
-    settings::{Settings, claim_methods},
-    shadow::Shadow,
+    settings::{Demand, Settings, claim_methods, inner_service_methods},
 };
 use std::{
     fmt,
@@ -140,20 +139,9 @@ pub struct Limit<S, F, H = UntilDropped> {
 }
 
 impl<S, F, H> Limit<S, F, H> {
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service, to change it.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without the limit.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_service_methods!(
+        "LimitLayer::new(5, |_: &String| \"all\", MemorySemaphore::new()).layer(\"market\")"
+    );
 }
 
 impl<S, F, H, R, C> Service<R> for Limit<S, F, H>
@@ -175,25 +163,16 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let LimitLayer {
-            extractor,
-            settings,
-            ..
-        } = self.layer.clone();
-        let found = extractor(&request).into_claims(Sealed);
+        let extracted = (self.layer.extractor)(&request).into_claims(Sealed);
+        let settings = Arc::clone(&self.layer.settings);
         let inner = self.inner.clone();
-        match settings.claims_of(found) {
-            Err(_) if settings.shadow.is_some() => {
-                let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
-                ResponseFuture::limited(inner, request, Acquire::ready(Ok(permit)), settings)
-            }
-            Err(error) => ResponseFuture::refused(error, settings),
-            Ok(None) => ResponseFuture::exempt(inner, request, settings),
-            Ok(Some(claims)) => {
-                let acquire = settings.acquire(claims);
-                ResponseFuture::limited(inner, request, acquire, settings)
-            }
-        }
+        let acquire = match settings.demand(extracted) {
+            Demand::Exempt => return ResponseFuture::exempt(inner, request, settings),
+            Demand::Refused(error) => return ResponseFuture::refused(error, settings),
+            Demand::Shadow(permit) => Acquire::ready(Ok(permit)),
+            Demand::Claims(claims) => settings.acquire(claims),
+        };
+        ResponseFuture::limited(inner, request, acquire, settings)
     }
 }
 

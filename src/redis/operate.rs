@@ -5,8 +5,8 @@ use super::{
     ask::{To, counted},
     error::CallError,
     protocol::{
-        Form, Listed, Next, UnitId, flow_of, is_done, key_of, limit_of, limits, names_of, process,
-        revoke, usage,
+        Form, Listed, Next, Revocation, UnitId, flow_of, is_done, key_of, limit_of, limits,
+        names_of, process, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -145,21 +145,22 @@ impl Operate for RedisSemaphore {
 impl Store {
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
-        let (floor, until) = (self.driver.floor(), self.deadline());
+        let Some(revocation) = Revocation::new(name, id, self.driver.floor()) else {
+            return Ok(false);
+        };
+        // If it is sent again after it has run, the answer is that there is none.
+        let (to, until) = (To::KeyOnce(name), self.deadline());
+        let run = async |form| {
+            let commands = vec![revocation.command(form)];
+            counted("revoke", self.confirmed(to, commands, until)).await
+        };
         // Many permits may be revoked at once, so the source is sent only to a server that does not know the script, or
         // whose user may not name it by its hash.
-        for form in [Form::Hash, Form::Source] {
-            let Some(command) = revoke(form, name, id, floor) else {
-                return Ok(false);
-            };
-            // If it is sent again after it has run, the answer is that there is none.
-            let to = To::KeyOnce(name);
-            match counted("revoke", self.confirmed(to, vec![command], until)).await {
-                Err(error) if form == Form::Hash && error.is_code(&["NOSCRIPT", "NOPERM"]) => {}
-                revoked => return is_done(revoked?),
-            }
-        }
-        Ok(false)
+        let reply = match run(Form::Hash).await {
+            Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
+            reply => reply,
+        };
+        is_done(reply?)
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.

@@ -94,10 +94,8 @@ impl Reason {
     /// schedule once.
     pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> Option<u64> {
         match self {
-            Self::Key { .. }
-            | Self::Acquire {
-                error: AcquireError::Invalid { .. } | AcquireError::KeyClosed { .. },
-            } => None,
+            Self::Key { .. } => None,
+            Self::Acquire { error } if error.retry_after().is_none() => None,
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
                 let claimed = (refusing.limit, refusing.weight, refusing.share);
@@ -177,11 +175,10 @@ impl Limits {
     /// its own may name one that no claim has.
     pub(super) fn refusing(&mut self, error: &AcquireError) -> Limit {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
+        if let (Some(policy), Some(limit)) = (error.policy(), error.limit()) {
+            return self.named(policy, limit);
+        }
         match error {
-            AcquireError::Full { policy, limit, .. }
-            | AcquireError::TimedOut { policy, limit, .. }
-            | AcquireError::QueueFull { policy, limit, .. } => self.named(policy, *limit),
-            AcquireError::KeyClosed { policy } => self.named(policy, 0),
             AcquireError::Invalid {
                 source: ClaimError::TooHeavy { limit, .. },
             } => too_heavy_for(*limit).unwrap_or(self.narrowest()).clone(),

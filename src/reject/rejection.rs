@@ -216,21 +216,19 @@ impl Rejection {
     /// # }
     /// ```
     pub fn of(error: &AcquireError, parts: &Parts) -> Self {
-        let policy = error.policy().cloned();
-        let (policy, is_known) = (policy.clone().unwrap_or_default(), policy.is_some());
-        let mut limits = Limits::one(policy, 0);
-        let refusing = limits.refusing(error);
-        let fields = || Arc::new(Fields::new(refusing.policy.clone(), refusing.limit));
+        let (policy, limit) = (error.policy().cloned(), error.limit().unwrap_or_default());
+        let fields = policy.clone().map(|policy| Fields::new(policy, limit));
+        let limits = Limits::one(policy.unwrap_or_default(), limit);
         Self {
             retry_after: error.retry_after().map(|time| time.as_secs()),
             reason: Reason::Acquire {
                 error: error.clone(),
             },
+            refusing: limits.narrowest().clone(),
             limits,
             parts: parts.clone(),
-            fields: is_known.then(fields),
+            fields: fields.map(Arc::new),
             connection: Connection::KeepAlive,
-            refusing,
         }
     }
 

@@ -151,28 +151,10 @@ impl AcquireError {
     /// The semaphore that refused. `None` if its store has no ids, and for an error that no single semaphore decides. See
     /// [`full`](Self::full) for an example.
     pub fn semaphore(&self) -> Option<SemaphoreId> {
-        self.refusing().map(|(semaphore, ..)| semaphore)
-    }
-
-    /// The semaphore that refused, its policy, and its limit in force.
-    pub(crate) fn refusing(&self) -> Option<(SemaphoreId, &Policy, u32)> {
         match self {
-            Self::Full {
-                semaphore,
-                policy,
-                limit,
-                ..
-            }
-            | Self::TimedOut {
-                semaphore,
-                policy,
-                limit,
-            }
-            | Self::QueueFull {
-                semaphore,
-                policy,
-                limit,
-            } => Some(((*semaphore)?, policy, *limit)),
+            Self::Full { semaphore, .. }
+            | Self::TimedOut { semaphore, .. }
+            | Self::QueueFull { semaphore, .. } => *semaphore,
             _ => None,
         }
     }

@@ -299,4 +299,35 @@ macro_rules! claim_methods {
     };
 }
 
-pub(crate) use {claim_methods, settings_methods};
+/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around `"market"`.
+macro_rules! inner_service_methods {
+    ($service:literal) => {
+        /// The inner service.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use {tower::Layer, tower_semaphore::*};
+        #[doc = concat!("let mut service = ", $service, ";")]
+        /// assert_eq!(*service.get_ref(), "market");
+        /// *service.get_mut() = "bazaar";
+        /// assert_eq!(service.into_inner(), "bazaar");
+        /// ```
+        pub fn get_ref(&self) -> &S {
+            &self.inner
+        }
+
+        /// The inner service, to change it. See [`get_ref`](Self::get_ref) for an example.
+        pub fn get_mut(&mut self) -> &mut S {
+            &mut self.inner
+        }
+
+        /// The inner service, without the limit. If this service holds a permit, the permit is released. See
+        /// [`get_ref`](Self::get_ref) for an example.
+        pub fn into_inner(self) -> S {
+            self.inner
+        }
+    };
+}
+
+pub(crate) use {claim_methods, inner_service_methods, settings_methods};

@@ -2,7 +2,7 @@
 
 mod methods;
 
-pub(crate) use methods::{claim_methods, settings_methods};
+pub(crate) use methods::{claim_methods, inner_service_methods, settings_methods};
 
 use crate::{
     fields::Fields,
@@ -13,6 +13,7 @@ use crate::{
     retry::Retry,
     semaphore::{
         Acquire, AcquireError, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore,
+        SyncFuture,
     },
     shadow::Shadow,
 };
@@ -89,19 +90,37 @@ impl Settings {
         }
     }
 
-    /// The claims of a request, from what its extractor has found. `None` exempts the request.
-    pub(crate) fn claims_of(
-        &self,
-        found: Result<Option<Claims>, KeyError>,
-    ) -> Result<Option<Claims>, KeyError> {
-        let claims = found?.filter(|claims| !claims.as_slice().is_empty());
-        let Some(claims) = claims else {
-            return Ok(None);
+    /// Decides what a request demands, by the result of its extractor. Logs a wrong key.
+    pub(crate) fn demand(&self, extracted: Result<Option<Claims>, KeyError>) -> Demand {
+        let is_keyless = |claim: &Claim| claim.key().is_empty();
+        let error = match extracted {
+            Ok(None) => return Demand::Exempt,
+            Ok(Some(claims)) if claims.as_slice().is_empty() => return Demand::Exempt,
+            Ok(Some(claims)) if claims.as_slice().iter().any(is_keyless) => KeyError::Empty,
+            Ok(Some(claims)) => return Demand::Claims(self.complete_all(claims)),
+            Err(error) => error,
         };
-        match claims.as_slice().iter().any(|claim| claim.key().is_empty()) {
-            true => Err(KeyError::Empty),
-            false => Ok(Some(self.complete_all(claims))),
+        self.mistakes.without_key(&self.policy, &error);
+        match self.shadow {
+            Some(_) => Demand::Shadow(Shadow::admit_invalid(self.policy.clone(), self.limit)),
+            None => Demand::Refused(error),
         }
+    }
+
+    /// Starts the longest hold of a permit. Returns a future of its loss if the loss ends the request. A permit in shadow
+    /// has its bound in the store, and its loss ends nothing.
+    pub(crate) fn bound(&self, permit: &Permit) -> Option<SyncFuture<()>> {
+        if permit.is_shadow() {
+            return None;
+        }
+        if let Some(max_hold) = self.max_hold {
+            permit.end_after(max_hold);
+        }
+        let watch = || {
+            let permit = permit.clone();
+            SyncFuture::new(async move { permit.lost().await })
+        };
+        (self.on_lost == OnLost::Abort).then(watch)
     }
 
     /// Acquires a permit for a request, which may be under other limits already.
@@ -183,7 +202,17 @@ impl Settings {
     }
 }
 
-/// How long an error is not logged again.
+/// The demand of a request on its limit.
+pub(crate) enum Demand {
+    Exempt,
+    Claims(Claims),
+    /// The key is wrong, and a limit in shadow admits the request with this permit.
+    Shadow(Permit),
+    /// The key is wrong.
+    Refused(KeyError),
+}
+
+/// An error that was logged is not logged again for this time.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Mistakes of the service that its requests reveal. Each is logged, but not at every request.

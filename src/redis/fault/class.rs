@@ -186,7 +186,7 @@ pub(in crate::redis) enum Unfit {
 impl Unfit {
     /// The cause of an error, if it is one of these.
     pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
-        io_error(error)?.get_ref()?.downcast_ref()
+        io_cause(error)
     }
 }
 
@@ -194,6 +194,11 @@ impl Unfit {
 pub(in crate::redis) fn io_error(error: &RedisError) -> Option<&io::Error> {
     let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     shared.downcast_ref()
+}
+
+/// The cause of an I/O error, if it has this type.
+fn io_cause<T: Error + 'static>(error: &RedisError) -> Option<&T> {
+    io_error(error)?.get_ref()?.downcast_ref()
 }
 
 impl fmt::Display for Unfit {
@@ -236,7 +241,7 @@ impl Failed {
 
     /// The cause of an error, if it is this.
     pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
-        io_error(error)?.get_ref()?.downcast_ref()
+        io_cause(error)
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) use command::{Command, Group, Part, Position, Sink, Verb, Wanted};
 pub(super) use id::{Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, process_name};
 pub(super) use limits::{limit_of, limits};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
-pub(super) use operate::{Listed, Next, alive, counting, is_done, now, revoke, usage};
+pub(super) use operate::{Listed, Next, Revocation, alive, counting, is_done, now, usage};
 pub(super) use presence::{described, process};
 pub(super) use script::{Form, Script};
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{redis::error::CallError, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value, cmd, from_redis_value};
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 /// Concatenated at compile time.
 static USAGE: LazyLock<Script> = LazyLock::new(|| {
@@ -133,13 +133,35 @@ const LEASES: u64 = 8;
 /// The longest lease, in ms.
 const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Revokes a permit; `floor` is the least token of a semaphore without one, microseconds. `None`: there is none of this
-/// id, or the text is no id.
-pub(in crate::redis) fn revoke(form: Form, name: &str, id: &str, floor: u64) -> Option<Cmd> {
-    let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= MAX_WEIGHT;
-    let read = UnitId::read(id).filter(is_permit)?;
-    let remembered = REMEMBERED_MS.max(LEASES * read.lease_ms.min(LONGEST_LEASE_MS));
-    Some(REVOKE.run_for(form, name, &[&floor, &remembered, &1, &id]))
+/// The revocation of a permit.
+pub(in crate::redis) struct Revocation<'a> {
+    /// The prefix of the semaphore's keys.
+    name: &'a str,
+    /// The permit's id.
+    id: &'a str,
+    /// The least token of a semaphore that has none yet, in microseconds.
+    floor: u64,
+    remembered_ms: u64,
+}
+
+impl<'a> Revocation<'a> {
+    /// `None` if the text is not the id of a permit.
+    pub(in crate::redis) fn new(name: &'a str, id: &'a str, floor: u64) -> Option<Self> {
+        let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= MAX_WEIGHT;
+        let read = UnitId::read(id).filter(is_permit)?;
+        let leases_ms = LEASES * read.lease_ms.min(LONGEST_LEASE_MS);
+        Some(Self {
+            name,
+            id,
+            floor,
+            remembered_ms: REMEMBERED_MS.max(leases_ms),
+        })
+    }
+
+    pub(in crate::redis) fn command(&self, form: Form) -> Cmd {
+        let args: [&dyn fmt::Display; 4] = [&self.floor, &self.remembered_ms, &1, &self.id];
+        REVOKE.run_for(form, self.name, &args)
+    }
 }
 
 /// Reads from the reply to that, or to what sets a limit, whether it was done.

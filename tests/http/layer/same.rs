@@ -13,7 +13,7 @@ use std::{
 use testing::{
     http_requests::{ACCOUNT, limit, request},
     ledger::Ledger,
-    stores::{self, Store},
+    stores::{Store, facts_of_two},
     wait::eventually,
     wrappers::{Delayed, Faulty, Split},
 };
@@ -247,26 +247,15 @@ pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: St
     }
 }
 
-macro_rules! in_memory {
-    ($($fact:ident)*) => { $(
-        #[tokio::test]
-        async fn $fact() {
-            super::$fact(super::stores::memory()).await;
-        }
-    )* };
-}
-
-mod memory {
-    in_memory! {
-        the_first_request_is_refused_whatever_wraps_the_store
-        a_request_does_not_wait_for_its_own_permit
-        another_key_of_the_same_policy_waits_as_ever
-        each_level_of_both_limits_is_compared
-        a_limit_between_hides_none_outside_of_it
-        a_service_of_one_key_finds_it_at_the_call
-        a_permit_that_was_released_before_counts_no_more
-        a_limit_in_shadow_refuses_nobody_inside_or_outside
-    }
+facts_of_two! {
+    the_first_request_is_refused_whatever_wraps_the_store
+    a_request_does_not_wait_for_its_own_permit
+    another_key_of_the_same_policy_waits_as_ever
+    each_level_of_both_limits_is_compared
+    a_limit_between_hides_none_outside_of_it
+    a_service_of_one_key_finds_it_at_the_call
+    a_permit_that_was_released_before_counts_no_more
+    a_limit_in_shadow_refuses_nobody_inside_or_outside
 }
 
 /// Counts each policy as the default one.

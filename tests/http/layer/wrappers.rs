@@ -8,7 +8,7 @@ use std::sync::{
 };
 use testing::{
     http_requests::{limit, request},
-    stores::{self, Store},
+    stores::{Store, facts_of_two},
     wait::eventually,
     wrappers::{Delayed, Faulty, Split},
 };
@@ -137,20 +137,9 @@ async fn a_delay_delays_the_claim_and_a_drop_leaves_nothing_behind() {
     assert_eq!(memory.busy_keys(), 0);
 }
 
-macro_rules! in_memory {
-    ($($fact:ident)*) => { $(
-        #[tokio::test]
-        async fn $fact() {
-            super::$fact(super::stores::memory()).await;
-        }
-    )* };
-}
-
-mod memory {
-    in_memory! {
-        a_wrapped_store_counts_and_shows_the_limit_in_force
-        every_refusal_shows_the_limit_in_force
-        a_fault_refuses_until_it_is_over
-        a_choice_counts_in_the_store_that_it_chooses
-    }
+facts_of_two! {
+    a_wrapped_store_counts_and_shows_the_limit_in_force
+    every_refusal_shows_the_limit_in_force
+    a_fault_refuses_until_it_is_over
+    a_choice_counts_in_the_store_that_it_chooses
 }

@@ -6,7 +6,6 @@ mod early;
 mod frozen;
 mod nested;
 mod streaming;
-mod wrappers;
 
 use std::time::Duration;
 use streaming::{BOUND, Streaming};

@@ -7,30 +7,10 @@ use crate::layer::{
 use testing::{
     http_requests::{limit, request},
     redis::RedisServer,
-    stores::{self, Store},
+    stores::Store,
 };
 use tower::Layer;
 use tower_semaphore::RedisSemaphore;
-
-macro_rules! in_redis {
-    ($($fact:ident)*) => { $(
-        #[tokio::test]
-        async fn $fact() {
-            let server = RedisServer::start();
-            same::$fact(stores::redis(&server.url()).await).await;
-        }
-    )* };
-}
-
-in_redis! {
-    the_first_request_is_refused_whatever_wraps_the_store
-    a_request_does_not_wait_for_its_own_permit
-    another_key_of_the_same_policy_waits_as_ever
-    each_level_of_both_limits_is_compared
-    a_limit_between_hides_none_outside_of_it
-    a_permit_that_was_released_before_counts_no_more
-    a_limit_in_shadow_refuses_nobody_inside_or_outside
-}
 
 async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
