@@ -272,15 +272,15 @@ impl Inspected {
             return Ok(is_unknown.into_iter().chain(denied).collect());
         }
         if self.field("redis_mode") == Some("sentinel") {
-            return Err(
-                origin.wrong("the server is a Sentinel, which `connect_sentinel` connects to")
-            );
+            let text = "the server is a Sentinel, which `connect_sentinel` connects to";
+            return Err(ConnectError::of_setting("url", text));
         }
         if self.field("role") == Some("slave") {
             return Err(origin.replica());
         }
         if let Some(found) = self.field("redis_version").filter(|found| is_old(found)) {
-            return Err(origin.old(found));
+            let text = format!("Redis {found} is older than 6.2: use a newer one");
+            return Err(ConnectError::of_setting("url", text));
         }
         let is_bounded = self.field("maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = self.field("maxmemory_policy").filter(|_| is_bounded);

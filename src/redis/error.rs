@@ -56,10 +56,7 @@ impl CallError {
 
     /// True if connecting failed for an unknown reason.
     pub(super) fn is_unexplained(&self) -> bool {
-        let is_silent = |error: &RedisError| {
-            let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();
-            is_dropped || error.is_timeout()
-        };
+        let is_silent = |error: &RedisError| is_ended(error) || error.is_timeout();
         matches!(self, Self::Unavailable(error) if is_silent(error))
     }
 
@@ -146,6 +143,11 @@ impl CallError {
     pub(super) fn is_code(&self, codes: &[&str]) -> bool {
         matches!(self, Self::Redis(error) if error.code().is_some_and(|code| codes.contains(&code)))
     }
+}
+
+/// True if the server has closed the connection.
+pub(super) fn is_ended(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
 impl fmt::Display for CallError {

@@ -78,16 +78,9 @@ impl Settings {
         self.policy = policy;
     }
 
-    /// Acquires a permit, at once in shadow. Claims that no store could grant do not reach the store.
+    /// Acquires a permit. In shadow the permit is ready at once. Refuses invalid claims without a call to the store.
     pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
-        if let Some(shadow) = &self.shadow {
-            let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, None);
-            return Acquire::ready(Ok(permit));
-        }
-        match claims.check() {
-            Ok(()) => self.semaphore.acquire_all(claims),
-            Err(error) => Acquire::ready(Err(error)),
-        }
+        self.acquire_under(None, claims)
     }
 
     /// Decides what a request demands, by the result of its extractor. Logs a wrong key.
@@ -126,9 +119,19 @@ impl Settings {
     /// Acquires a permit for a request, which may be under other limits already.
     #[inline]
     pub(crate) fn acquire_for(&self, claims: Claims, request: &Extensions) -> Acquire {
-        match self.nesting(request) {
-            None => self.acquire(claims),
-            Some(nesting) => self.acquire_within(nesting, claims),
+        self.acquire_under(self.nesting(request), claims)
+    }
+
+    #[inline]
+    fn acquire_under(&self, nesting: Option<Nesting>, claims: Claims) -> Acquire {
+        if let Some(shadow) = &self.shadow {
+            let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, nesting);
+            return Acquire::ready(Ok(permit));
+        }
+        match (claims.check(), nesting) {
+            (Err(error), _) => Acquire::ready(Err(error)),
+            (Ok(()), None) => self.semaphore.acquire_all(claims),
+            (Ok(()), Some(nesting)) => self.acquire_within(nesting, claims),
         }
     }
 
@@ -139,15 +142,10 @@ impl Settings {
         Some(Nesting::new(outer, &self.mistakes.is_nested))
     }
 
-    /// Claims that could wait for an outer limit's permit first ask without a wait: then the answer shows at once if they
-    /// would.
+    /// Acquires a permit for a request that is under other limits. If a claim may wait under an outer limit's policy, the
+    /// claims are first sent without a wait. The answer shows at once if both limits share a semaphore.
     #[cold]
     fn acquire_within(&self, nesting: Nesting, claims: Claims) -> Acquire {
-        if let Some(shadow) = &self.shadow {
-            let (semaphore, max_hold) = (&*self.semaphore, self.max_hold);
-            let permit = shadow.admit(claims, semaphore, max_hold, Some(nesting));
-            return Acquire::ready(Ok(permit));
-        }
         let could_wait = |claim: &Claim| claim.wait().is_some() && nesting.has(claim.policy());
         let waiting = claims.as_slice().iter().any(could_wait);
         let waiting = waiting.then(|| (Arc::clone(&self.semaphore), claims.clone()));
@@ -155,7 +153,7 @@ impl Settings {
             Some(_) => claims.map(|claim| claim.with_wait(Duration::ZERO)),
             None => claims,
         };
-        let acquire = match self.acquire(first).answer() {
+        let acquire = match self.semaphore.acquire_all(first).answer() {
             Ok(answer) if waiting.is_none() => return Acquire::ready(nesting.judge(answer)),
             Ok(answer) => Acquire::ready(answer),
             Err(acquire) => acquire,

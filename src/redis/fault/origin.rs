@@ -42,7 +42,7 @@ impl Origin<'_> {
         let kind = match &error {
             CallError::NotReplicated(_) => Kind::Unavailable,
             CallError::PausedClock => Kind::Misconfigured,
-            CallError::Reply => return self.wrong(NO_REDIS),
+            CallError::Reply => return ConnectError::of_setting("url", NO_REDIS),
             _ => {
                 let error = error.into_cause();
                 let mistake = self.mistake(command, &error).map(ConnectError);
@@ -56,11 +56,6 @@ impl Origin<'_> {
         })
     }
 
-    /// The server cannot be what was meant.
-    pub(in crate::redis) fn wrong(&self, reason: &'static str) -> ConnectError {
-        ConnectError::of_setting("url", reason)
-    }
-
     /// A server that has reported that it is a replica. Where another one takes its place, that one is soon found.
     pub(in crate::redis) fn replica(&self) -> ConnectError {
         let error = make_extension_error("READONLY".to_owned(), Some(IS_REPLICA.to_owned()));
@@ -68,16 +63,10 @@ impl Origin<'_> {
         mistake.unwrap_or_else(|| ConnectError::unavailable(error))
     }
 
-    /// A server that has reported this version of Redis.
-    pub(in crate::redis) fn old(&self, version: &str) -> ConnectError {
-        let text = format!("Redis {version} is older than 6.2: use a newer one");
-        ConnectError::of_setting("url", text)
-    }
-
     /// What a person has to change.
     fn mistake(&self, command: &str, error: &RedisError) -> Option<Fault> {
         if let Some(unfit) = Unfit::of(error) {
-            return Some(self.unfit(unfit, error));
+            return Some(unfit_fault(unfit, error));
         }
         if let Some(failed) = Failed::of(error) {
             return Some(Fault {
@@ -111,7 +100,8 @@ impl Origin<'_> {
             Class::Moved if !self.is_found() => (Some("url"), NODE.into()),
             Class::NoNode => (Some("connect_cluster"), NO_NODE.into()),
             Class::NoRedis => {
-                return Some(self.wrong(NO_REDIS).with_source(line(error)).0);
+                let wrong = ConnectError::of_setting("url", NO_REDIS);
+                return Some(wrong.with_source(line(error)).0);
             }
             Class::Replica if !self.is_found() => (Some("url"), REPLICA.into()),
             Class::Type => (Some("prefix"), TYPE.into()),
@@ -130,34 +120,34 @@ impl Origin<'_> {
         })
     }
 
-    fn unfit(&self, unfit: &Unfit, error: &RedisError) -> Fault {
-        let (setting, text): (_, Cow<'static, str>) = match unfit {
-            Unfit::SpeaksTls => ("url", TLS.into()),
-            Unfit::SpeaksNoTls => ("url", NO_TLS.into()),
-            Unfit::Handshake(error) => {
-                // The other side reports its refusal by an alert.
-                let (setting, text) = match error.to_string().contains("alert") {
-                    true => ("client_certificate", ALERT),
-                    false => ("root_certificate", UNTRUSTED),
-                };
-                return ConnectError::of_setting(setting, text)
-                    .with_source(error.clone())
-                    .0;
-            }
-            Unfit::WrongName => ("connect_sentinel", WRONG_NAME.into()),
-            Unfit::WrongConnector => ("connector", IGNORED.into()),
-            Unfit::EndsAt(command) => ("url", ends_at(command).into()),
-        };
-        Fault {
-            setting: Some(setting),
-            source: Some(Source::Redis(error.clone())),
-            ..Fault::new(Kind::Misconfigured, text)
-        }
-    }
-
     /// True if the server was found through others, which may name another one a moment later.
     fn is_found(&self) -> bool {
         matches!(self.place, Place::Primary | Place::Node)
+    }
+}
+
+fn unfit_fault(unfit: &Unfit, error: &RedisError) -> Fault {
+    let (setting, text): (_, Cow<'static, str>) = match unfit {
+        Unfit::SpeaksTls => ("url", TLS.into()),
+        Unfit::SpeaksNoTls => ("url", NO_TLS.into()),
+        Unfit::Handshake(error) => {
+            // The other side reports its refusal by an alert.
+            let (setting, text) = match error.to_string().contains("alert") {
+                true => ("client_certificate", ALERT),
+                false => ("root_certificate", UNTRUSTED),
+            };
+            return ConnectError::of_setting(setting, text)
+                .with_source(error.clone())
+                .0;
+        }
+        Unfit::WrongName => ("connect_sentinel", WRONG_NAME.into()),
+        Unfit::WrongConnector => ("connector", IGNORED.into()),
+        Unfit::EndsAt(command) => ("url", ends_at(command).into()),
+    };
+    Fault {
+        setting: Some(setting),
+        source: Some(Source::Redis(error.clone())),
+        ..Fault::new(Kind::Misconfigured, text)
     }
 }
 

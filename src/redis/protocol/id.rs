@@ -44,13 +44,16 @@ impl LeaseName {
 
     /// Reads it from its place in an id, or from a message.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
-        let name = Self {
-            permit: number(parts.next()?)?,
-            lease: number(parts.next()?)?,
-            generation: number(parts.next()?)?,
-        };
-        parts.next().is_none().then_some(name)
+        let parts: Vec<_> = text.split('.').collect();
+        Self::from_parts(parts.try_into().ok()?)
+    }
+
+    fn from_parts([permit, lease, generation]: [&str; 3]) -> Option<Self> {
+        Some(Self {
+            permit: number(permit)?,
+            lease: number(lease)?,
+            generation: number(generation)?,
+        })
     }
 
     /// True for the first id of what a permit is claimed with.
@@ -220,13 +223,8 @@ impl<'a> UnitId<'a> {
         else {
             return None;
         };
-        let name = LeaseName {
-            permit: number(permit)?,
-            lease: number(lease)?,
-            generation: number(generation)?,
-        };
         let id = LeaseId {
-            name,
+            name: LeaseName::from_parts([permit, lease, generation])?,
             limit: number(limit)?,
             weight: number(weight)?,
             since: number(since)?,

@@ -17,7 +17,7 @@ use super::{
     subscription::Subscription,
 };
 use crate::redis::{
-    error::{CallError, after, by, without_password},
+    error::{CallError, after, by, is_ended, without_password},
     fault::{Unfit, io_error},
 };
 use futures_util::future::join;
@@ -114,11 +114,6 @@ async fn open_or_reopen(
         }
         reopened => reopened,
     }
-}
-
-/// True if the server has closed the connection.
-fn is_ended(error: &RedisError) -> bool {
-    error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
 async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connection, RedisError> {

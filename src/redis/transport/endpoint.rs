@@ -115,14 +115,16 @@ impl Endpoint {
 
     /// True if the server gets no optional commands, because it ends connections at them.
     pub(in crate::redis) fn is_basic(&self) -> bool {
-        let address = self.info.addr().to_string();
-        self.connector.basic.lock().contains(&address)
+        self.connector.basic.lock().contains(&self.address())
     }
 
     /// The server gets no optional commands from now on.
     pub(super) fn leave_out_optional(&self) {
-        let address = self.info.addr().to_string();
-        self.connector.basic.lock().insert(address);
+        self.connector.basic.lock().insert(self.address());
+    }
+
+    pub(super) fn address(&self) -> String {
+        self.info.addr().to_string()
     }
 
     /// The settings of a new connection, with its user and password.

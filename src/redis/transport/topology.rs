@@ -101,7 +101,7 @@ impl Topology for Single {
     }
 
     fn address(&self, _: usize) -> String {
-        self.endpoint.info().addr().to_string()
+        self.endpoint.address()
     }
 
     fn connect(
