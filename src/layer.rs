@@ -87,13 +87,13 @@ use tower_layer::Layer;
 ///
 /// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of the
 /// service: a request would count twice, or wait for its own permit. The first such request gets status 500, or
-/// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Give one of the two a policy
-/// of its own with [`with_policy`](Self::with_policy).
+/// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Use a separate policy for
+/// each of the two, with [`with_policy`](Self::with_policy).
 ///
 /// The inner limit finds the mistake in its store's answer, and holds nothing then. A claim that may wait under the
-/// policy of an outer limit asks without a wait first, so such a request does not wait in vain. If one of the two
-/// limits is [in shadow](Self::with_shadow), the mistake is only logged. A
-/// [store of your own](crate::semaphore::Grant::semaphore) takes part if it has ids.
+/// policy of an outer limit is first sent without a wait, so such a request does not wait in vain. If one of the two
+/// limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer finds the mistake if
+/// the store [has ids](crate::semaphore::Grant::semaphore).
 ///
 /// # Limits that change
 ///

@@ -1,8 +1,7 @@
 //! Finds two nested limits that count a request in one semaphore: the inner one would count it twice, or wait for the
 //! request's own permit.
 //!
-//! The ids of semaphores travel with permits and refusals, so this compares those of the inner answer with those of the
-//! outer permits, and asks no store.
+//! Permits and refusals contain the ids of their semaphores. So this module compares ids, and sends no call to a store.
 
 use crate::{
     observe::events,

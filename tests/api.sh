@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_INCREMENTAL=0
 target=${CARGO_TARGET_DIR:-target}
 
-# rustdoc writes JSON only as a nightly. Only rustdoc is told so, because build scripts look for the variable too.
+# rustdoc writes JSON only in nightly mode. The variable is set for rustdoc alone, because build scripts read it too.
 RUSTDOC=$PWD/tests/api/rustdoc.sh cargo rustdoc --quiet --all-features -p tower-semaphore --lib -- \
     -Zunstable-options --output-format json --cap-lints allow
 cargo build --quiet -p tower-semaphore-api

@@ -29,7 +29,7 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 /// The result of polling a body: a frame or `None`, and true if no frame follows.
 pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
-/// What a body keeps until it ends.
+/// The value that a body keeps until it ends.
 pub(super) enum Guard {
     Permit(PermitGuard),
     /// Only dropped. The lock makes the body `Sync`, and is never taken.

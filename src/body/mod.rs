@@ -29,7 +29,7 @@ use std::{
 ///
 /// # Panics
 ///
-/// A panic of the guard's `Drop` reaches whoever polls or drops the body.
+/// If the guard's `Drop` panics, the panic reaches the task that polls or drops the body.
 ///
 /// # Examples
 ///

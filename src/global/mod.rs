@@ -52,8 +52,8 @@
 //! Two nested limits that count in the same semaphore (store, policy and key) are a
 //! [mistake](crate::ConcurrencyLimitLayer#nested-limits). A service of this layer knows its request only in `call`, which
 //! is then answered with status 500. If the key is full, the service is not ready before, because it waits for the
-//! permit of its own request: until the end of a bounded wait, and otherwise for ever. With the feature `tracing` a wait
-//! of 30 s is logged as a warning that names this cause. Give one of the two limits a policy of its own.
+//! permit of its own request: until the end of a bounded wait, or without end. With the feature `tracing` a wait of 30 s is
+//! logged as a warning that names this cause. Use a separate policy for each of the two limits.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

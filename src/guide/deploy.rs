@@ -83,7 +83,7 @@
 //!
 //! Releases with different schemas share nothing on one Redis, also under one prefix. During the deploy each limit counts
 //! twice: once for the old processes, and once for the new ones. Deploy with half of each limit, or stop the old processes
-//! first. Limits that operators have set are not carried over. Keys of the old schema expire by themselves, but its limits
+//! first. Operators must set their limits again. Keys of the old schema expire by themselves, but its limits
 //! do not: delete the key `PREFIXlimits{PREFIXprocesses}` of schema 1 once no old process runs (`tests/redis/schema.rs`).
 //!
 //! # Memory
@@ -141,12 +141,12 @@
 //! the time, and is called for each new connection. Keep a token in it as long as that is valid: a fleet that
 //! reconnects at once would otherwise request one for each connection.
 //!
-//! # Connections of your own
+//! # Custom connections
 //!
 //! The store makes its connections itself. It takes neither a `MultiplexedConnection` nor a `ConnectionManager`, a cluster's
 //! connection or a pool: [why](crate::redis#connections). A
 //! [`connector`](crate::redis::Builder::connector) is a function that it calls for each connection to each server,
-//! whatever the topology: through a tunnel or a Unix socket, by addresses of a resolver of yours, or counted:
+//! in each topology: through a tunnel or a Unix socket, with a custom resolver, or to count connections:
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {

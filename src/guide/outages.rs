@@ -126,7 +126,7 @@
 //! }
 //! ```
 //!
-//! # What an error calls for
+//! # The kind of an error
 //!
 //! The source of an [`AcquireError::Store`](crate::AcquireError::Store) is a [`redis::Error`](crate::redis::Error). It has
 //! the same [kinds](crate::redis::Kind), and two more:

@@ -25,7 +25,7 @@ pin_project! {
     ///
     /// # Errors
     ///
-    /// Those of the inner service, boxed, and those that [`LimitLayer`](super::LimitLayer) lists.
+    /// The errors of the inner service, boxed, and the errors that [`LimitLayer`](super::LimitLayer) lists.
     ///
     /// # Panics
     ///

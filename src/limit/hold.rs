@@ -1,4 +1,4 @@
-//! How long a response keeps its permit.
+//! The time for which a response keeps its permit.
 
 use crate::{
     body::{PermitGuard, ResponseBody},
@@ -14,8 +14,8 @@ use std::{
     sync::Arc,
 };
 
-/// How long a response of type `T` keeps its permit: [`UntilDropped`] or [`UntilBodyEnd`]. Sealed, because no other crate
-/// can name a `Holding`.
+/// The time for which a response of type `T` keeps its permit: [`UntilDropped`] or [`UntilBodyEnd`]. Sealed, because no
+/// other crate can name a `Holding`.
 pub trait Hold<T> {
     /// The response with its permit.
     type Response;

@@ -9,7 +9,7 @@
 //! use tower_semaphore::{AcquireError, LimitLayer, MemorySemaphore};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // Two queries at a time for each user, who is named before the colon.
+//! // Two queries at a time for each user. The user's name precedes the colon.
 //! let by_user = |query: &String| query.split(':').next().unwrap_or_default().to_owned();
 //! let mut database = ServiceBuilder::new()
 //!     .layer(LimitLayer::new(2, by_user, MemorySemaphore::new()))
@@ -28,15 +28,15 @@
 //! # }
 //! ```
 //!
-//! # How long a permit is held
+//! # The end of a permit
 //!
-//! The type of a response decides whether the limit can see its end, so the layer has to be told:
+//! The limit can see the end of a response only by its type, so the layer needs a setting for it:
 //!
 //! - [`UntilDropped`], the default: a response comes as [`Held`], which dereferences to it, and keeps the permit until it
 //!   is dropped.
 //! - [`UntilBodyEnd`], after [`with_http_bodies`](LimitLayer::with_http_bodies): an `http::Response` keeps its type with the
-//!   body [`ResponseBody`](crate::ResponseBody), which releases the permit at the body's end. Generated clients of tonic
-//!   and all that needs a service of HTTP takes this one.
+//!   body [`ResponseBody`](crate::ResponseBody), which releases the permit at the body's end. Use it for
+//!   tonic's generated clients and for other HTTP services.
 //!
 //! # With `buffer` and `load_shed`
 //!
@@ -49,7 +49,7 @@
 //!
 //! Two limits of one store, policy and key, one inside the other, are a mistake: a request counts twice, or waits for its
 //! own permit. The layers for HTTP find it through the request's extensions, and answer 500. A request of any type has no
-//! such place, so a [`LimitLayer`] does not notice. Give each of two nested limits a policy of its own with
+//! such place, so a [`LimitLayer`] does not find it. Use a separate policy for each of two nested limits, with
 //! [`with_policy`](LimitLayer::with_policy).
 
 mod future;

@@ -21,14 +21,14 @@ use tower_service::Service;
 ///
 /// # Errors
 ///
-/// The service fails with the inner service's errors, boxed, and with these, in which nothing was called or the call was
-/// dropped:
+/// The service fails with the inner service's errors, boxed. The following errors mean that the inner service was not
+/// called, or that its call was dropped:
 ///
 /// - an [`AcquireError`](crate::AcquireError): the limit is reached, the store fails, or the claim is not valid;
 /// - a [`KeyError`](crate::KeyError): the extractor has returned one, or an empty key;
 /// - a [`PermitLost`](crate::PermitLost), under [`OnLost::Abort`](crate::OnLost::Abort).
 ///
-/// What is around it may wrap the error, as the `Status` of a generated client of tonic does:
+/// Outer layers and clients may wrap the error, for example in a tonic `Status`.
 /// [`AcquireError::find_in`](crate::AcquireError::find_in) finds it.
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct LimitLayer<F, H = UntilDropped> {
@@ -71,7 +71,7 @@ impl<F> LimitLayer<F> {
 }
 
 impl<F, H> LimitLayer<F, H> {
-    /// Makes the layer one for services of HTTP: an `http::Response` keeps its permit until its body ends.
+    /// Adapts the layer to services of HTTP: an `http::Response` keeps its permit until its body ends.
     ///
     /// # Examples
     ///

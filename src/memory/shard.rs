@@ -35,7 +35,7 @@ pub(super) struct Table {
 }
 
 /// The ids of entries, which differ for all entries of all stores in the process. A table takes a block of them at a
-/// time, so that threads that add keys to different shards seldom write to the same memory.
+/// time, so that threads that add keys to different shards rarely write to the same memory.
 #[derive(Default)]
 struct Ids(u64);
 

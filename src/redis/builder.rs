@@ -48,7 +48,7 @@ pub struct Builder {
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) connector: Connector,
     pub(super) min_replicas: u32,
-    /// Whether it claims nothing.
+    /// True for a tool of operators, which claims nothing.
     pub(super) is_operator: bool,
     /// The number of the database, which the connection has chosen.
     pub(super) database: i64,
@@ -213,24 +213,23 @@ impl Builder {
         self
     }
 
-    /// Sets how connections are made, for example through a tunnel, with a resolver of your own, or to count them:
-    /// redis-rs makes them unless set. This applies to one server, to the nodes of a cluster, and to Sentinels and the
+    /// Sets the function that makes connections, for example through a tunnel, with a custom resolver, or to count them.
+    /// redis-rs makes them unless this is set. This applies to one server, to the nodes of a cluster, and to Sentinels and the
     /// primary that they name.
     ///
-    /// The function is called for each connection to each server, at the start and whenever the store connects again:
-    /// for each runtime that claims and for the keeper one connection for commands, and one for messages. It has to:
+    /// The function is called for each new connection to each server. Each runtime that claims has one connection for
+    /// commands. The keeper has one for commands and one for messages. The function must:
     ///
-    /// - connect to the server of the [`ConnectionInfo`](super::client::ConnectionInfo). Its address may be replaced,
-    ///   and a setting of TCP or TLS, but the protocol, user, password and database must be used as they are. They may
-    ///   be left out because the store logs in itself, so they are not the ones of the URL;
-    /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), over which messages come. Fields that
-    ///   it sets must stay;
-    /// - return a new connection each time, and none that is shared;
+    /// - connect to the server of the [`ConnectionInfo`](super::client::ConnectionInfo). It may
+    ///   replace the address and the settings of TCP and TLS, and must use the protocol, user, password and database as
+    ///   they are. User, password and database may be absent, because the store logs in itself;
+    /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), which also brings the messages. It may
+    ///   not change the fields that are set;
+    /// - return a new connection each time, never a shared one;
     /// - neither block its thread nor take long. The future is polled by the runtime that needs the connection, perhaps
     ///   the keeper's. It is dropped after a second, or when the claim that waits for it is over.
     ///
-    /// An error is an attempt to connect that has failed, and so is a panic or a function that takes too long:
-    /// connecting the store fails, mostly with [`Kind::Unavailable`](super::Kind::Unavailable), and a running store counts the server as
+    /// An error, a panic or a function that takes too long counts as a failed attempt to connect: connecting the store fails, mostly with [`Kind::Unavailable`](super::Kind::Unavailable), and a running store counts the server as
     /// unavailable if it has no other connection. It tries again after a pause that grows to 2 s. The reason for a
     /// failure is not looked up over further connections, so an error of TLS is `Unavailable` too.
     ///
@@ -267,19 +266,19 @@ impl Builder {
         self
     }
 
-    /// Sets where users and passwords come from, for tokens that change, such as those of AWS IAM or Microsoft Entra: the
-    /// URLs have them unless set. Instead of those of the URLs, each server, node and primary gets these. Sentinels keep
-    /// those of their URLs.
+    /// Sets the function that returns the user and the password, for tokens that change, such as those of AWS IAM or
+    /// Microsoft Entra. They replace the user and the password of the URLs for each server, node and primary. Sentinels
+    /// keep the login of their URLs.
     ///
     /// The function is called for each new connection, also when the store connects again, so it should keep a token
-    /// as long as that is valid. A connection stays logged in as it began. A server that closes connections when their
-    /// token ends costs one reconnect, which no claim notices but for the time that it takes.
+    /// as long as that is valid. A connection keeps its login. If a server closes a connection when its token ends,
+    /// the store reconnects, which only delays claims.
     ///
     /// The future is polled by the runtime that needs the connection, perhaps the keeper's, and must not block its
     /// thread. Connecting takes a second at most, and that includes this function.
     ///
-    /// An error names this setting and has the function's own error as its cause. Like one of the server it is an
-    /// attempt to connect that has failed: connecting the store fails with [`Kind::Unavailable`](super::Kind::Unavailable), and a running
+    /// An error names this setting and has the function's own error as its cause. It counts as a
+    /// failed attempt to connect: connecting the store fails with [`Kind::Unavailable`](super::Kind::Unavailable), and a running
     /// store counts the server as unavailable if it has no other connection. A panic counts as an error. A password
     /// that the server refuses is [`Kind::Misconfigured`](super::Kind::Misconfigured), and names this setting too. The store never prints a password, so keep it out of
     /// the function's own errors.

@@ -308,7 +308,7 @@ impl Builder {
         Ok(Endpoint::new(info, self.connector.clone()))
     }
 
-    /// Where errors of servers come from that are connected to with these settings.
+    /// The origin of errors of the servers that these settings name.
     fn origin(&self, place: Place) -> Origin<'_> {
         Origin {
             place,

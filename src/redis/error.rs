@@ -1,4 +1,4 @@
-//! How a call to Redis fails, and what a call may take.
+//! The failures of a call to Redis, and the bound on its time.
 
 use super::fault::{Class, known};
 use crate::semaphore::timer::{Elapsed, timeout_at};
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a call has failed. Users see it as a [`fault`](super::fault).
+/// The failure of a call. Users see it as a [`fault`](super::fault).
 #[derive(Debug, Clone)]
 pub(super) enum CallError {
     /// There is no connection, so the command was not sent.

@@ -103,11 +103,11 @@
 //! or else against the system's root certificates. With `tls-rustls`, [`Builder::connect`] reads the
 //! system's certificates once, and the process's default `CryptoProvider` does the cryptography; if
 //! there is none, [`Builder::connect`] installs that of ring. redis-rs reads the system's certificates again for
-//! each connection, whatever it is told, and makes none while one of them cannot be read. With `tls-native-tls`,
+//! each connection, and makes none while one of them cannot be read. With `tls-native-tls`,
 //! the platform's library does both. If both features are enabled, rustls is used.
 //!
 //! Connections use RESP2 unless the URL ends in `?protocol=resp3`. Over the connections of a [`Builder::connector`]
-//! messages are pushes, which only RESP3 has. So the one for messages uses it whatever the URL says, and `HELLO` must not be
+//! messages are pushes, which only RESP3 has. So the connection for messages always uses RESP3, and `HELLO` must not be
 //! renamed.
 //!
 //! [`Builder::connector`] makes connections in another way, and [`Builder::credentials`] logs them in with tokens that
@@ -159,7 +159,7 @@
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
 //! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
-//! without it, and no claim needs it. `check` reports those that are missing as [`Risk::NoOperate`].
+//! without its right, and no claim needs these rights. `check` reports the missing ones as [`Risk::NoOperate`].
 //!
 //! A proxy in front of the server has to pass on `EVALSHA`, `EVAL` and `SUBSCRIBE`. `CLIENT SETINFO`, `HELLO` and `INFO` are
 //! optional: a proxy that closes the connection at one of them, as twemproxy does, gets none of them from then on. With a

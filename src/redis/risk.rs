@@ -1,24 +1,24 @@
-//! What a check warns of.
+//! The warnings of a check.
 
 use super::fault::ConnectError;
 use std::fmt;
 
-/// What a check has found.
+/// The result of a check.
 pub(super) type Checked = Result<Vec<Risk>, ConnectError>;
 
-/// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
+/// A problem that does not stop the store now. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Risk {
-    /// When its memory is full, the server may evict keys of the store, and with them permits; a policy of the kind
-    /// `allkeys-…` also the limits that operators have set. Set `maxmemory-policy` to `noeviction`.
+    /// When its memory is full, the server may evict keys of the store, and with them permits. With an `allkeys-…`
+    /// policy it may also evict the limits that operators have set. Set `maxmemory-policy` to `noeviction`.
     #[non_exhaustive]
     Eviction {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
-    /// cannot be used: connect with [`Builder::connect_cluster`](crate::redis::Builder::connect_cluster).
+    /// The server is the only node of a cluster. If nodes are added, the store cannot use their
+    /// keys: connect with [`Builder::connect_cluster`](crate::redis::Builder::connect_cluster).
     ClusterNode,
     /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
     /// known.

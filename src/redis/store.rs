@@ -179,7 +179,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Where failures of this store come from.
+    /// The origin of this store's failures.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin {
             place: self.topology.place(),

@@ -110,7 +110,7 @@ impl Problem {
         }
     }
 
-    /// The response with the problem as JSON (RFC 9457). `policy` is the one that refused, if it is known.
+    /// The response with the problem as JSON (RFC 9457). `policy` is the refusing policy, if it is known.
     pub(super) fn response(&self, policy: Option<&str>) -> Response<String> {
         let mut json = format!(
             r#"{{"type":"{}","title":"{}","status":{}"#,

@@ -85,7 +85,7 @@ through_pointers!(Arc Box);
 ///
 /// With the stores of this crate it may be polled in one runtime after the other, also after the first has
 /// ended, and keeps its position in the queue. In Redis that position ends if nobody polls the future for some
-/// heartbeats. In a store of your own a timer of Tokio's panics then.
+/// heartbeats. In a custom store a timer of Tokio panics then.
 ///
 /// # Cancel safety
 ///

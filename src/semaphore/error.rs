@@ -28,7 +28,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 #[non_exhaustive]
 pub enum AcquireError {
     /// There is no room under the limit, or other claims wait in the key's queue: a claim that
-    /// does not wait never passes them. In that case `held` may be lower than `limit`. A store of your own
+    /// does not wait never passes them. In that case `held` may be lower than `limit`. A custom store
     /// refuses with [`AcquireError::full`].
     #[non_exhaustive]
     Full {
@@ -36,13 +36,13 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
-        /// How many units were held when the store decided. Of several claims, where the wait for one
-        /// is over or its queue is full, a store may not know; then it is the limit.
+        /// The number of units that were held when the store decided. It equals `limit` if the store does not know: after
+        /// a wait or with a full queue, for a request with several claims.
         held: u32,
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
-    /// The wait ended before the claim was granted. A store of your own refuses with [`AcquireError::timed_out`].
+    /// The wait ended before the claim was granted. A custom store refuses with [`AcquireError::timed_out`].
     #[non_exhaustive]
     TimedOut {
         /// The policy under which there was no room.
@@ -52,16 +52,15 @@ pub enum AcquireError {
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
-    /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0. To try
-    /// again does not help until it is opened.
+    /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0. Retries
+    /// fail until an operator opens the key.
     #[non_exhaustive]
     KeyClosed {
         /// The policy under which it is closed.
         policy: Policy,
     },
-    /// As many claims wait for the key before this one as its
-    /// [`with_max_waiting`](super::Claim::with_max_waiting) allows. A store of your own refuses with
-    /// [`AcquireError::queue_full`].
+    /// The number of claims that wait for the key before this one has reached its
+    /// [`with_max_waiting`](super::Claim::with_max_waiting). A custom store refuses with [`AcquireError::queue_full`].
     #[non_exhaustive]
     QueueFull {
         /// The policy under which the queue is full.
@@ -71,8 +70,8 @@ pub enum AcquireError {
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
-    /// As many claims of this process wait in the store, for all keys together, as the store's
-    /// `max_waiting_total` allows.
+    /// The number of claims of this process that wait in the store, over all keys, has reached the store's
+    /// `max_waiting_total`.
     Overloaded,
     /// An operator has [revoked](super::Operate::revoke) the claim while it waited.
     Revoked,
@@ -135,7 +134,7 @@ impl AcquireError {
         }
     }
 
-    /// The same refusal by this semaphore. Other errors have no semaphore, and stay as they are. See
+    /// Adds the semaphore's id to a refusal. Other errors stay unchanged. See
     /// [`full`](Self::full) for an example.
     #[must_use]
     pub fn by_semaphore(mut self, id: SemaphoreId) -> Self {
@@ -189,7 +188,8 @@ impl AcquireError {
         None
     }
 
-    /// The limit that has refused, in units, as it was in force, if the error names it. See [`policy`](Self::policy).
+    /// The limit in force that refused the claim, in units. `None` if the error has no limit. See
+    /// [`policy`](Self::policy).
     pub fn limit(&self) -> Option<u32> {
         match self {
             Self::Full { limit, .. }
@@ -200,7 +200,7 @@ impl AcquireError {
         }
     }
 
-    /// The policy that has refused, if the error names it.
+    /// The policy that refused the claim. `None` if the error has no policy.
     ///
     /// # Examples
     ///
@@ -221,8 +221,8 @@ impl AcquireError {
         }
     }
 
-    /// A refusal by a semaphore of this crate. A limit of 0 is that of a key that is closed, because a claim's own limit
-    /// of 0 is refused before.
+    /// A refusal by a store of this crate. A limit of 0 means a closed key, because a claim whose own limit is 0 is refused
+    /// earlier.
     #[cold]
     pub(crate) fn under(policy: &Policy, limit: u32, held: u32, semaphore: SemaphoreId) -> Self {
         let (policy, semaphore) = (policy.clone(), Some(semaphore));
@@ -237,7 +237,7 @@ impl AcquireError {
         }
     }
 
-    /// What is counted.
+    /// The outcome that metrics count.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Full { .. } => Outcome::Full,
@@ -303,9 +303,9 @@ pub const MAX_SHARE: u32 = 100;
 /// The most claims of one request: as many semaphores as one call to Redis serves.
 pub const MAX_CLAIMS: usize = 64;
 
-/// The most units of one request, of all of its claims together: one call to Redis grants them, and blocks the
-/// server for a few milliseconds at most. Another one names each of them, with the keys of 64 claims, in no more
-/// arguments than a managed service takes.
+/// The most units of one request, over all its claims. One call to Redis grants them, and blocks the server for a few
+/// milliseconds at most. A call that names each unit and the keys of 64 claims stays within the argument limit of managed
+/// services.
 pub const MAX_UNITS: u32 = 3_600;
 
 /// Why no store can grant a claim.
@@ -358,7 +358,7 @@ pub enum ClaimError {
         /// The claim's share.
         share: u32,
     },
-    /// The claim has a flow and a head start. A flow for each class with shares says the same.
+    /// The claim has a flow and a head start. Use a flow with a share for each class instead of head starts.
     FlowWithHeadStart,
     /// The store takes one claim of a request, and it has several.
     #[non_exhaustive]
@@ -366,12 +366,12 @@ pub enum ClaimError {
         /// How many it has.
         claims: usize,
     },
-    /// A limit outside of the claim's counts the same request in the same semaphore, so that the request would wait for
-    /// its own permit. Only a layer finds that: give one of the two limits a policy of its own with `with_policy`.
+    /// An outer limit counts the same request in the same semaphore, so the request would wait for its own permit. Only a
+    /// layer finds this. Use a separate policy for each of the two limits, with `with_policy`.
     Nested,
     /// The store cannot change the weight of a permit.
     FixedWeight,
-    /// A permit is not held under the policy at which its weight was to change.
+    /// The permit has no level under the policy given to [`resize_at`](super::Permit::resize_at).
     NoLevel,
     /// The claim is heavier than its limit, so there will never be room.
     #[non_exhaustive]

@@ -30,7 +30,7 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A boxed future of a grant that changes, as [`Grant::resize`] returns it.
 pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + Send + 'a>>;
 
-/// What a store has granted: units of one limit, or of [several](super::Claims). They are held until the last clone is
+/// Units that a store has granted, of one limit or of [several](super::Claims). They are held until the last clone is
 /// dropped.
 ///
 /// Dropping a permit queues its release. The drop of a permit needs no runtime and never panics, and it blocks only in
@@ -73,14 +73,13 @@ pub struct Permit {
     outer: Option<Arc<[Granted]>>,
 }
 
-/// The store's side of a permit, which is of as many levels as there were claims. Dropping the grant must release the
-/// permit.
+/// The store's side of a permit, with one level for each claim. Dropping the grant must release the permit.
 ///
-/// A store of your own implements this trait for the type that it passes to [`Permit::new`]. See
+/// A custom store implements this trait for the type that it passes to [`Permit::new`]. See
 /// [`Acquire`](super::Acquire) for an example. A level is given by its number, from the narrowest limit, 0, to the
 /// widest.
 pub trait Grant: Send + Sync + 'static {
-    /// What the permit has of a level now.
+    /// The current state of a level.
     fn level(&self, level: usize) -> LevelState;
 
     /// The semaphore that a level counts in: the same id that the store's refusals have
@@ -91,12 +90,11 @@ pub trait Grant: Send + Sync + 'static {
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
 
-    /// Changes how many units the permit holds of each of these levels, at all or at none. What is added is as a claim
-    /// that does not wait, under the limit in force. [`level`](Self::level) returns the new weight before
-    /// the future is ready. A future that fails, or is dropped before it is ready, leaves the permit as it was, or as
-    /// it was to be.
+    /// Changes the weight of all these levels, or of none. Added units are granted like a claim that does not wait, under
+    /// the limit in force. [`level`](Self::level) returns the new weight before the future is ready. If the future fails
+    /// or is dropped early, each level keeps its old weight or has the new one.
     ///
-    /// Clones of a permit may change it at the same time, and release it meanwhile.
+    /// Clones of a permit may change or release it at the same time.
     ///
     /// # Errors
     ///
@@ -108,7 +106,7 @@ pub trait Grant: Send + Sync + 'static {
     fn release(&self) -> BoxFuture<bool>;
 }
 
-/// What a permit has of a level at a moment. [`Grant::level`] returns it.
+/// The state of a level of a permit at one moment. [`Grant::level`] returns it.
 ///
 /// # Examples
 ///
@@ -122,7 +120,8 @@ pub trait Grant: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelState {
-    /// How many units the permit holds, 0 after its release. A lost permit has as many as it would be granted again.
+    /// The number of units that the permit holds, 0 after its release. For a lost permit, the number of units that the
+    /// store would grant it again.
     pub weight: u32,
     /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it none, or
     /// none yet.
@@ -131,8 +130,8 @@ pub struct LevelState {
     pub is_lost: bool,
     /// True if the permit goes on without its store, which is unavailable. See [`Permit::is_degraded`].
     pub is_degraded: bool,
-    /// True if a response waits for the answer to the [release](Grant::release), for 2 ms at most, before its head is
-    /// sent. That pays if releases travel, and claims elsewhere may be refused until this one has arrived.
+    /// True if a response should wait up to 2 ms for the answer to the [release](Grant::release) before its head is sent.
+    /// Set it if releases cross a network, because other processes' claims may be refused until the release arrives.
     ///
     /// The layer reads it once per response, which waits only if its body ends in its first frame and nothing
     /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
@@ -153,13 +152,13 @@ impl LevelState {
     }
 }
 
-/// A new weight for a level of a permit. [`Grant::resize`] is given it.
+/// A new weight for a level of a permit: the argument of [`Grant::resize`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resize {
     /// The number of the level.
     pub level: usize,
-    /// How many units the permit should hold of it, from 1 to [`MAX_WEIGHT`].
+    /// The number of units that the permit should hold of it, from 1 to [`MAX_WEIGHT`].
     pub weight: u32,
 }
 
@@ -181,12 +180,12 @@ struct Shared<G: ?Sized> {
 struct Terms {
     policy: Policy,
     units: Units,
-    /// How many units of the key were held then, its own included.
+    /// The units of the key that were held at the grant, including this permit's.
     held: u32,
     counted: Held,
 }
 
-/// What few permits have.
+/// Boxed, because few permits have a time bound or a kept value.
 #[derive(Default)]
 struct Attached {
     max_hold: Option<Countdown>,
@@ -220,8 +219,8 @@ impl Permit {
         Self::with(grant, terms.collect(), false)
     }
 
-    /// The same of a store of this crate, which shows how many units of a level's key were held then, and the limit
-    /// that was in force. It is counted from now on.
+    /// Like [`new`](Self::new), for a store of this crate. `shown` returns the units held and the limit in force for a
+    /// level. Metrics count the permit from now on.
     #[inline(always)]
     pub(crate) fn granted<G: Grant>(
         grant: G,
@@ -298,7 +297,7 @@ impl Permit {
         self.own.level(number)
     }
 
-    /// The levels of this permit and of those that it keeps.
+    /// The levels of this permit and of the permits that it keeps.
     pub(crate) fn all_levels(&self) -> impl Iterator<Item = Level<'_>> {
         self.grants().flat_map(|one| one.all_levels())
     }
@@ -323,7 +322,7 @@ impl Permit {
         self.own.all_levels()
     }
 
-    /// How long its claim waited for the grant, from the call of the acquire: zero if the store granted it at once.
+    /// The time that its claim waited for the grant, from the call of the acquire: zero if the store granted it at once.
     /// Over Redis this includes the round trip.
     ///
     /// # Examples
@@ -355,9 +354,9 @@ impl Permit {
     /// that refuses a lower token than it has seen is safe from a holder that was paused for
     /// longer than its lease.
     ///
-    /// A permit that was lost and granted again has a new token, unless only units were lost that it
-    /// had gained by [`resize`](Self::resize). `None`: it has none, or none yet, because the store was
-    /// unavailable when it was admitted, or because its limit is on trial. See [`Permit`] for an example.
+    /// A lost permit that is granted again has a new token, unless it lost only units gained by
+    /// [`resize`](Self::resize). Returns `None` if the store was unavailable at admission, or if the limit is in shadow.
+    /// See [`Permit`] for an example.
     pub fn token(&self) -> Option<u64> {
         self.level(0).token()
     }
@@ -381,15 +380,15 @@ impl Permit {
         self.level(0).remaining()
     }
 
-    /// How many units the permit holds; of several limits, of the narrowest. A lost permit has as many
-    /// as it would be granted again. A released one has none.
+    /// The number of units that the permit holds, of its narrowest limit. For a lost permit, the number of units that the
+    /// store would grant it again. For a released permit, 0.
     pub fn weight(&self) -> u32 {
         self.level(0).weight()
     }
 
-    /// Whether the permit was admitted while its store was unavailable, or kept although its lease
-    /// could not be refreshed, and has no place in the store yet. Only a store that was told to
-    /// admits such permits. With nested limits: whether that is so for one of them.
+    /// True if the store was unavailable when the permit was admitted or should have been refreshed, and has not recorded
+    /// it since. A store in Redis admits such permits if its `when_unavailable` allows it. With nested limits, true if one
+    /// of them is degraded.
     ///
     /// A degraded permit claims its place when the store is back. Then it has a token; until then
     /// its [`token`](Self::token) is `None`, or that of the lease that has ended.
@@ -436,7 +435,7 @@ impl Permit {
         }
     }
 
-    /// The claim of each limit is counted.
+    /// Counts the outcome of each level's claim.
     #[inline]
     pub(super) fn claimed(&self) {
         let outcome = self.outcome();
@@ -454,10 +453,9 @@ impl Permit {
     /// Changes how many units the permit holds: for work whose cost is known only while it runs,
     /// such as the tokens of an answer that is being streamed.
     ///
-    /// A smaller weight is always granted, and lets the next waiters in: when the future is ready, the
-    /// store has the units, so that other processes may have them. A lost permit becomes lighter too,
-    /// and comes back with the smaller weight. A greater weight is granted if there is room and no claim
-    /// waits; else the permit stays as it is. Several limits change together, all or none;
+    /// A smaller weight is always granted, and lets the next waiters in. When the future is ready, other processes can
+    /// acquire the freed units. A lost permit also gets the smaller weight if the store grants it again. A greater weight
+    /// needs room and an empty queue; else the permit stays as it is. Several limits change together, all or none;
     /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
     /// one refuses, those before it are changed back.
     ///
@@ -560,7 +558,7 @@ impl Permit {
         if growing.is_empty() && shrinking.is_empty() {
             return Err(ClaimError::NoLevel.into());
         }
-        // First: only what grows can be refused, and what was added can always be given back.
+        // First, because only a growth can be refused, and added units can always be returned.
         let mut grown: Vec<(&Granted, _)> = Vec::new();
         for (one, levels) in growing {
             let was = levels.iter().map(|level| level.resize(level.weight()));
@@ -568,7 +566,7 @@ impl Permit {
             let levels = levels.iter().map(|level| level.resize(weight));
             if let Err(error) = one.grant.resize(levels.collect()).await {
                 for (one, was) in grown {
-                    // What is released has no units to give back.
+                    // An error is ignored: a released permit has no units to return.
                     let _ = one.grant.resize(was).await;
                 }
                 return Err(error);
@@ -590,8 +588,7 @@ impl Permit {
         self.grants().any(|one| one.is_lost())
     }
 
-    /// Waits until the permit is lost. Never completes if that does not happen, not even after a
-    /// release.
+    /// Waits until the permit is lost. A release does not complete the future.
     ///
     /// # Cancel safety
     ///
@@ -722,7 +719,7 @@ impl WeakPermit {
     }
 }
 
-/// What a permit has of one limit. [`Permit::levels`] returns it, and has an example.
+/// The part of a permit under one limit. [`Permit::levels`] returns it, and has an example.
 #[derive(Clone, Copy)]
 pub struct Level<'a> {
     of: &'a Shared<dyn Grant>,
@@ -783,7 +780,8 @@ impl<'a> Level<'a> {
         self.weight() > 0
     }
 
-    /// An operator has ended it. What is lost already is not lost by this, and of two ends that meet one counts.
+    /// Ends this level after an operator's revocation. The end is counted once: an earlier loss, or a concurrent end that
+    /// came first, takes precedence.
     pub(crate) fn revoked(self) {
         self.of.drop_kept();
         self.count_end(LostBy::Revoked, self.of.is_lost());
@@ -861,7 +859,7 @@ impl Shared<dyn Grant> {
         self.report_lost();
     }
 
-    /// A permit in shadow is never lost, because its holder would not lose it but for the trial.
+    /// Does nothing in shadow, because a limit in shadow must not affect the request.
     fn report_lost(&self) {
         if !self.is_shadow {
             self.grant.loss().set();

@@ -8,8 +8,8 @@ macro_rules! settings_methods {
 
         /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
         /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
-        /// reading or sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
-        /// whether the request continues once the client does.
+        /// reading or sending keeps its permit until it hangs up. If the client goes
+        /// on, [`with_on_lost`](Self::with_on_lost) decides if the request does.
         ///
         /// # The request's body
         ///

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     /// Shared by the copies of a layer.
     pub(crate) retry: Arc<Retry>,
     pub(crate) shadow: Option<Arc<Shadow>>,
-    /// Shared by the copies of a layer, so that each is logged once.
+    /// Shared by the copies of a layer, so that each mistake is logged once.
     pub(crate) mistakes: Arc<Mistakes>,
 }
 
@@ -210,25 +210,25 @@ pub(crate) enum Demand {
     Refused(KeyError),
 }
 
-/// An error that was logged is not logged again for this time.
-const PAUSE: Duration = Duration::from_secs(60);
+/// The shortest time between two logs of a missing extension.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Mistakes of the service that its requests reveal. Each is logged, but not at every request.
 #[derive(Default)]
 pub(crate) struct Mistakes {
-    /// When a request had no key because of the service.
-    forgotten: Mutex<Option<Instant>>,
-    /// True once a limit outside was found to count in the same semaphore.
+    /// The time of the last log of a missing extension.
+    last_logged: Mutex<Option<Instant>>,
+    /// True once a nested limit of the same semaphore was logged.
     is_nested: Arc<AtomicBool>,
     has_unheld_tunnel: AtomicBool,
 }
 
 impl Mistakes {
-    /// A request has no key: the client has left it out, or the service has.
+    /// Logs that a request has no key, because of its client or of the service.
     pub(crate) fn without_key(&self, policy: &Policy, error: &KeyError) {
         match error {
             KeyError::MissingExtension { extension } => {
-                if self.is_due() {
+                if self.start_log_interval() {
                     events::forgotten(policy.as_str(), extension);
                 }
             }
@@ -243,10 +243,11 @@ impl Mistakes {
         }
     }
 
-    fn is_due(&self) -> bool {
+    /// Returns true if the last interval is over.
+    fn start_log_interval(&self) -> bool {
         let now = Instant::now();
-        let mut last = self.forgotten.lock();
-        let is_due = last.is_none_or(|last| now.duration_since(last) >= PAUSE);
+        let mut last = self.last_logged.lock();
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
         if is_due {
             *last = Some(now);
         }

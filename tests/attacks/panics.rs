@@ -44,7 +44,7 @@ const FAULTS: [Fault; 4] = [
 #[derive(Clone)]
 struct Function {
     fault: Fault,
-    /// At one of so many calls.
+    /// The fault occurs at one of this number of calls.
     one_of: usize,
     is_at_fault: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
@@ -142,7 +142,7 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     .await;
 }
 
-/// Claims that it would carry itself, and the refreshes of the keeper, which nobody waits for.
+/// Claims that the connection would carry itself, and the refreshes of the keeper, for which no task waits.
 async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: &RedisServer) {
     let fault = function.fault;
     let mut raw = Raw::connect(server.port()).await;

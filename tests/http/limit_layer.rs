@@ -26,7 +26,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A key without a claim of its own: the request is the account.
+/// The request is the account.
 fn by_account(
     limit: u32,
     semaphore: impl Semaphore,
@@ -136,7 +136,7 @@ async fn a_request_waits_and_a_dropped_one_leaves_nothing_behind() {
     assert!(granted.is_ok());
 }
 
-/// A service whose calls never end, and that has this guard in each.
+/// A service whose calls never end. Each call holds a clone of `guard`.
 fn hanging(
     guard: &Arc<()>,
 ) -> impl Service<String, Response = String, Error = io::Error, Future: Send> + Clone {
@@ -262,7 +262,6 @@ async fn two_limits_are_alternatives_of_an_either() {
     drop(held);
 }
 
-/// A layer is chosen at run time where a caller boxes its services.
 #[tokio::test]
 async fn its_service_is_cloned_boxed_and_sent() {
     fn is_send_and_sync<T: Send + Sync>(_: &T) {}

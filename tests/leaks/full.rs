@@ -81,7 +81,7 @@ async fn a_process_without_a_descriptor() {
             Ok(connection)
         }
     };
-    // One that connects without a check.
+    // A store that connects without a check.
     let builder = RedisSemaphore::builder().operator(true);
     let store = builder.connector(connector).connect(url).await;
     let store = store.expect("it needs no keeper");

@@ -69,7 +69,7 @@ fn send(mut connections: [Connection; 2], requests: usize, pause: Duration) -> u
     refused
 }
 
-/// Counts the refused requests of a client with as many loops as its limit. Each loop has one request in flight.
+/// Counts the refused requests of a client whose number of loops equals its limit. Each loop has one request in flight.
 async fn refused(loops: usize, pause: Duration) -> usize {
     let server = RedisServer::start();
     let settings = [("REDIS_URL", server.url()), ("LIMIT", loops.to_string())];

@@ -14,7 +14,7 @@ async fn rig(policy: WhenUnavailable) -> Rig {
     Rig::new(builder(policy)).await
 }
 
-/// How long decisions take: the median, the 90th percentile and the longest. On a busy machine some wait for a core.
+/// The times of decisions: the median, the 90th percentile and the longest. On a busy machine some wait for a core.
 async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
     let mut took = Vec::with_capacity(CLAIMS);
     for at in 0..CLAIMS {

@@ -1,4 +1,4 @@
-//! What keys mean, by a process that was written by hand: its ids and scores are literals of schema 2. And beside a
+//! The meaning of the keys, shown by a process that was written by hand: its ids and scores are literals of schema 2. And beside a
 //! process of schema 1, whose keys have other names.
 
 use std::time::Duration;
@@ -89,7 +89,7 @@ async fn a_process_that_keeps_to_the_schema_counts_and_keeps_its_place_in_the_qu
     assert!(behind.await.expect("no panic").is_ok());
 }
 
-/// Whether an id is `PROCESS.PERMIT.0.0.1.1.1jk.SINCE...`.
+/// True if an id is `PROCESS.PERMIT.0.0.1.1.1jk.SINCE...`.
 fn is_id(id: &[u8]) -> bool {
     let id = String::from_utf8_lossy(id);
     let parts: Vec<_> = id.split('.').collect();

@@ -20,7 +20,7 @@ use tower_semaphore::{
     redis::{Builder, Credentials, Kind},
 };
 
-/// What the server calls a connection that the connector has made.
+/// The server's name of a connection that the connector has made.
 const MARK: &str = "made-by-the-connector";
 
 async fn open(
@@ -48,7 +48,7 @@ fn marking() -> Builder {
     cluster::patient().connector(marked)
 }
 
-/// The clients of a server but for the oracle, replicas and other Sentinels: those that are marked, and the others.
+/// The clients of a server without the oracle, replicas and other Sentinels: the marked ones, and the others.
 async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
     let mut raw = Raw::connect(server.port()).await;
     let own = raw.cmd(&["CLIENT", "ID"]).await.int();
@@ -63,7 +63,7 @@ async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
     [marked, others]
 }
 
-/// All connections of the store are the connector's, and as many as this.
+/// All connections of the store are made by the connector, and this is their number.
 async fn are_all_marked(server: &RedisServer, least: usize) {
     eventually("all are the connector's", BOUND, async || {
         let [marked, others] = clients(server).await;

@@ -99,7 +99,7 @@
 //! layers' refusals, with a `Retry-After` of 1 s. Nothing reads the rest of a refused upload, so read the body first if
 //! clients send much.
 //!
-//! Give the claim a policy of its own. Otherwise an account that has the name of the upstream counts in its semaphore.
+//! Use a separate policy for the claim. Otherwise an account with the name of the upstream counts in its semaphore.
 //!
 //! ```
 //! use axum::{body::Body, extract::{Request, State}, response::Response};

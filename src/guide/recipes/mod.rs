@@ -10,7 +10,7 @@
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
 //! | [`changes`] | limits that change while they are in use |
-//! | [`stores`] | stores of your own, wrappers that delay, fail, or choose between stores |
+//! | [`stores`] | custom stores, and wrappers that delay, fail, or choose between stores |
 
 pub mod calls;
 pub mod changes;

@@ -1,15 +1,14 @@
-//! Stores of your own, and wrappers of stores.
+//! Custom stores, and wrappers of stores.
 //!
-//! A store is one method, [`Semaphore::acquire_all`](crate::Semaphore::acquire_all), so a wrapper forwards one method. All
-//! else travels with the answer: the limit in force that refusals show, and the id by which a layer notices that a limit
-//! outside of it [counts in the same semaphore](crate::ConcurrencyLimitLayer#nested-limits), if both are layers for HTTP. A wrapper that compiles works
-//! behind every layer, inside of other limits, and under a limit that an
+//! A store is one method, [`Semaphore::acquire_all`](crate::Semaphore::acquire_all), so a wrapper forwards one method.
+//! The answer contains the limit in force, which refusals show, and the id of the semaphore. By this id a layer for HTTP
+//! finds an outer layer that [counts in the same semaphore](crate::ConcurrencyLimitLayer#nested-limits). A wrapper that
+//! compiles works behind every layer, inside of other limits, and under a limit that an
 //! [operator sets](crate::Operate::set_limit). See [`Acquire`](crate::Acquire) for a store that counts by itself.
 //!
-//! # One that answers later
+//! # A store that answers later
 //!
-//! For a test of timeouts. A request that is cancelled meanwhile leaves nothing behind, because the future that holds the
-//! claim is dropped.
+//! For a test of timeouts. A cancelled request leaves nothing behind, because the future that holds the claim is dropped.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -38,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! # One that fails
+//! # A store that fails
 //!
 //! To see what clients get while the store is down:
 //!
@@ -70,7 +69,7 @@
 //! # }
 //! ```
 //!
-//! # One that chooses between two stores
+//! # A choice of two stores
 //!
 //! The keys of one region in its own Redis, all others in another. All claims of a request go to one store, because only
 //! a store can grant several limits at all or at none.
@@ -104,5 +103,5 @@
 //! # }
 //! ```
 //!
-//! A wrapper may also change claims, for example their policy. Then a request that waits inside of a limit over the same
-//! semaphore gets its 500 only when its wait is over: the layer compares policies to refuse it at once.
+//! A wrapper may also change claims, for example their policy. Then the layer cannot detect a nested limit before the wait,
+//! because it compares policies. The request gets status 500 at the end of its wait.

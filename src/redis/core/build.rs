@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// True if the next call to a server carries no release that another task waits for. Few releases are looked at, because
-    /// each claim and each awaited release asks this.
+    /// each claim and each awaited release needs this.
     fn carries_no_other_task(&self, server: usize, own: At) -> bool {
         let is_awaited = |at: &At| {
             let permit = self.permits.get(at.0.slot);

@@ -92,7 +92,7 @@ impl Settings {
         self.margin().min(self.alive() / 5) / 2
     }
 
-    /// How long claims wait for calls in flight of their runtime before the thread sends them.
+    /// Claims wait this long for calls in flight of their runtime. Then the thread sends them.
     pub(super) fn patience(&self) -> Duration {
         self.timeout / 4
     }

@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError};
 use std::{error::Error, fmt, io, sync::Arc};
 
-/// What an error of a server or of redis-rs is.
+/// The class of an error of a server or of redis-rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Class {
     /// There is no connection, or the server cannot work now.
@@ -40,9 +40,9 @@ pub(in crate::redis) enum Class {
     Mistake,
 }
 
-/// The classes of answers, by their code and a phrase of their text in lowercase. An empty one matches all. The first row
-/// that matches counts. Many errors share a code, so most rows have a phrase. It is a whole one, because a text may
-/// contain the user's name.
+/// Maps the code of an answer and a phrase of its text, in lowercase, to a class. An empty code or phrase matches all, and
+/// the first matching row wins. Many errors share a code, so most rows have a phrase. A text may contain the user's name,
+/// so phrases are as specific as possible.
 const TABLE: [(&str, &str, Class); 45] = [
     ("CLUSTERDOWN", "hash slot not served", Class::Unserved),
     ("ASK", "", Class::Moved),
@@ -114,7 +114,7 @@ impl Class {
             ErrorKind::AuthenticationFailed => REFUSED,
             ErrorKind::InvalidClientConfig => CLIENT,
             ErrorKind::RESP3NotSupported => PROTOCOL,
-            // The answer is incomplete, because the server or a proxy has ended.
+            // The answer is incomplete, because the server or a proxy has closed the connection.
             ErrorKind::Parse if is_cut() => Self::Down,
             ErrorKind::Parse => Self::NoRedis,
             _ => error.code().map_or(Self::Down, |code| {
@@ -123,7 +123,7 @@ impl Class {
         }
     }
 
-    /// True if the policy decides claims after this failure.
+    /// True if [`WhenUnavailable`](crate::redis::WhenUnavailable) decides claims after this failure.
     pub(in crate::redis) fn is_unavailable(self) -> bool {
         matches!(
             self,
@@ -147,7 +147,7 @@ impl Class {
     }
 }
 
-/// The known code and phrase of an answer. They have its class, and are safe to show to anyone.
+/// The table's code and phrase for an answer. They lead to the same class and contain no secret.
 pub(in crate::redis) fn known(code: &str, text: &str) -> (&'static str, &'static str) {
     let (code, phrase) = row(code, text).map_or(("", ""), |(code, phrase, _)| (*code, *phrase));
     (if code.is_empty() { "ERR" } else { code }, phrase)
@@ -179,7 +179,7 @@ pub(in crate::redis) enum Unfit {
     WrongName,
     /// A supplied connector has ignored what it was given.
     WrongConnector,
-    /// The connection ends whenever this command is sent, as a proxy does that does not know it.
+    /// The connection closes at each such command, as with a proxy that does not support it.
     EndsAt(&'static str),
 }
 

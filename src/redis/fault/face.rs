@@ -4,7 +4,7 @@ use crate::redis::error::own_text;
 use redis::RedisError;
 use std::{borrow::Cow, error::Error as StdError, fmt, iter::successors, sync::Arc};
 
-/// What a failure of the store in Redis calls for.
+/// The remedy for a failure of the store in Redis.
 ///
 /// # Examples
 ///
@@ -22,7 +22,7 @@ use std::{borrow::Cow, error::Error as StdError, fmt, iter::successors, sync::Ar
 #[non_exhaustive]
 pub enum Kind {
     /// The same call may succeed a moment later: its keys are moving to another node, this process was too busy, or the
-    /// answer is not known, as that of a proxy whose server starts.
+    /// reply is not recognized, for example from a proxy whose backend is starting.
     Retry,
     /// No server answers, or none can work now: it loads its data, is out of memory, is a replica, or has too few
     /// replicas. Another attempt may succeed. Until then [`WhenUnavailable`](crate::redis::WhenUnavailable) decides claims.
@@ -38,7 +38,7 @@ pub enum Kind {
 pub(super) struct Fault {
     pub(super) kind: Kind,
     pub(super) setting: Option<&'static str>,
-    /// What is wrong, and the remedy.
+    /// The failure, and the remedy.
     pub(super) text: Cow<'static, str>,
     pub(super) source: Option<Source>,
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// An error without the causes that it repeats itself.
+/// Hides the causes whose text the error already contains.
 #[derive(Debug)]
 pub(super) struct Once(Box<dyn StdError + Send + Sync>);
 
@@ -93,7 +93,7 @@ impl StdError for Once {
 macro_rules! face {
     ($name:ident) => {
         impl $name {
-            /// What the failure calls for.
+            /// The kind of the failure, which is its remedy.
             ///
             /// # Examples
             ///
@@ -169,8 +169,8 @@ macro_rules! face {
 #[derive(Debug, Clone)]
 pub struct Error(pub(super) Fault);
 
-/// Why a [`RedisSemaphore`](crate::redis::RedisSemaphore) could not be made, or what a
-/// [check](crate::redis::RedisSemaphore::check) has found.
+/// The failure to make a [`RedisSemaphore`](crate::redis::RedisSemaphore), or of a
+/// [check](crate::redis::RedisSemaphore::check).
 ///
 /// Its [`kind`](Self::kind) is [`Kind::Unavailable`] if another attempt may succeed, and otherwise
 /// [`Kind::Misconfigured`]: then it names the setting and the remedy.
@@ -224,7 +224,7 @@ impl ConnectError {
     /// A URL that redis-rs does not accept.
     pub(in crate::redis) fn url(error: RedisError) -> Self {
         let text = error.to_string();
-        // redis-rs tells it by its words only. Without TLS it does not parse `rediss://`.
+        // redis-rs reports the cause only in the text. Without TLS it does not parse `rediss://`.
         let reason = match cfg!(any(feature = "tls-rustls", feature = "tls-native-tls")) {
             false if text.contains("TLS") => {
                 "`rediss://` needs the feature `tls-rustls` or `tls-native-tls`"

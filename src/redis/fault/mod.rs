@@ -1,10 +1,10 @@
-//! What a Redis server can answer or fail with: one classification, and one face for users.
+//! The failures of a Redis server: one classification, and one public face.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `class` | the table that classifies what servers answer and what redis-rs reports |
+//! | `class` | the table that classifies the answers of servers and the errors of redis-rs |
 //! | `face` | the errors that users see: a kind, a setting, a text with the remedy, and the cause |
-//! | `origin` | what a class means at a place: the setting and the remedy |
+//! | `origin` | the setting and the remedy of a class at a place |
 
 mod class;
 mod face;

@@ -1,4 +1,4 @@
-//! What a failure means at its origin: its kind, the setting to change, and the remedy.
+//! The kind of a failure at its origin, the setting to change, and the remedy.
 
 use super::{
     class::{Class, Failed, Unfit},
@@ -8,13 +8,13 @@ use crate::redis::{error::CallError, transport::Place};
 use redis::{RedisError, make_extension_error};
 use std::borrow::Cow;
 
-/// Where a failure comes from.
+/// The origin of a failure.
 #[derive(Clone, Copy)]
 pub(in crate::redis) struct Origin<'a> {
     pub(in crate::redis) place: Place,
     /// The setting that has the user and the password.
     pub(in crate::redis) login: &'static str,
-    /// What the names of the store's keys and channels begin with.
+    /// The prefix of the names of the store's keys and channels.
     pub(in crate::redis) prefix: &'a str,
 }
 
@@ -37,7 +37,7 @@ impl Origin<'_> {
         self.check_error("", error)
     }
 
-    /// The error of a command that a check has sent. `""`: of none.
+    /// The error of a command that a check has sent. `command` is empty if no check sent one.
     pub(in crate::redis) fn check_error(&self, command: &str, error: CallError) -> ConnectError {
         let kind = match &error {
             CallError::NotReplicated(_) => Kind::Unavailable,
@@ -56,14 +56,15 @@ impl Origin<'_> {
         })
     }
 
-    /// A server that has reported that it is a replica. Where another one takes its place, that one is soon found.
+    /// The error of a server that reports to be a replica. Where Sentinels or a cluster name a new primary, a retry soon
+    /// finds it.
     pub(in crate::redis) fn replica(&self) -> ConnectError {
         let error = make_extension_error("READONLY".to_owned(), Some(IS_REPLICA.to_owned()));
         let mistake = self.mistake("", &error).map(ConnectError);
         mistake.unwrap_or_else(|| ConnectError::unavailable(error))
     }
 
-    /// What a person has to change.
+    /// The fault, if only a change of settings can correct it.
     fn mistake(&self, command: &str, error: &RedisError) -> Option<Fault> {
         if let Some(unfit) = Unfit::of(error) {
             return Some(unfit_fault(unfit, error));
@@ -221,14 +222,13 @@ fn with_command(command: &str, error: &RedisError) -> RedisError {
     }
 }
 
-/// The text of an error in one line: what answers may be a page of HTTP.
+/// The text of an error in one line, because it may contain a page of HTML.
 fn line(error: &RedisError) -> String {
     let text = error.to_string();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The name of a command that failed. What the server has put in quotation marks may be another one,
-/// which has travelled with it.
+/// The name of the failed command. The server may quote another command of the same batch.
 fn name(command: &str, error: &RedisError) -> String {
     let text = error.detail().unwrap_or_default().to_lowercase();
     let rest = text

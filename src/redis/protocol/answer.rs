@@ -94,7 +94,7 @@ pub(in crate::redis) struct Queued {
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Message {
-    /// The lease of this name was granted with this token, and so many units are held; token 0: it should
+    /// The lease of this name was granted with this token, and this number of units is held; token 0: it should
     /// poll.
     Granted(LeaseName, u64, u32),
     /// An operator has revoked the permit of this number.

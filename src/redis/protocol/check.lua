@@ -1,4 +1,4 @@
--- check: runs each command that the other scripts and operators' calls run, on keys of its own, and names those that
+-- check: runs each command of the other scripts and of operators' calls, on separate keys, and names the commands that
 -- fail. Those of operators' calls change nothing, and some of them fail for the type of the key, if they are permitted.
 --
 -- KEYS  1 probe    a sorted set, empty again when the script ends

@@ -3,10 +3,10 @@
 -- A call is for one or more semaphores, one after the other. KEYS has for each:
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
--- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock. From the first claim
---        with a flow until the queue is empty: its start tag
+-- queue  waiter's permit -> its arrival minus its head start, microseconds of the server's clock. In a fair queue: its
+--        start tag. A queue is fair from its first claim with a flow until it is empty
 -- alive  waiter's permit -> until when it counts as alive, ms
---        `arrival` -> the last arrival, if waiters had head starts. Negative, so that it is no end
+--        `arrival` -> the last arrival, if waiters had head starts. Negative, so it cannot be read as an end
 --        `revoked:PROCESS.PERMIT` -> until when the revocation is stored, ms, negative and below -REVOKED
 --        in a fair queue `flow:FLOW` -> the finish tag of the flow, negative. Claims without a flow always have one
 --        in a fair queue `arrival` -> the virtual time, negative
@@ -183,8 +183,8 @@ local function granting(now, micros, floor, ended, is_provisional)
     return 'revoked:' .. string.match(id, '^%w+%.%w+')
   end
 
-  -- Holds the units of a permit. If the permit is held already, moves their end. Units of it that were released since
-  -- stay free, however late or often it is acquired.
+  -- Holds the units of a permit. If the permit is held already, moves their end. A late or repeated acquire does not take
+  -- back units that the permit has released.
   local function hold(semaphore, id, weight, expires_at, ttl)
     local held, used = semaphore.held, semaphore.used
     if is_provisional then
@@ -214,7 +214,7 @@ local function granting(now, micros, floor, ended, is_provisional)
   -- Holds the units of a permit. Returns its token. A counter that has expired starts again at the server's clock, or
   -- at the highest time that the clock has ever shown. Both are higher than every earlier token, because fewer tokens
   -- were granted than microseconds have passed. So the counter may expire at any time. A counter that is far below the
-  -- clock has just been made, or by a script that was aborted right after.
+  -- clock is new: this `INCR` has created it, or an earlier script was aborted right after its `INCR`.
   --
   -- Only every fourth token extends the TTL of `held`. This is enough: a permit that is not refreshed lasts a lease at
   -- most. So three permits, each granted before the previous one has ended, are over within four leases of the last

@@ -90,7 +90,7 @@ impl Units {
         Self { id, first, last }
     }
 
-    /// How many they are.
+    /// The number of units.
     pub(in crate::redis) fn count(&self) -> u32 {
         self.last + 1 - self.first
     }
@@ -102,12 +102,12 @@ impl Units {
         (kept, others)
     }
 
-    /// As many units, under an id that was not used before.
+    /// The same number of units under a new id.
     pub(in crate::redis) fn renewed(&self) -> Self {
         self.under(self.id.limit)
     }
 
-    /// The same under another limit.
+    /// The same number of units under a new id with this limit.
     pub(in crate::redis) fn under(&self, limit: u32) -> Self {
         let mut id = self.id.clone();
         (id.limit, id.weight) = (limit, self.count());
@@ -126,14 +126,14 @@ impl Units {
 /// (letters) at this place.
 pub(in crate::redis) const SCHEMA: &str = "2:";
 
-/// Whose permits they are, and where: what all calls of a process have in common.
+/// The process name, lease and key prefix that all calls of a store share.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct Owner {
     pub(in crate::redis) process: Arc<str>,
     pub(in crate::redis) lease_ms: u64,
-    /// What the names of all keys begin with.
+    /// The prefix of all keys.
     pub(in crate::redis) prefix: String,
-    /// What the process says of itself to operators; empty: nothing.
+    /// A description of the process for operators, or empty.
     pub(in crate::redis) about: String,
 }
 
@@ -148,7 +148,7 @@ impl Owner {
         format!("{}{name}", self.prefix)
     }
 
-    /// The keys of the highest time, and of the processes.
+    /// The keys of the highest clock time and of the set of processes.
     pub(in crate::redis) fn keys(&self) -> [String; 2] {
         ["clock", "processes"].map(|part| self.key(part))
     }
@@ -158,12 +158,12 @@ impl Owner {
         self.key(&format!("limits{{{}}}", self.key("processes")))
     }
 
-    /// This process, among all that live.
+    /// This process's member in the set of live processes.
     pub(super) fn member(&self) -> String {
         format!("{}:{}", self.process, self.lease_ms)
     }
 
-    /// The key in which this process says who it is.
+    /// The key of this process's description.
     pub(in crate::redis) fn process_key(&self) -> String {
         self.key(&format!("process:{}", self.process))
     }
@@ -319,7 +319,7 @@ impl<const BASE: u64> fmt::Display for Digits<BASE> {
     }
 }
 
-/// How a label, or a flow, is written.
+/// Encodes a label or a flow.
 pub(super) fn encoded(bytes: &[u8]) -> Cow<'_, str> {
     let text = Cow::from(percent_encode(bytes, ENCODED));
     match text.contains('%') {
@@ -328,7 +328,7 @@ pub(super) fn encoded(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What was encoded so.
+/// Reverses [`encoded`].
 pub(super) fn decoded(text: &str) -> Vec<u8> {
     percent_decode_str(&text.replace('~', "%")).collect()
 }

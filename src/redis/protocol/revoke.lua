@@ -1,13 +1,14 @@
--- revoke: takes a permit from whoever holds it, or a claim from the queue, for an operator.
+-- revoke: takes a permit from its holder, or a claim from the queue, for an operator.
 --
 -- Promises: only the id that is named is touched, and only if it is held or waits now. The next waiters are granted in
 -- the same call, and the owner of the permit is notified. It then gives up the whole permit, with what was added to it.
--- The permit is remembered for a while, and acquires nothing meanwhile, under any id, unless it is the delayed first
--- acquire of the permit: what that brings back lasts until the owner hears of the revocation.
+-- The revocation is stored for `remember` ms. Until then an acquire of the permit gets nothing, under any id, if an earlier
+-- acquire may have been sent. A delayed first acquire is not checked: its units last until the owner learns of the
+-- revocation.
 --
 -- KEYS  held, queue, alive, token; see grant.lua
 -- ARGV  1 floor     microseconds, the least token for a semaphore that has none yet
---       2 remember  ms, for which the permit is remembered
+--       2 remember  ms, for which the revocation is stored
 --       3 1, the number of arguments that follow
 --       4 id        the id of the first unit
 -- Returns the server's time in ms, and 1 (it was revoked) or 0 (there is no such permit).
@@ -25,7 +26,7 @@ if not process then
 end
 
 local was_there = leave(queue, alive, id)
--- More units than any permit has are those of none.
+-- No permit has more units than this.
 for unit = 1, math.min(tonumber(weight, 36), 1000) do
   local freed = free(semaphore, unit == 1 and id or id .. ':' .. unit)
   was_there = was_there or freed == 1
@@ -33,7 +34,7 @@ end
 if was_there then
   call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
   call('PUBLISH', string.match(held, '^[^{]*') .. 'wake:' .. process, permit .. ' revoked')
-  -- What has been remembered for long enough is forgotten.
+  -- Removes the revocations whose time is over.
   call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
   if call('PTTL', alive) < remember then
     call('PEXPIRE', alive, text(remember))

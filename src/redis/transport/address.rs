@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// Where such connections go; `None` if that is a Unix socket.
+    /// The address of such connections; `None` for a Unix socket.
     pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
         match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -39,7 +39,7 @@ impl Address {
         }
     }
 
-    /// What `template` is, for the server at this address.
+    /// The settings of `template` for the server at this address.
     pub(super) fn info(&self, template: &ConnectionInfo) -> ConnectionInfo {
         let mut address = template.addr().clone();
         match &mut address {

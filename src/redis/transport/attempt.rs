@@ -1,10 +1,10 @@
 //! An attempt to connect, and why it fails.
 //!
-//! redis-rs drops what a server says when it refuses a password or a database, so what a URL says of them is sent
-//! here, as commands like all others. A port that speaks TLS ends a connection that does not, and one that speaks no
-//! TLS is silent: what it speaks is found out over further connections.
+//! redis-rs drops the server's reason when it refuses a password or a database. So this module sends the login and the
+//! database as ordinary commands. A TLS port closes a plain connection, and a plain port does not answer a TLS handshake.
+//! Further connections detect the protocol of the port.
 //!
-//! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
+//! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats its arguments in the error, the password too.
 //!
 //! Some proxies, such as twemproxy, end a connection at a command that they do not know. `CLIENT SETINFO`, `HELLO` and
 //! `INFO` are optional. So after a connection that ends while it is set up, another one is made without them, and if
@@ -33,18 +33,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long connecting may take.
+/// The longest time to connect.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// How long a port may take to show what it speaks.
+/// The longest time in which a port shows its protocol.
 const REACTION: Duration = Duration::from_millis(250);
 
-/// How much of what a server says is read, in bytes.
-const MOST_SAID: u64 = 4_096;
+/// The longest response that is read, in bytes.
+const MAX_RESPONSE: u64 = 4_096;
 
-/// The longest argument that Redis reads from a client that has to tell a password first, in bytes. It ends the
-/// connection of one that sends more, mostly before the client has read why.
-const MOST_UNKNOWN: usize = 16 * 1_024;
+/// The longest argument that Redis reads before authentication, in bytes. If an argument is longer, Redis closes the
+/// connection, mostly before the client has read the error.
+const MAX_ARG_BEFORE_AUTH: usize = 16 * 1_024;
 
 /// An empty `ClientHello`, which a server that speaks TLS answers with an alert.
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
@@ -55,7 +55,7 @@ pub(super) fn timed_out() -> CallError {
     CallError::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// If an attempt to connect fails, further connections can show why.
+/// Controls if a failed attempt opens further connections to find the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Inquiry {
     Run,
@@ -102,7 +102,7 @@ async fn open_or_reopen(
     };
     let connection = match open(endpoint, without_optional(login.clone())).await {
         Ok(connection) => connection,
-        // An answer, such as that the password is wrong, is more than the end of a connection.
+        // An error reply, such as a wrong password, explains more than a closed connection.
         Err(answer) if answer.code().is_some() => return Err(answer),
         Err(_) => return Err(error),
     };
@@ -127,7 +127,7 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
     };
-    // A server that has no password reads a longer one, and says so.
+    // A server without a password reads a longer one, and answers with an error.
     if is_too_long(&login) {
         let refusal = refusal(vec![cmd("PING")]).await;
         if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
@@ -140,7 +140,7 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
     }
 }
 
-/// Says who this is, which version of the protocol it speaks, and which database it uses.
+/// The commands that log in, select the version of the protocol, and select the database.
 fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
     let (user, password) = (settings.username(), settings.password());
     let hello = (settings.protocol() != ProtocolVersion::RESP2).then(|| {
@@ -149,7 +149,7 @@ fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
     });
     let auth = || password.map(|password| cmd("AUTH").arg(user).arg(password).take());
     let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).take());
-    // Otherwise redis-rs has had an answer.
+    // Without `CLIENT SETINFO` only a `PING` shows that the server answers.
     let ping = settings.skip_set_lib_name().then(|| cmd("PING"));
     let login = hello.or_else(auth).into_iter();
     login.chain(select).chain(ping).collect()
@@ -159,7 +159,7 @@ fn is_too_long(settings: &RedisConnectionInfo) -> bool {
     let sent = [settings.username(), settings.password()];
     sent.into_iter()
         .flatten()
-        .any(|text| text.len() > MOST_UNKNOWN)
+        .any(|text| text.len() > MAX_ARG_BEFORE_AUTH)
 }
 
 const TOO_LONG: (ErrorKind, &str) = (
@@ -167,7 +167,7 @@ const TOO_LONG: (ErrorKind, &str) = (
     "Redis ends the connection at a user or a password of more than 16 KB",
 );
 
-/// What is known of an attempt to connect that has failed.
+/// The cause of a failed attempt, as far as further connections show it.
 async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
     let is_secure = is_secure(info);
     if is_secure && is_of_tls(&error) {
@@ -177,7 +177,7 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
         };
     }
     if !is_secure && is_ended(&error) {
-        let (to_hello, unasked) = join(said(info, HELLO), said(info, b"")).await;
+        let (to_hello, unasked) = join(response_to(info, HELLO), response_to(info, b"")).await;
         if to_hello.first() == Some(&ALERT) {
             return Unfit::SpeaksTls.into();
         }
@@ -188,8 +188,8 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
     error
 }
 
-/// The first of the commands that every claim needs at which the server ends connections, twice in a row. If it ends them
-/// at `INFO`, it gets none from now on.
+/// Returns the first required command at which the server closes the connection, twice in a row. If it does so at `INFO`,
+/// it gets no optional commands from now on.
 pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Option<&'static str> {
     let ends = async |trial: Trial| {
         trial.ends(endpoint, channel).await && trial.ends(endpoint, channel).await
@@ -275,23 +275,23 @@ fn is_of_tls(error: &RedisError) -> bool {
 
 /// Whether the server answers a command that is not encrypted.
 async fn is_plain(info: &ConnectionInfo) -> bool {
-    let said = said(info, b"PING\r\n").await;
-    matches!(said.first(), Some(b'+' | b'-'))
+    let response = response_to(info, b"PING\r\n").await;
+    matches!(response.first(), Some(b'+' | b'-'))
 }
 
-/// What a server says to this, or before it closes a connection that it does not accept: a line, or what it is until
-/// then.
-async fn said(info: &ConnectionInfo, sent: &[u8]) -> Vec<u8> {
-    let mut said = Vec::new();
+/// Sends a request over a new connection. Returns the first line of the response, or the bytes that have arrived before
+/// the end or the timeout.
+async fn response_to(info: &ConnectionInfo, request: &[u8]) -> Vec<u8> {
+    let mut response = Vec::new();
     let read = async {
         let address = Address::of(info);
         let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
         let mut socket = TcpStream::connect((host, port)).await?;
-        socket.write_all(sent).await?;
-        let mut lines = BufReader::new(socket.take(MOST_SAID));
-        lines.read_until(b'\n', &mut said).await
+        socket.write_all(request).await?;
+        let mut lines = BufReader::new(socket.take(MAX_RESPONSE));
+        lines.read_until(b'\n', &mut response).await
     };
-    // What was read before an error, or in time, counts.
+    // After an error or the timeout the bytes read so far count.
     let _ = timeout(REACTION, read).await;
-    said
+    response
 }

@@ -1,8 +1,8 @@
-//! How connections are made, and as which user: where a user's connector and credentials are called.
+//! Makes connections, and calls a user's connector and credentials.
 //!
-//! redis-rs's own `StreamingCredentialsProvider` is not used. It pushes each token to all connections, and an
-//! error in its stream only logs, so a connection would outlive its right to exist without a sign. Here each new
-//! connection gets the credentials of its time, and a failure to get them is an attempt to connect that fails.
+//! redis-rs's own `StreamingCredentialsProvider` is not used. It sends each token to all connections and only logs errors,
+//! so a connection could outlive its token unnoticed. Here each new connection requests credentials. If the request
+//! fails, connecting fails.
 
 use super::address::Address;
 use crate::{
@@ -22,7 +22,7 @@ type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisR
     + Sync;
 type Provide = dyn Fn() -> BoxFuture<Result<Credentials, Cause>> + Send + Sync;
 
-/// The store bounds connecting and calls itself.
+/// Disables the timeouts of redis-rs, because the store has its own for connecting and for calls.
 pub(super) fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -67,7 +67,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// How connections are made, and as which user.
+/// The functions that make connections and return their users.
 #[derive(Clone, Default)]
 pub(in crate::redis) struct Connector {
     /// `None`: redis-rs connects.
@@ -161,7 +161,7 @@ impl Endpoint {
     }
 }
 
-/// The outcome of a user's function. `None`: it has panicked.
+/// The outcome of a user's function. `None` if it has panicked.
 async fn contained<T>(call: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
     let outcome = AssertUnwindSafe(async { call().await }).catch_unwind();
     // The drop of a panic's payload may panic too.

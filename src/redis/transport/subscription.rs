@@ -89,12 +89,12 @@ impl Subscription {
         login: &RedisConnectionInfo,
         channel: &str,
     ) -> Result<Self, CallError> {
-        // Messages over RESP2 are no pushes.
+        // Messages are push frames only over RESP3.
         let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
         let mut connection = connected.await.map_err(|error| match error.kind() {
-            // redis-rs refuses to combine them.
+            // redis-rs rejects a push sender with RESP2, which this connector must have set.
             ErrorKind::InvalidClientConfig => CallError::unconnected(Unfit::WrongConnector),
             _ => refused(error, login),
         })?;

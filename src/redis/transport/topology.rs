@@ -1,4 +1,4 @@
-//! What a store is on: one server, the primary that Sentinels name, or the nodes of a cluster. The trait [`Topology`] is
+//! The servers of a store: one server, the primary that Sentinels name, or the nodes of a cluster. The trait [`Topology`] is
 //! all in which they differ.
 
 use super::{

@@ -89,7 +89,7 @@ fn an_error_that_names_no_policy_leads_to_no_ratelimit_fields() {
 }
 
 #[test]
-fn an_error_of_the_claim_itself_asks_nobody_to_come_back() {
+fn an_error_of_the_claim_has_no_retry_after() {
     let error = AcquireError::from(ClaimError::EmptyKey);
     assert_eq!(error.retry_after(), None);
     let response = Rejection::of(&error, &parts("text/plain")).into_response();

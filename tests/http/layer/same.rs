@@ -235,7 +235,7 @@ pub(crate) async fn a_permit_that_was_released_before_counts_no_more(store: Stor
     assert_eq!(answer.status(), 200);
 }
 
-/// Only the log says that it counts twice.
+/// Only the log reports that the request counts twice.
 pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: Store) {
     for shadows in [[true, false], [false, true], [true, true]] {
         let [outer, inner] = shadows.map(|shadow| limit(5, Arc::clone(&store)).with_shadow(shadow));
@@ -269,7 +269,7 @@ impl Semaphore for Renaming {
     }
 }
 
-/// Its policies differ from those that are counted, so only the answer shows it.
+/// The inner policy differs from the counted one, so only the answer shows the mistake.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
     let memory = MemorySemaphore::new();

@@ -1,4 +1,4 @@
-//! Wrappers of stores behind the layer: what they do not do themselves is done by their store.
+//! Wrapped stores behind the layer: counting and refusals are those of the inner store.
 
 use super::rig::{is_refused, ok, send, stalled, values};
 use http::Response;

@@ -23,7 +23,7 @@
 //! | L3 | a refused or released claim leaves nothing behind |
 //! | W | after an acquire or a release the head of the queue lives and does not fit |
 //! | A | an answer says what the server has, except for what a later claim of the call changes; a late acquire brings back no released unit |
-//! | R | what is revoked is free; its owner is told, as is who added units to it; whoever had it finds out if the message is lost; its id is remembered for its time, and only a delayed first acquire gets anything for it; a forged id changes nothing |
+//! | R | a revoked permit is free; its owner is notified, also as the owner of added units; the holder finds out if the message is lost; the revocation is stored for its time, and only a delayed first acquire gets anything for it; a forged id changes nothing |
 //! | U | an operator is shown each held unit and its end, and the live waiters in order; that changes nothing |
 //! | T | every key expires, and none before its content has ended |
 //! | M | the first write of a script needs no memory |

@@ -101,7 +101,7 @@ impl Model {
         Ok(replies.collect())
     }
 
-    /// What a call has granted, and whom it has sent a message. Who adds units to a permit hears of its revocation too.
+    /// The grants of a call, and the processes that it has notified. The owner of added units is notified of a revocation too.
     pub(crate) fn note(&self, state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
         note_tokens(state, outcome)?;
         for wake in &outcome.wakes {

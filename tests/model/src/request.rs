@@ -58,7 +58,7 @@ impl Model {
                 _ => unit.all().collect(),
             };
             let key = level.key;
-            // What is added to a permit may find it revoked.
+            // Added units may find their permit revoked.
             let was_sent = request.was_sent || unit.is_added();
             units.into_iter().map(move |unit| Item {
                 key,

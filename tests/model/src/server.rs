@@ -31,7 +31,7 @@ pub struct Effect {
     pub answers: Vec<Answer>,
     /// The messages, in their order.
     pub wakes: Vec<Wake>,
-    /// The permits that a message says were revoked.
+    /// The permits whose revocation a message reports.
     pub revoked: Vec<Permit>,
     /// The first command that has written.
     pub first_write: Option<String>,
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub answers: Vec<Answer>,
     /// The messages.
     pub wakes: Vec<Wake>,
-    /// The permits that a message says were revoked.
+    /// The permits whose revocation a message reports.
     pub revoked: Vec<Permit>,
     /// The tokens that were granted, and of which semaphores.
     pub tokens: Vec<(u8, i64)>,

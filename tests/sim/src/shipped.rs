@@ -35,9 +35,9 @@ pub(crate) struct Shipped {
     /// Who looks for calls, beside the thread: the runtime that has just been in the core.
     entered: subject::Runtime,
     ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
-    /// How many growths a permit has had.
+    /// The number of growths that a permit has had.
     growths: BTreeMap<u64, u64>,
-    /// What servers call growths, by the core's numbers of these.
+    /// The names of growths on servers, by the core's numbers of the growths.
     names: BTreeMap<u64, subject::PermitId>,
     /// What callers have given up who wait for that.
     waits: BTreeSet<PermitId>,
@@ -283,7 +283,7 @@ impl Shipped {
         parts.map(|part| self.name(part)).collect()
     }
 
-    /// What servers call a permit. A growth has the number of its permit, and its own.
+    /// The name of a permit on servers. A growth has the number of its permit and a second number.
     fn name(&self, id: PermitId) -> subject::PermitId {
         let name = self.names.get(&id.serial).copied();
         name.unwrap_or(subject::PermitId(id.serial))

@@ -278,7 +278,7 @@ pub struct Id {
 /// What a permit's serial grows by when it gets another id.
 pub const GENERATION: u64 = 1 << 48;
 
-/// What the serials of a permit's growths grow by. The first has the permit's, and this.
+/// The distance between the serials of a permit's growths. The first growth has the permit's serial plus this.
 pub const GROWTH: u64 = 1 << 32;
 
 impl fmt::Debug for Id {

@@ -47,7 +47,7 @@ fn one_schedule_of_the_shipped_core() {
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
-/// How many schedules a test runs. Those of fair queues take longer.
+/// The number of schedules that a test runs. Schedules of fair queues take longer.
 fn part_of(workload: Workload) -> u64 {
     if workload == Workload::Fair {
         PART / 2

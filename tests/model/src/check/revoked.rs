@@ -46,7 +46,7 @@ pub(super) fn is_there(view: &View<'_>, id: Unit) -> bool {
     is_held || view.before.queue.get(id).is_some()
 }
 
-/// What is revoked is gone, its permit is remembered for its time, and its owner is told. No call forgets it
+/// A revoked permit is gone, its revocation is stored for its time, and its owner is notified. No call forgets it
 /// before.
 pub(super) fn is_remembered(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);

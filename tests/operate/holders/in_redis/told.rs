@@ -58,7 +58,7 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
     stays_revoked(&permit, &mut raw).await;
 }
 
-/// The units that are held of `a`, and the id of one that was added to a permit.
+/// The number of held units of `a`, and the id of a unit that was added to a permit.
 async fn held(raw: &mut Raw) -> (usize, Option<String>) {
     let ids = raw.zmembers(HELD).await.into_iter();
     let ids: Vec<_> = ids
