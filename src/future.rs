@@ -2,10 +2,10 @@
 
 use crate::{
     admission::{Acquiring, Admitted, Granted},
-    body::{BoxError, PermitGuard, ResponseBody},
+    body::{PermitGuard, ResponseBody},
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection, respond},
-    semaphore::{Acquire, AcquireError, Permit, PermitLost, SyncFuture},
+    semaphore::{Acquire, AcquireError, BoxError, Permit, PermitLost, SyncFuture},
     settings::Settings,
     timer::timeout,
 };

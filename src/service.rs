@@ -2,11 +2,11 @@
 
 use crate::{
     admission::Acquiring,
-    body::{BoxError, ResponseBody},
+    body::ResponseBody,
     future::{HttpService, ResponseFuture},
     key::KeyExtractor,
     reject::{Limits, Reason},
-    semaphore::{Acquire, Semaphore},
+    semaphore::{Acquire, BoxError, Semaphore},
     settings::{Demand, Settings, inner_service_methods},
 };
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use crate::{
     background::{Bounded, Countdown},
     observe::LostBy,
     reject::grpc,
-    semaphore::{Permit, PermitLost, Policy, SyncFuture},
+    semaphore::{BoxError, Permit, PermitLost, Policy, SyncFuture},
     settings::{Mistakes, ReleaseAt, Settings},
     timer,
 };
@@ -13,7 +13,6 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use parking_lot::Mutex;
 use std::{
-    error::Error,
     future::Future,
     pin::Pin,
     sync::{
@@ -23,8 +22,6 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-
-pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The result of polling a body: a frame or `None`, and true if no frame follows.
 pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);

@@ -4,11 +4,14 @@ mod guard;
 mod request;
 mod started;
 
-pub(crate) use guard::{BoxError, PermitGuard, Tunnel};
+pub(crate) use guard::{PermitGuard, Tunnel};
 pub use request::RequestBody;
 pub(crate) use request::Upload;
 
-use crate::{reject::RejectionBody, semaphore::Permit};
+use crate::{
+    reject::RejectionBody,
+    semaphore::{BoxError, Permit},
+};
 use bytes::Bytes;
 use guard::{Guard, Step};
 use http::Response;

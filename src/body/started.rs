@@ -1,6 +1,7 @@
 //! Polls a body, even before its response's head is returned.
 
-use super::guard::{BoxError, Step};
+use super::guard::Step;
+use crate::semaphore::BoxError;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;

@@ -3,10 +3,10 @@
 use super::gate::{Answer, Gate, Gates};
 use crate::{
     admission::Granted,
-    body::{BoxError, ResponseBody},
+    body::ResponseBody,
     future::{HttpService, ResponseFuture},
     reject::{Limits, Reason},
-    semaphore::{Acquire, Claim, Key, Permit, Semaphore},
+    semaphore::{Acquire, BoxError, Claim, Key, Permit, Semaphore},
     settings::{Settings, inner_service_methods, settings_methods},
 };
 use bytes::Bytes;

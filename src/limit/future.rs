@@ -3,9 +3,8 @@
 use super::{Hold, hold::Holding};
 use crate::{
     admission::poll_unless_lost,
-    body::BoxError,
     observe::{Claiming, Outcome},
-    semaphore::{Acquire, AcquireError, Permit, Policy},
+    semaphore::{Acquire, AcquireError, BoxError, Permit, Policy},
     settings::Settings,
 };
 use pin_project_lite::pin_project;

@@ -2,9 +2,8 @@
 
 use super::{Hold, ResponseFuture, UntilBodyEnd, UntilDropped};
 use crate::{
-    body::BoxError,
     key::{IntoClaims, Sealed},
-    semaphore::{Acquire, Semaphore},
+    semaphore::{Acquire, BoxError, Semaphore},
     service::Cloned,
     settings::{Demand, Settings, claim_methods, inner_service_methods},
 };

@@ -5,12 +5,12 @@ use super::{
     fault::ConnectError,
     transport::{Connector, Credentials},
 };
+use crate::semaphore::BoxError;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 use redis::TlsCertificates;
 use redis::{AsyncConnectionConfig, ConnectionInfo, RedisResult, aio::MultiplexedConnection};
 use std::{
     convert::Infallible,
-    error::Error,
     future::{Future, ready},
     sync::Arc,
     time::Duration,
@@ -300,7 +300,7 @@ impl Builder {
     where
         P: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = Result<Credentials, E>> + Send + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
+        E: Into<BoxError>,
     {
         let provide = move || {
             let provided = provide();

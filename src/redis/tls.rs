@@ -5,8 +5,8 @@
 //! made with it uses them, also one of a user's connector.
 
 use super::{builder::Builder, fault::ConnectError};
+use crate::semaphore::BoxError;
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
-use std::error::Error;
 
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
@@ -121,7 +121,7 @@ fn has_certificate(pem: &[u8]) -> bool {
 /// TLS through rustls.
 #[cfg(feature = "tls-rustls")]
 mod backend {
-    use super::{ClientTlsConfig, ConnectError, Error};
+    use super::{BoxError, ClientTlsConfig, ConnectError};
     use base64::{Engine, prelude::BASE64_STANDARD};
     use rustls::{
         ClientConfig, RootCertStore,
@@ -167,7 +167,7 @@ mod backend {
     }
 
     /// Whether this is a certificate and its key.
-    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), Box<dyn Error + Send + Sync>> {
+    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), BoxError> {
         let chain = CertificateDer::pem_slice_iter(&own.client_cert);
         let chain = chain.collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(&own.client_key)?;
@@ -180,7 +180,7 @@ mod backend {
 /// TLS through the platform's library, which trusts the system's root certificates by itself.
 #[cfg(not(feature = "tls-rustls"))]
 mod backend {
-    use super::{ClientTlsConfig, ConnectError, Error};
+    use super::{BoxError, ClientTlsConfig, ConnectError};
     use native_tls::{Identity, TlsConnector};
 
     pub(super) fn prepare() {}
@@ -190,7 +190,7 @@ mod backend {
     }
 
     /// Whether this is a certificate and its key.
-    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), Box<dyn Error + Send + Sync>> {
+    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), BoxError> {
         let identity = Identity::from_pkcs8(&own.client_cert, &own.client_key)?;
         TlsConnector::builder().identity(identity).build()?;
         Ok(())

@@ -1,15 +1,14 @@
 //! The body of a rejection.
 
+use crate::semaphore::BoxError;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use std::{
-    error::Error,
     pin::Pin,
     task::{Context, Poll},
 };
 
-type BoxError = Box<dyn Error + Send + Sync>;
 type BoxBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
 /// The body of the default rejection, or of the response that a user's function made.

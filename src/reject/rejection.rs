@@ -9,7 +9,7 @@ use super::{
 use crate::{
     fields::Fields,
     retry::Retry,
-    semaphore::{AcquireError, Policy},
+    semaphore::{AcquireError, BoxError, Policy},
 };
 use bytes::Bytes;
 use http::{
@@ -18,7 +18,7 @@ use http::{
     request::Parts,
 };
 use http_body::Body;
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// A function that makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
@@ -33,7 +33,7 @@ pub(crate) fn reject<F, B>(reject: F) -> Arc<Reject>
 where
     F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
     B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
 }

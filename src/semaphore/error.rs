@@ -4,7 +4,8 @@ use super::{Policy, SemaphoreId};
 use crate::observe::Outcome;
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
-type BoxError = Box<dyn Error + Send + Sync>;
+/// An error of any type, as the layers of tower box it.
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why a claim was granted no permit.
 ///

@@ -37,6 +37,7 @@ pub use acquire::{Acquire, Semaphore};
 pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_LABEL, Units, Wait};
 pub use claims::Claims;
 pub(crate) use claims::Few;
+pub(crate) use error::BoxError;
 pub use error::{
     AcquireError, ClaimError, MAX_CLAIMS, MAX_SHARE, MAX_UNITS, MAX_WEIGHT, StoreError,
 };

@@ -1,5 +1,6 @@
 //! The one table of what a server can answer or fail with.
 
+use crate::semaphore::BoxError;
 use redis::{ErrorKind, RedisError};
 use std::{error::Error, fmt, io, sync::Arc};
 
@@ -222,20 +223,17 @@ impl From<Unfit> for RedisError {
     }
 }
 
-/// The error of a user's function.
-pub(in crate::redis) type Cause = Box<dyn Error + Send + Sync>;
-
 /// A user's function has failed, as the cause of an I/O error.
 #[derive(Debug)]
 pub(in crate::redis) struct Failed {
     /// The setting that has the function.
     pub(in crate::redis) setting: &'static str,
-    cause: Cause,
+    cause: BoxError,
 }
 
 impl Failed {
     /// The error of an attempt to connect.
-    pub(in crate::redis) fn error(setting: &'static str, cause: Cause) -> RedisError {
+    pub(in crate::redis) fn error(setting: &'static str, cause: BoxError) -> RedisError {
         io::Error::other(Self { setting, cause }).into()
     }
 

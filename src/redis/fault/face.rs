@@ -1,6 +1,6 @@
 //! The errors that users see.
 
-use crate::redis::error::own_text;
+use crate::{redis::error::own_text, semaphore::BoxError};
 use redis::RedisError;
 use std::{borrow::Cow, error::Error as StdError, fmt, iter::successors, sync::Arc};
 
@@ -73,7 +73,7 @@ impl fmt::Display for Fault {
 
 /// Hides the causes whose text the error already contains.
 #[derive(Debug)]
-pub(super) struct Once(Box<dyn StdError + Send + Sync>);
+pub(super) struct Once(BoxError);
 
 impl fmt::Display for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,10 +207,7 @@ impl ConnectError {
     }
 
     /// Adds the error of another library that refused the setting.
-    pub(in crate::redis) fn with_source(
-        mut self,
-        error: impl Into<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
+    pub(in crate::redis) fn with_source(mut self, error: impl Into<BoxError>) -> Self {
         self.0.source = Some(Source::Other(Arc::new(Once(error.into()))));
         self
     }

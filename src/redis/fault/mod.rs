@@ -10,6 +10,6 @@ mod class;
 mod face;
 mod origin;
 
-pub(super) use class::{Cause, Class, Failed, Unfit, io_error, known};
+pub(super) use class::{Class, Failed, Unfit, io_error, known};
 pub use face::{ConnectError, Error, Kind};
 pub(super) use origin::Origin;

@@ -6,8 +6,8 @@
 
 use super::address::Address;
 use crate::{
-    redis::fault::{Cause, Failed},
-    semaphore::BoxFuture,
+    redis::fault::Failed,
+    semaphore::{BoxError, BoxFuture},
 };
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, fmt, mem, panic::AssertUnwindSafe, sync::Arc};
 type Connect = dyn Fn(ConnectionInfo, AsyncConnectionConfig) -> BoxFuture<RedisResult<MultiplexedConnection>>
     + Send
     + Sync;
-type Provide = dyn Fn() -> BoxFuture<Result<Credentials, Cause>> + Send + Sync;
+type Provide = dyn Fn() -> BoxFuture<Result<Credentials, BoxError>> + Send + Sync;
 
 /// Disables the timeouts of redis-rs, because the store has its own for connecting and for calls.
 pub(super) fn config() -> AsyncConnectionConfig {
