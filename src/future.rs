@@ -57,7 +57,7 @@ pin_project! {
     /// The future resolves to the inner service's response, or to the response of a rejection. If the permit's key is
     /// full in Redis and the body ends in its first frame, the response waits at most 2 ms for the answer to the
     /// permit's release. A custom store decides this with
-    /// [`LevelState::awaits_release`](crate::semaphore::LevelState::awaits_release). Under
+    /// [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). Under
     /// [`OnLost::Abort`](crate::OnLost::Abort) the future drops the inner service's future before it returns a
     /// rejection.
     ///

@@ -267,4 +267,8 @@ impl Grant for MemoryGrant {
         let released = self.levels.iter().map(Level::release);
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }

@@ -339,7 +339,6 @@ impl Grant for RedisGrant {
         // Compares the end with the clock, because the keeper may be late to report a loss.
         state.is_lost = self.held.is_lost();
         state.is_degraded = self.held.is_degraded();
-        state.awaits_release = self.held.was_full();
         state
     }
 
@@ -360,6 +359,10 @@ impl Grant for RedisGrant {
             true => Box::pin(ready(false)),
             false => Box::pin(self.held.release()),
         }
+    }
+
+    fn awaits_release(&self) -> bool {
+        !self.held.is_degraded() && self.held.is_full()
     }
 }
 

@@ -165,6 +165,10 @@ through_pointers!(Arc Box);
 ///     fn release(&self) -> BoxFuture<bool> {
 ///         Box::pin(ready(self.give_back()))
 ///     }
+///
+///     fn awaits_release(&self) -> bool {
+///         false
+///     }
 /// }
 ///
 /// impl Drop for Unit {

@@ -104,6 +104,14 @@ pub trait Grant: Send + Sync + 'static {
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
+
+    /// True if a response should wait up to 2 ms for the answer to the [release](Self::release) before its head is sent.
+    /// A store whose releases cross a network returns true while other processes' claims may be refused until this
+    /// release arrives. Other stores return false.
+    ///
+    /// The layer calls it once per response, which waits only if its body ends in its first frame and nothing
+    /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
+    fn awaits_release(&self) -> bool;
 }
 
 /// The state of a level of a permit at one moment. [`Grant::level`] returns it.
@@ -130,12 +138,6 @@ pub struct LevelState {
     pub is_lost: bool,
     /// True if the permit goes on without its store, which is unavailable. See [`Permit::is_degraded`].
     pub is_degraded: bool,
-    /// True if a response should wait up to 2 ms for the answer to the [release](Grant::release) before its head is sent.
-    /// Set it if releases cross a network, because other processes' claims may be refused until the release arrives.
-    ///
-    /// The layer reads it once per response, which waits only if its body ends in its first frame and nothing
-    /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
-    pub awaits_release: bool,
 }
 
 impl LevelState {
@@ -147,7 +149,6 @@ impl LevelState {
             token: None,
             is_lost: false,
             is_degraded: false,
-            awaits_release: false,
         }
     }
 }
@@ -691,7 +692,7 @@ impl Permit {
 
     /// True if a response should wait for the answer to the release. A permit that keeps others would release them too.
     pub(crate) fn awaits_release(&self) -> bool {
-        self.outer.is_none() && self.level(0).state().awaits_release
+        self.outer.is_none() && self.own.grant.awaits_release()
     }
 
     /// A reference that holds nothing, without the limits outside.

@@ -233,4 +233,8 @@ impl Grant for ShadowGrant {
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(self.end()))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }

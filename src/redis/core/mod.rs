@@ -293,6 +293,12 @@ impl Core {
         self.let_go(id);
     }
 
+    /// True if a semaphore of this permit counts as full.
+    pub(in crate::redis) fn is_full(&mut self, now: Time, id: PermitId) -> bool {
+        self.now = now;
+        self.permit(id).is_some() && self.is_any_full(&self.permits[id].levels)
+    }
+
     // Servers.
 
     /// Takes the answers to a call, one for each command, or the failure of the call.

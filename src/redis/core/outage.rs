@@ -165,15 +165,13 @@ impl Core {
         let levels = permit.levels.iter();
         let levels =
             levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
-        let levels = levels.collect();
+        let event = Event::Granted(levels.collect());
         self.permits[id].budget = None;
         let then = self.now + self.settings.absence();
         self.each_of(id, |core, at| core.degrade(at, then, false));
         self.count(id);
         self.tell_end(id);
-        let is_full = false;
-        self.events
-            .push_back((id, Event::Granted { levels, is_full }));
+        self.events.push_back((id, event));
         self.file(id);
     }
 

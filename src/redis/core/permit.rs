@@ -87,14 +87,8 @@ pub(in crate::redis) enum Refusal {
 pub(in crate::redis) enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
     Queued(usize),
-    /// It is held.
-    Granted {
-        /// The token of each level, how many units are held there, and the limit in force.
-        levels: Vec<(u64, u32, u32)>,
-        /// True if one of its semaphores counts as full, so that other claims may wait or be refused until its release
-        /// arrives.
-        is_full: bool,
-    },
+    /// It is held: the token of each level, the number of units held there, and the limit in force.
+    Granted(Vec<(u64, u32, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
     Held(Time),
     Refused(Refusal),

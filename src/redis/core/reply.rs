@@ -375,10 +375,7 @@ impl Core {
         self.count(at.0);
         self.permits[at.0].budget = None;
         let permit = &self.permits[at.0];
-        let event = Event::Granted {
-            levels: permit.grants().collect(),
-            is_full: self.is_any_full(&permit.levels),
-        };
+        let event = Event::Granted(permit.grants().collect());
         self.tell_end(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.

@@ -51,8 +51,6 @@ pub(in crate::redis) struct Cell {
     is_gone: AtomicBool,
     /// What has become of the claim.
     outcome: OnceLock<Result<(), Refused>>,
-    /// True if one of its semaphores counted as full when it was granted.
-    was_full: AtomicBool,
     /// Whether it goes on without its server.
     is_degraded: AtomicBool,
     /// Whether it was held when it was released.
@@ -85,8 +83,7 @@ impl Cell {
     pub(super) fn take(&self, event: Event) -> Vec<News> {
         match event {
             Event::Queued(level) => self.queued.store(level + 1, Relaxed),
-            Event::Granted { levels, is_full } => {
-                self.was_full.store(is_full, Relaxed);
+            Event::Granted(levels) => {
                 self.set_tokens(levels.iter().map(|(token, ..)| *token));
                 for (level, (_, held, limit)) in self.levels.iter().zip(levels) {
                     level.held.store(u64::from(held), Relaxed);
@@ -224,11 +221,6 @@ impl Cell {
     pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
         let Level { held, limit, .. } = &self.levels[level];
         (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
-    }
-
-    /// True if one of its semaphores counted as full when it was granted.
-    pub(in crate::redis) fn was_full(&self) -> bool {
-        self.was_full.load(Relaxed)
     }
 
     pub(super) fn outcome(&self) -> Option<Result<(), Refused>> {

@@ -468,6 +468,13 @@ impl<T: Transport> Held<T> {
         }
     }
 
+    /// True if one of its semaphores counts as full, so that other claims may wait or be refused until its release
+    /// arrives.
+    pub(in crate::redis) fn is_full(&self) -> bool {
+        let shared = &self.driver.0.0;
+        shared.enter(|core, _, now| core.is_full(now, self.id)) == Some(true)
+    }
+
     /// Releases the permit, and asks the core to report the release. Returns false if the core does not know the
     /// permit.
     fn asks_for_release(&self) -> bool {

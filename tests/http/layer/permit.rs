@@ -193,6 +193,10 @@ impl Grant for Returning {
         self.0.clear();
         Box::pin(ready(true))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -397,7 +397,7 @@ impl Shipped {
             let (id, event) = self.core.poll_event()?;
             let permit = self.name(id);
             return Some(match event {
-                Event::Granted { levels, .. } => {
+                Event::Granted(levels) => {
                     let granted = levels.into_iter().map(|(token, ..)| token);
                     subject::Event::Granted(permit, tokens(granted))
                 }

@@ -40,6 +40,10 @@ impl Grant for Told {
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(true))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }
 
 /// A grant of fixed weights.
@@ -66,6 +70,10 @@ impl Grant for Plain {
 
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(true))
+    }
+
+    fn awaits_release(&self) -> bool {
+        false
     }
 }
 

@@ -108,6 +108,10 @@ impl Grant for Entry {
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(self.release_once()))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }
 
 impl Drop for Entry {

@@ -221,6 +221,10 @@ impl Grant for Lent {
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(false))
     }
+
+    fn awaits_release(&self) -> bool {
+        false
+    }
 }
 
 /// A store that grants everything, and answers releases once a test calls [`answer`](Self::answer).
@@ -284,9 +288,7 @@ struct Loan {
 impl Grant for Loan {
     fn level(&self, _: usize) -> LevelState {
         let is_released = self.is_released.load(Ordering::SeqCst);
-        let mut state = LevelState::new(u32::from(!is_released));
-        state.awaits_release = self.server.is_full;
-        state
+        LevelState::new(u32::from(!is_released))
     }
 
     fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
@@ -313,6 +315,10 @@ impl Grant for Loan {
                 .await
                 .is_ok()
         })
+    }
+
+    fn awaits_release(&self) -> bool {
+        self.server.is_full
     }
 }
 
