@@ -1,9 +1,9 @@
-//! The apps under load: one handler, four ways to limit it.
+//! The apps under load: one handler, three ways to limit it, and the fields of a limit without one.
 
-use axum::{Router, routing::get};
+use axum::{Router, http::HeaderValue, response::Response, routing::get};
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpListener;
-use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{limit::GlobalConcurrencyLimitLayer, util::MapResponseLayer};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Semaphore, key};
 
 /// Above the requests in flight, so that none is refused.
@@ -19,12 +19,20 @@ pub(crate) struct App {
 pub(crate) async fn all(redis: &str) -> Vec<App> {
     let bare = || Router::new().route("/", get(|| async { "hello" }));
     let tower = GlobalConcurrencyLimitLayer::new(LIMIT as usize);
+    let fields = MapResponseLayer::new(|mut response: Response| {
+        let quota = HeaderValue::from_static(r#""concurrency";q=1000;qu="concurrent-requests""#);
+        let remaining = HeaderValue::from_static(r#""concurrency";r=999"#);
+        response.headers_mut().append("ratelimit-policy", quota);
+        response.headers_mut().append("ratelimit", remaining);
+        response
+    });
     let redis = RedisSemaphore::connect(redis)
         .await
         .expect("the server is there");
     vec![
         serve("axum alone", bare()).await,
         serve("tower::limit", bare().layer(tower)).await,
+        serve("the two fields", bare().layer(fields)).await,
         serve("layer, memory", limited(bare(), MemorySemaphore::new())).await,
         serve("layer, Redis", limited(bare(), redis)).await,
     ]
