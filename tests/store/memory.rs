@@ -21,8 +21,11 @@ use tower_semaphore::{
 
 const THREADS: u64 = 8;
 
-/// Generous: nothing here is about time.
-const BOUND: Duration = Duration::from_secs(10);
+/// Generous: nothing here is about time, and a busy machine may run another program after each yield.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Far less processor time than work that is quadratic in a crowd, and far more than work that is linear in it.
+const QUADRATIC: Duration = Duration::from_secs(3);
 
 /// A pseudo-random number (splitmix64).
 fn mix(seed: u64) -> u64 {
@@ -107,7 +110,7 @@ async fn waiters_among_claims_that_do_not_wait_are_granted() {
     let tasks = (0..THREADS).map(|seed| {
         let (store, usage) = (store.clone(), Arc::clone(&usage));
         tokio::spawn(async move {
-            for round in 0..5_000 {
+            for round in 0..1_000 {
                 let weight = 1 + (mix(seed + THREADS * round) % 2) as u32;
                 let claim = Claim::new("a").with_limit(3).with_weight(weight);
                 let claim = claim.with_wait(if seed % 2 == 0 { BOUND } else { Duration::ZERO });
@@ -431,7 +434,7 @@ async fn a_crowd_leaves_its_queue_in_no_time() {
         let before = processor_time();
         drop(waiting);
         let took = processor_time() - before;
-        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
+        assert!(took < QUADRATIC, "{flows:?} flows: {took:?}");
         assert_eq!(store.busy_keys(), 1);
     }
 }
@@ -446,7 +449,7 @@ async fn a_crowd_is_refused_in_no_time() {
         let set = store.set_limit(&Policy::DEFAULT, Some(&key), Some(0), "");
         set.await.expect("it is set");
         let took = processor_time() - before;
-        assert!(took < BOUND / 3, "{flows:?} flows: {took:?}");
+        assert!(took < QUADRATIC, "{flows:?} flows: {took:?}");
         for acquire in waiting {
             let refused = acquire.await;
             assert!(matches!(refused, Err(AcquireError::KeyClosed { .. })));
