@@ -18,6 +18,7 @@ use crate::{
 use std::{
     future::ready,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 /// Acquires what all of these claim, or nothing, in one step. What refuses is the first that does, in their order.
@@ -266,6 +267,10 @@ impl Grant for MemoryGrant {
     fn release(&self) -> BoxFuture<bool> {
         let released = self.levels.iter().map(Level::release);
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {

@@ -36,6 +36,7 @@ label! {
         KeyClosed = "key_closed",
         TimedOut = "timed_out",
         QueueFull = "queue_full",
+        Paused = "paused",
         Overloaded = "overloaded",
         Unavailable = "unavailable",
         Closed = "closed",

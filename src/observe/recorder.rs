@@ -167,7 +167,8 @@ impl Instruments {
 
     fn of_claims(store: Store, policy: &str) -> Self {
         use Outcome::{
-            Admitted, Cancelled, Exempt, Full, KeyClosed, Lost, Revoked, TimedOut, Unavailable,
+            Admitted, Cancelled, Exempt, Full, KeyClosed, Lost, Paused, Revoked, TimedOut,
+            Unavailable,
         };
         let labels = [("store", store.as_str()), ("policy", policy)];
         let with = |name, value| [labels[0], labels[1], (name, value)];
@@ -180,7 +181,8 @@ impl Instruments {
             held: register!(histogram, PERMIT_DURATION, labels),
             queued: register!(gauge, QUEUED_CLAIMS, labels),
             in_queue: Outcome::ALL.map(|outcome| match outcome {
-                Admitted | Full | KeyClosed | TimedOut | Unavailable | Revoked | Cancelled => {
+                Admitted | Full | KeyClosed | Paused | TimedOut | Unavailable | Revoked
+                | Cancelled => {
                     register!(histogram, TIME_IN_QUEUE, with("outcome", outcome.as_str()))
                 }
                 _ => Histogram::default(),

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     observe::{Outcome, Store::Redis as REDIS, Waiting},
     semaphore::{
-        AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Permit,
-        PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
+        AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Pause,
+        Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use scopeguard::{ScopeGuard, guard};
@@ -23,6 +23,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 impl Store {
@@ -111,7 +112,7 @@ impl Store {
         levels: usize,
         of: impl Fn(usize) -> (&'a Policy, SemaphoreId),
     ) -> AcquireError {
-        use Refusal::{Full, QueueFull, Revoked, TimedOut};
+        use Refusal::{Full, Paused, QueueFull, Revoked, TimedOut};
         let full = |level, held, limit| {
             let (policy, semaphore) = of(level);
             AcquireError::under(policy, limit, held, semaphore)
@@ -137,6 +138,15 @@ impl Store {
                 full(level, held, limit)
             }
             Refused::By(QueueFull(level, limit)) => full(level, limit, limit),
+            Refused::By(Paused(level, limit, retry_after)) => {
+                let (policy, semaphore) = of(level);
+                AcquireError::Paused {
+                    policy: policy.clone(),
+                    limit,
+                    retry_after,
+                    semaphore: Some(semaphore),
+                }
+            }
             Refused::By(Revoked) => self.revoked(),
             why => match self.fault(why) {
                 Some(fault) if !self.driver.is_shut() => self.failure(&fault).into(),
@@ -204,17 +214,18 @@ impl Queue {
     }
 
     fn leave(&mut self, answer: &Result<Held, Refused>) {
-        use Refusal::{Closed, Full, QueueFull, Revoked, TimedOut};
+        use Refusal::{Closed, Full, Paused, QueueFull, Revoked, TimedOut};
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
             // What it waited for was granted, and then a wider level has refused.
-            Err(Refused::By(Full(level, ..) | QueueFull(level, _)))
+            Err(Refused::By(Full(level, ..) | QueueFull(level, _) | Paused(level, ..)))
                 if Some(*level) > self.level =>
             {
                 Outcome::Admitted
             }
             Err(Refused::By(Full(_, _, 0))) => Outcome::KeyClosed,
             Err(Refused::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
+            Err(Refused::By(Paused(..))) => Outcome::Paused,
             Err(Refused::By(Revoked)) => Outcome::Revoked,
             Err(Refused::By(Closed)) => Outcome::Cancelled,
             Err(_) => Outcome::Unavailable,
@@ -359,6 +370,12 @@ impl Grant for RedisGrant {
             true => Box::pin(ready(false)),
             false => Box::pin(self.held.release()),
         }
+    }
+
+    fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        let (store, name) = (Arc::clone(&self.store), Arc::clone(self.held.name(level)));
+        let pause = Pause::new(time, note);
+        Box::pin(async move { store.pause(name, pause).await })
     }
 
     fn awaits_release(&self) -> bool {

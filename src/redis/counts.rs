@@ -3,7 +3,8 @@
 use super::{
     ask::To,
     error::CallError,
-    protocol::{alive, counting, name_of, now},
+    operate::pause_info,
+    protocol::{alive, counted_at, counting, name_of, now},
     store::Store,
 };
 use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
@@ -50,16 +51,19 @@ impl Store {
         for keys in keys.chunks(KEYS) {
             let commands = keys.iter().flat_map(|(.., name)| counting(name, now));
             let replies = self.call(To::Server(server), commands.collect(), self.deadline());
-            for ((position, key, name), replies) in keys.iter().zip(replies.await.chunks(2)) {
-                let (units, waiting) = match counts(replies) {
+            for ((position, key, name), replies) in keys.iter().zip(replies.await.chunks(3)) {
+                let found = match counted_at(now, replies) {
                     // Its slot has moved.
                     Err(error) if error.is_moving() => {
                         let commands = counting(name, now).into();
-                        counts(&self.call(To::Key(name), commands, self.deadline()).await)?
+                        let replies = self.call(To::Key(name), commands, self.deadline());
+                        counted_at(now, &replies.await)?
                     }
-                    counts => counts?,
+                    found => found?,
                 };
-                counted.push((*position, KeyCounts::new(key.clone(), units, waiting)));
+                let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
+                counts.pause = found.pause.map(pause_info);
+                counted.push((*position, counts));
             }
         }
         Ok(counted)
@@ -76,13 +80,4 @@ impl Store {
         let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
     }
-}
-
-/// The units that are held, and the claims that wait, as two replies count them.
-fn counts(replies: &[Result<Value, CallError>]) -> Result<(u32, u32), CallError> {
-    let count = |reply: Option<&Result<Value, CallError>>| {
-        let reply = reply.cloned().ok_or(CallError::Reply)?;
-        from_redis_value(reply?).map_err(|_| CallError::Reply)
-    };
-    Ok((count(replies.first())?, count(replies.get(1))?))
 }

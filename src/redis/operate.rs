@@ -5,18 +5,18 @@ use super::{
     ask::{To, counted},
     error::CallError,
     protocol::{
-        Form, Listed, Next, Revocation, UnitId, flow_of, is_done, key_of, limit_of, limits,
-        names_of, process, usage,
+        Form, Listed, Next, PauseEntry, Pausing, Revocation, UnitId, flow_of, is_done, key_of,
+        limit_of, limits, names_of, process, usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, PermitInfo,
-    Policy, Process, StoreError, StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Pause,
+    PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -117,6 +117,32 @@ impl Operate for RedisSemaphore {
         Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
+    fn pause(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        time: Duration,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = Pause::check(key);
+        let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
+        let pause = Pause::new(time, note);
+        Box::pin(async move {
+            checked?;
+            store.pause(name, pause).await
+        })
+    }
+
+    fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
+        let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
+        Box::pin(async move {
+            store
+                .resume(name)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
+    }
+
     fn counts(
         &self,
         policy: &Policy,
@@ -149,18 +175,59 @@ impl Store {
             return Ok(false);
         };
         // If it is sent again after it has run, the answer is that there is none.
-        let (to, until) = (To::KeyOnce(name), self.deadline());
-        let run = async |form| {
-            let commands = vec![revocation.command(form)];
-            counted("revoke", self.confirmed(to, commands, until)).await
-        };
-        // Many permits may be revoked at once, so the source is sent only to a server that does not know the script, or
-        // whose user may not name it by its hash.
-        let reply = match run(Form::Hash).await {
+        let command = |form| revocation.command(form);
+        is_done(self.run("revoke", To::KeyOnce(name), command).await?)
+    }
+
+    /// Runs an operator's script. Many may run at once, so the source is sent only to a server that does not know the
+    /// script, or whose user may not name it by its hash.
+    async fn run(
+        &self,
+        verb: &'static str,
+        to: To<'_>,
+        command: impl Fn(Form) -> Cmd,
+    ) -> Result<Value, CallError> {
+        let until = self.deadline();
+        let run = async |form| counted(verb, self.confirmed(to, vec![command(form)], until)).await;
+        match run(Form::Hash).await {
             Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
             reply => reply,
+        }
+    }
+
+    /// Pauses a semaphore. `None`: for no time.
+    pub(super) async fn pause(
+        &self,
+        name: Arc<str>,
+        pause: Option<Pause>,
+    ) -> Result<(), StoreError> {
+        let Some(pause) = pause else {
+            return Ok(());
         };
-        is_done(reply?)
+        self.driver.note_pause(Arc::clone(&name), Some(pause.time));
+        let pausing = Pausing {
+            name: &name,
+            floor: self.driver.floor(),
+            pause: Some(&pause),
+        };
+        let command = |form| pausing.command(&self.owner, form);
+        let reply = self.run("pause", To::Key(&name), command).await;
+        match reply.and_then(is_done) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// Ends the pause of a semaphore. Returns false if it was not paused.
+    async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
+        self.driver.note_pause(Arc::clone(&name), None);
+        let pausing = Pausing {
+            name: &name,
+            floor: self.driver.floor(),
+            pause: None,
+        };
+        let command = |form| pausing.command(&self.owner, form);
+        is_done(self.run("pause", To::KeyOnce(&name), command).await?)
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
@@ -245,7 +312,9 @@ fn read_usage(listed: &Listed) -> Usage {
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
     let held = held(&listed.held);
-    Usage::new(time(listed.now), units, held, waiting.collect())
+    let mut usage = Usage::new(time(listed.now), units, held, waiting.collect());
+    usage.pause = listed.pause().map(pause_info);
+    usage
 }
 
 /// The permits that hold these units. A permit is listed under the id of its first lease that is held.
@@ -267,6 +336,13 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
         (permit.weight, permit.ends) = (weight, ends);
     }
     permits.into_values().map(|(_, permit)| permit).collect()
+}
+
+/// A pause that ends at this time.
+pub(super) fn pause_info((entry, ends): (PauseEntry, u64)) -> PauseInfo {
+    let mut info = PauseInfo::new(time(entry.since), time(ends));
+    info.note = entry.note;
+    info
 }
 
 fn info(id: &str, read: &UnitId<'_>, weight: u32, ends: u64) -> PermitInfo {

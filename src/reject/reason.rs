@@ -96,6 +96,9 @@ impl Reason {
         match self {
             Self::Key { .. } => None,
             Self::Acquire { error } if error.retry_after().is_none() => None,
+            Self::Acquire {
+                error: error @ AcquireError::Paused { .. },
+            } => error.retry_after().map(|rest| rest.as_secs()),
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
                 let claimed = (refusing.limit, refusing.weight, refusing.share);

@@ -97,10 +97,12 @@ through_pointers!(Arc Box);
 /// A store of your own answers at once, or with a future. This one has one unit, whatever the limit of a claim:
 ///
 /// ```
-/// use std::{future::ready, mem, sync::{Arc, Mutex}};
+/// use std::{future::ready, mem, sync::{Arc, Mutex}, time::Duration};
 /// use tower_semaphore::{
 ///     Acquire, AcquireError, Claim, Claims, Permit, Semaphore,
-///     semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
+///     semaphore::{
+///         BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId, StoreError,
+///     },
 /// };
 ///
 /// #[derive(Default)]
@@ -164,6 +166,10 @@ through_pointers!(Arc Box);
 ///
 ///     fn release(&self) -> BoxFuture<bool> {
 ///         Box::pin(ready(self.give_back()))
+///     }
+///
+///     fn pause(&self, _level: usize, _time: Duration, _note: &str) -> BoxFuture<Result<(), StoreError>> {
+///         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
 ///     }
 ///
 ///     fn awaits_release(&self) -> bool {

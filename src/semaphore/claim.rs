@@ -502,6 +502,18 @@ impl AcquireError {
         }
     }
 
+    /// The refusal of `claim` because its key is paused for this time from now on. See [`full`](Self::full) for an
+    /// example.
+    #[cold]
+    pub fn paused(claim: &Claim, retry_after: Duration) -> Self {
+        Self::Paused {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            retry_after,
+            semaphore: None,
+        }
+    }
+
     /// The refusal of `claim` because its key's queue is full. See [`full`](Self::full) for an example.
     #[cold]
     pub fn queue_full(claim: &Claim) -> Self {

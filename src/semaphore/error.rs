@@ -71,6 +71,19 @@ pub enum AcquireError {
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
+    /// The key is [paused](super::Operate::pause) under one policy, and the claim does not wait until the pause ends:
+    /// it does not wait at all, or its wait would end before. A custom store refuses with [`AcquireError::paused`].
+    #[non_exhaustive]
+    Paused {
+        /// The policy under which the key is paused.
+        policy: Policy,
+        /// The key's limit in force, in units.
+        limit: u32,
+        /// How long the pause lasts from now on.
+        retry_after: Duration,
+        /// The semaphore that refused. `None` if its store has no ids.
+        semaphore: Option<SemaphoreId>,
+    },
     /// The number of claims of this process that wait in the store, over all keys, has reached the store's
     /// `max_waiting_total`.
     Overloaded,
@@ -93,10 +106,9 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Whether the store worked and refused the claim: [`Full`](Self::Full),
-    /// [`TimedOut`](Self::TimedOut), [`QueueFull`](Self::QueueFull) or [`Revoked`](Self::Revoked). The
-    /// layers answer these with status 429, and a client may try again. [`KeyClosed`](Self::KeyClosed) is none of
-    /// these.
+    /// True if the store worked and refused the claim: [`Full`](Self::Full), [`TimedOut`](Self::TimedOut),
+    /// [`QueueFull`](Self::QueueFull), [`Paused`](Self::Paused) or [`Revoked`](Self::Revoked). The layers answer these
+    /// with status 429, and a client may try again. [`KeyClosed`](Self::KeyClosed) is none of these.
     ///
     /// # Examples
     ///
@@ -109,15 +121,20 @@ impl AcquireError {
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. } | Self::TimedOut { .. } | Self::QueueFull { .. } | Self::Revoked
+            Self::Full { .. }
+                | Self::TimedOut { .. }
+                | Self::QueueFull { .. }
+                | Self::Paused { .. }
+                | Self::Revoked
         )
     }
 
     /// The time after which another attempt may succeed, in whole seconds. `None` if the claim has to change first, or an
     /// operator has [closed the key](Self::KeyClosed).
     ///
-    /// It is 1 s today, because a store does not know how long permits are held. The layers do: their
-    /// [`Rejection::retry_after`](crate::Rejection::retry_after) gives each client a later slot of a schedule.
+    /// It is the rest of a [pause](Self::Paused), rounded up. Otherwise it is 1 s today, because a store does not know how
+    /// long permits are held. The layers do: their [`Rejection::retry_after`](crate::Rejection::retry_after) gives each
+    /// client a later slot of a schedule.
     ///
     /// # Examples
     ///
@@ -131,6 +148,7 @@ impl AcquireError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Invalid { .. } | Self::KeyClosed { .. } => None,
+            Self::Paused { retry_after, .. } => Some(whole_seconds(*retry_after)),
             _ => Some(Duration::from_secs(1)),
         }
     }
@@ -141,6 +159,7 @@ impl AcquireError {
     pub fn by_semaphore(mut self, id: SemaphoreId) -> Self {
         if let Self::Full { semaphore, .. }
         | Self::TimedOut { semaphore, .. }
+        | Self::Paused { semaphore, .. }
         | Self::QueueFull { semaphore, .. } = &mut self
         {
             *semaphore = Some(id);
@@ -154,6 +173,7 @@ impl AcquireError {
         match self {
             Self::Full { semaphore, .. }
             | Self::TimedOut { semaphore, .. }
+            | Self::Paused { semaphore, .. }
             | Self::QueueFull { semaphore, .. } => *semaphore,
             _ => None,
         }
@@ -195,6 +215,7 @@ impl AcquireError {
         match self {
             Self::Full { limit, .. }
             | Self::TimedOut { limit, .. }
+            | Self::Paused { limit, .. }
             | Self::QueueFull { limit, .. } => Some(*limit),
             Self::KeyClosed { .. } => Some(0),
             _ => None,
@@ -216,6 +237,7 @@ impl AcquireError {
         match self {
             Self::Full { policy, .. }
             | Self::TimedOut { policy, .. }
+            | Self::Paused { policy, .. }
             | Self::QueueFull { policy, .. }
             | Self::KeyClosed { policy } => Some(policy),
             _ => None,
@@ -245,6 +267,7 @@ impl AcquireError {
             Self::KeyClosed { .. } => Outcome::KeyClosed,
             Self::TimedOut { .. } => Outcome::TimedOut,
             Self::QueueFull { .. } => Outcome::QueueFull,
+            Self::Paused { .. } => Outcome::Paused,
             Self::Overloaded => Outcome::Overloaded,
             Self::Invalid { .. } => Outcome::Invalid,
             Self::Store { .. } => Outcome::Unavailable,
@@ -252,6 +275,12 @@ impl AcquireError {
             Self::Revoked => Outcome::Revoked,
         }
     }
+}
+
+/// Rounds up to whole seconds, 1 at least.
+fn whole_seconds(time: Duration) -> Duration {
+    let more = u64::from(time.subsec_nanos() > 0);
+    Duration::from_secs((time.as_secs() + more).max(1))
 }
 
 impl fmt::Display for AcquireError {
@@ -263,6 +292,10 @@ impl fmt::Display for AcquireError {
             Self::KeyClosed { .. } => f.write_str("an operator has closed the key"),
             Self::TimedOut { .. } => f.write_str("the wait for a permit is over"),
             Self::QueueFull { .. } => f.write_str("the queue is full"),
+            Self::Paused { retry_after, .. } => {
+                let seconds = whole_seconds(*retry_after).as_secs();
+                write!(f, "the key is paused for {seconds} s more")
+            }
             Self::Overloaded => f.write_str("too many claims wait in this process"),
             Self::Revoked => f.write_str("an operator has revoked the claim"),
             Self::Invalid { .. } => f.write_str("the claim is not valid"),

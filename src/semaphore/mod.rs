@@ -28,6 +28,7 @@ mod key;
 mod limits;
 mod loss;
 mod operate;
+mod pause;
 mod permit;
 mod policy;
 
@@ -47,6 +48,9 @@ pub(crate) use limits::Items;
 pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};
+#[allow(unused_imports, reason = "a build without stores")]
+pub(crate) use pause::Pause;
+pub use pause::{MAX_PAUSE, PauseInfo};
 pub(crate) use permit::WeakPermit;
 pub use permit::{BoxFuture, Grant, Level, LevelState, Permit, Resize, Resizing};
 pub use policy::{Policy, SemaphoreId};

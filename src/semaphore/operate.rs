@@ -1,6 +1,6 @@
 //! What operators ask of a store: who holds what, and under which limits.
 
-use super::{BoxFuture, Key, LimitStream, Policy, StoreError, StoredKey, limits::Items};
+use super::{BoxFuture, Key, LimitStream, PauseInfo, Policy, StoreError, StoredKey, limits::Items};
 use futures_core::Stream;
 use std::{
     env, fs,
@@ -220,6 +220,76 @@ pub trait Operate: Send + Sync + 'static {
         Box::pin(Items(iter::empty()))
     }
 
+    /// Pauses a key under a policy: for `time` from now on nothing of it is granted, in any process that shares the store.
+    /// Holders keep their permits. Claims that can wait join the queue and keep their order; when the pause ends, the
+    /// first of them is granted. Other claims fail at once with
+    /// [`AcquireError::Paused`](super::AcquireError::Paused), as do claims whose wait would end before the pause.
+    ///
+    /// - A pause is never shortened: of several pauses the one that ends last is in force. Only [`resume`](Self::resume)
+    ///   ends a pause early.
+    /// - A time below 1 ms changes nothing. A time above [`MAX_PAUSE`](super::MAX_PAUSE) is shortened to that.
+    /// - `note` describes the author or the reason; its first 128 characters are stored. [`usage`](Self::usage) and
+    ///   [`counts`](Self::counts) show the pause.
+    /// - When the future is ready, no further claim is granted until the pause ends. While Redis is unavailable, only the
+    ///   process that has set the pause observes it, under the policies that admit claims without Redis. A Redis that
+    ///   loses its data loses its pauses.
+    ///
+    /// # Errors
+    ///
+    /// Returns the store's error if it failed. Then the key may be paused. The default implementation returns an error,
+    /// because the store has no pauses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the key may be paused although the future is dropped. Repeating the call is safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Policy, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let (policy, key) = (Policy::DEFAULT, "upstream-7".into());
+    /// semaphore.pause(&policy, &key, Duration::from_secs(30), "429 from the upstream").await.unwrap();
+    ///
+    /// let claim = Claim::new("upstream-7").with_limit(5);
+    /// let refused = semaphore.acquire(claim.clone()).await.unwrap_err();
+    /// assert!(matches!(refused, AcquireError::Paused { .. }));
+    /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(30)));
+    ///
+    /// assert!(semaphore.resume(&policy, &key).await.unwrap());
+    /// assert!(semaphore.acquire(claim).await.is_ok());
+    /// # }
+    /// ```
+    fn pause(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        time: Duration,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let _ = (policy, key, time, note);
+        unsupported("the store has no pauses")
+    }
+
+    /// Ends a [pause](Self::pause) early. The claims that wait are granted at once, as far as there is room. Returns false
+    /// if the key was not paused.
+    ///
+    /// # Errors
+    ///
+    /// Returns the store's error if it failed. Then the pause may have ended. The default implementation returns an
+    /// error, because the store has no pauses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the pause may end although the future is dropped. Repeating the call is safe.
+    fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
+        let _ = (policy, key);
+        unsupported("the store has no pauses")
+    }
+
     /// How many units of each of these keys are held, and how many claims wait, in the order of the keys. It is
     /// what [`usage`](Self::usage) says of many keys, without the permits, and no snapshot: each key is looked at by
     /// itself.
@@ -297,6 +367,8 @@ pub struct KeyCounts {
     pub units: u32,
     /// How many claims wait.
     pub waiting: u32,
+    /// The pause of the key, if it is paused.
+    pub pause: Option<PauseInfo>,
 }
 
 impl KeyCounts {
@@ -314,6 +386,7 @@ impl KeyCounts {
             key,
             units,
             waiting,
+            pause: None,
         }
     }
 }
@@ -412,6 +485,20 @@ macro_rules! through_pointers {
                 (**self).limits()
             }
 
+            fn pause(
+                &self,
+                policy: &Policy,
+                key: &Key,
+                time: Duration,
+                note: &str,
+            ) -> BoxFuture<Result<(), StoreError>> {
+                (**self).pause(policy, key, time, note)
+            }
+
+            fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
+                (**self).resume(policy, key)
+            }
+
             fn counts(
                 &self,
                 policy: &Policy,
@@ -465,6 +552,8 @@ pub struct Usage {
     pub held: Vec<PermitInfo>,
     /// The claims that wait, in the order in which they will be served unless others come.
     pub waiting: Vec<PermitInfo>,
+    /// The pause of the key, if it is paused.
+    pub pause: Option<PauseInfo>,
 }
 
 /// A permit that is held, or a claim that waits for one.
@@ -510,6 +599,7 @@ impl Usage {
             units,
             held,
             waiting,
+            pause: None,
         }
     }
 

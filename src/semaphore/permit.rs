@@ -1,6 +1,8 @@
 //! A permit, and the grant of a store behind it: its levels, its weight, its loss, its end.
 
-use super::{AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, Units};
+use super::{
+    AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, StoreError, Units,
+};
 use crate::{
     background::{Bounded, Countdown},
     observe::{Held, LostBy, Outcome, Store, events},
@@ -104,6 +106,13 @@ pub trait Grant: Send + Sync + 'static {
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
+
+    /// [Pauses](super::Operate::pause) the key of a level for `time` from now on.
+    ///
+    /// # Errors
+    ///
+    /// The store's error if it failed, or if it has no pauses.
+    fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>>;
 
     /// True if a response should wait up to 2 ms for the answer to the [release](Self::release) before its head is sent.
     /// A store whose releases cross a network returns true while other processes' claims may be refused until this
@@ -541,6 +550,49 @@ impl Permit {
         self.change(weight, |level| level.policy() == policy).await
     }
 
+    /// Pauses the permit's key under this policy for `time` from now on, in all processes that share the store. See
+    /// [`Operate::pause`](super::Operate::pause) for the rules. The permit itself stays held.
+    ///
+    /// A client of an upstream calls it when the upstream asks for a pause: every process then stops at once, and goes on
+    /// in order. [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown) does so for `Retry-After`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Invalid`] with [`ClaimError::NoLevel`] if the permit is not held under the policy, and
+    /// [`AcquireError::Store`] if the store failed or has no pauses. If the store failed, the key may be paused.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the key may be paused although the future is dropped. Repeating the call is safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let claim = Claim::new("upstream-7").with_limit(5);
+    /// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+    ///
+    /// permit.pause("concurrency", Duration::from_secs(30), "429 from the upstream").await.unwrap();
+    /// let refused = semaphore.acquire(claim).await;
+    /// assert!(matches!(refused, Err(AcquireError::Paused { .. })));
+    /// # }
+    /// ```
+    pub async fn pause(
+        &self,
+        policy: impl Into<Policy>,
+        time: Duration,
+        note: &str,
+    ) -> Result<(), AcquireError> {
+        let policy = policy.into();
+        let mut levels = self.all_levels();
+        let level = levels.find(|level| *level.policy() == policy);
+        let paused = level.ok_or(ClaimError::NoLevel)?.pause(time, note);
+        Ok(paused.await?)
+    }
+
     async fn change(
         &self,
         weight: u32,
@@ -744,6 +796,10 @@ impl<'a> Level<'a> {
     fn resize(self, weight: u32) -> Resize {
         let level = self.number;
         Resize { level, weight }
+    }
+
+    pub(crate) fn pause(self, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        self.of.grant.pause(self.number, time, note)
     }
 
     /// As [`Permit::limit`].

@@ -234,6 +234,15 @@ impl Grant for ShadowGrant {
         Box::pin(ready(self.end()))
     }
 
+    /// Pauses the key of the trial, which only trials observe.
+    fn pause(&self, _: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        let paused = self.trial.held().and_then(|permit| {
+            let level = permit.levels().next()?;
+            Some(level.pause(time, note))
+        });
+        paused.unwrap_or_else(|| Box::pin(ready(Ok(()))))
+    }
+
     fn awaits_release(&self) -> bool {
         false
     }

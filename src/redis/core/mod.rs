@@ -98,6 +98,7 @@ mod limiting;
 mod limits;
 mod moving;
 mod outage;
+mod pauses;
 mod permit;
 mod policy;
 mod reply;
@@ -122,6 +123,7 @@ use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
 use limits::Limits;
+use pauses::Pauses;
 use permit::{Own, Permit};
 use policy::Live;
 use server::{Highest, Server};
@@ -154,6 +156,7 @@ pub(in crate::redis) struct Core {
     now: Time,
     settings: Settings,
     permits: Slab<Permit>,
+    pauses: Pauses,
     /// The permits of claims that may wait in a queue, by their serials.
     waiters: BTreeMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.

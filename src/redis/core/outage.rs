@@ -149,8 +149,11 @@ impl Core {
         }
     }
 
-    /// Decides a claim by the policy.
+    /// Decides a claim by the policy, or refuses it if this process has paused one of its semaphores.
     fn decide(&mut self, id: PermitId, server: usize) {
+        if let Some(paused) = self.paused(id) {
+            return self.refuse(id, paused);
+        }
         let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
         match is_refused || !self.is_within_share(permit) {

@@ -70,6 +70,8 @@ pub(in crate::redis) enum Refusal {
     QueueFull(usize, u32),
     /// It was full for as long as the claim may wait.
     TimedOut(usize, u32, u32),
+    /// This level is paused under this limit, for this time.
+    Paused(usize, u32, Duration),
     /// An operator has revoked the claim.
     Revoked,
     /// This server does not answer, or cannot work.

@@ -248,9 +248,9 @@ impl Core {
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         match &acquired {
             Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
-            Acquired::Full { level, .. } | Acquired::QueueFull { level, .. } => {
-                self.note_full_at(at, *level);
-            }
+            Acquired::Full { level, .. }
+            | Acquired::QueueFull { level, .. }
+            | Acquired::Paused { level, .. } => self.note_full_at(at, *level),
             Acquired::Queued(queued) => self.note_full_at(at, queued.level),
             Acquired::Revoked => {}
         }
@@ -288,9 +288,12 @@ impl Core {
                 self.refused(sent, at, why);
             }
             (_, Acquired::QueueFull { level, .. }) => {
-                let level = lease.levels.start + level;
-                let limit = self.permits[at.0].levels[level].units.id.limit;
+                let (level, limit) = self.limit_at(at, level);
                 self.refused(sent, at, Refusal::QueueFull(level, limit));
+            }
+            (_, Acquired::Paused { level, left }) => {
+                let (level, limit) = self.limit_at(at, level);
+                self.refused(sent, at, Refusal::Paused(level, limit, left));
             }
         }
     }
@@ -304,6 +307,13 @@ impl Core {
                 self.acquired(flight.sent, part, acquired.clone());
             }
         }
+    }
+
+    /// The number of a level, counted from the first of the lease, within its permit, and the limit there.
+    fn limit_at(&self, at: At, level: usize) -> (usize, u32) {
+        let permit = &self.permits[at.0];
+        let level = permit.leases[at.1].levels.start + level;
+        (level, permit.levels[level].units.id.limit)
     }
 
     /// After a grant, notes which semaphores of a lease have no room for another claim like this one.
@@ -401,6 +411,11 @@ impl Core {
             false => pause,
         };
         lease.state = State::Queued(queued, sent);
+        // The wait would end before the pause, however long the answer took.
+        if let Some(left) = queued.pause.filter(|left| over < sent + *left) {
+            let limit = permit.levels[level].units.id.limit;
+            return self.refuse(at.0, Refusal::Paused(level, limit, left));
+        }
         self.uncount(at.0);
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));

@@ -129,6 +129,14 @@ impl<T: Transport> Driver<T> {
         limit.flatten()
     }
 
+    /// Notes that this process pauses a semaphore for this time from now on. `None`: that it ends the pause.
+    pub(in crate::redis) fn note_pause(&self, name: Arc<str>, pause: Option<Duration>) {
+        self.0.0.enter(|core, _, now| {
+            let until = pause.map(|pause| now + pause);
+            core.note_pause(now, name, until);
+        });
+    }
+
     /// The highest time that any server has shown, in microseconds.
     pub(in crate::redis) fn floor(&self) -> u64 {
         let floor = self.0.0.enter(|core, _, now| core.floor(now));

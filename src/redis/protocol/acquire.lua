@@ -32,11 +32,14 @@
 --         {0, level, units held now}     there is no room at that level, from 1
 --         {-1, level, units held now}    the queue of that level is full
 --         {-3, level, units held now}    it was revoked at that level
---         {-2, level, units held now, arrival, recheck_ms, last_token}
+--         {-4, level, units held now, pause_ms}
+--                                        that level is paused for this time
+--         {-2, level, units held now, arrival, recheck_ms, last_token, pause_ms}
 --                                        it waits there. If recheck_ms is not -1, it should poll again
 --                                        after that time: it is the head, and the earliest lease ends then;
---                                        or more waiters have died than one call removes. It holds nothing
---                                        there, so no token up to last_token is its own
+--                                        or more waiters have died than one call removes; or a pause ends. It
+--                                        holds nothing there, so no token up to last_token is its own.
+--                                        pause_ms is there if the level is paused for this time
 
 -- Locals are faster than globals. Text is converted to a number only when needed, because that takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV

@@ -76,6 +76,11 @@ pub(in crate::redis) enum Acquired {
     },
     /// An operator has revoked it.
     Revoked,
+    /// The level is paused for this time.
+    Paused {
+        level: usize,
+        left: Duration,
+    },
     Queued(Queued),
 }
 
@@ -89,6 +94,8 @@ pub(in crate::redis) struct Queued {
     pub(in crate::redis) recheck: Option<Duration>,
     /// It holds nothing, so no token up to this is its own.
     pub(in crate::redis) last_token: u64,
+    /// How long the level is paused.
+    pub(in crate::redis) pause: Option<Duration>,
 }
 
 /// A message that a script has sent to this process.
@@ -278,17 +285,31 @@ impl Acquired {
             (0, []) => Some(Self::Full { level, held }),
             (-1, []) => Some(Self::QueueFull { level, held }),
             (-3, []) => Some(Self::Revoked),
-            (-2, [arrival, recheck, last_token]) => Some(Self::Queued(Queued {
+            (-4, [left]) => Some(Self::Paused {
+                level,
+                left: duration(left)?,
+            }),
+            (-2, [arrival, recheck, last_token, pause @ ..]) => Some(Self::Queued(Queued {
                 level,
                 arrival: number(arrival)?,
-                recheck: recheck
-                    .integer()
-                    .map(|ms| u64::try_from(ms).ok().map(Duration::from_millis))?,
+                recheck: match recheck.integer()? {
+                    -1 => None,
+                    _ => Some(duration(recheck)?),
+                },
                 last_token: number(last_token)?,
+                pause: match pause {
+                    [] => None,
+                    [left] => Some(duration(left)?),
+                    _ => return None,
+                },
             })),
             _ => None,
         }
     }
+}
+
+fn duration(item: &impl Reply) -> Option<Duration> {
+    number(item).map(Duration::from_millis)
 }
 
 fn number<T: TryFrom<i64>>(item: &impl Reply) -> Option<T> {

@@ -4,7 +4,8 @@
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
 -- queue  waiter's permit -> its arrival minus its head start, microseconds of the server's clock. In a fair queue: its
---        start tag. A queue is fair from its first claim with a flow until it is empty
+--        start tag. A queue is fair from its first claim with a flow until it is empty. The id of a pause -> 0; see
+--        pause.lua
 -- alive  waiter's permit -> until when it counts as alive, ms
 --        `arrival` -> the last arrival, if waiters had head starts. Negative, so it cannot be read as an end
 --        `revoked:PROCESS.PERMIT` -> until when the revocation is stored, ms, negative and below -REVOKED
@@ -58,6 +59,11 @@ local function free_tag(queue, tag)
     size = size * growth
   until size < 1
   return tag
+end
+
+-- True for the entry of a pause, see pause.lua. No other id has its flow.
+local function is_pause(id)
+  return id and string.find(id, '.!.', 1, true) ~= nil
 end
 
 -- A cluster's node that gives a slot away runs a script only if all of its keys are there. It aborts the script when

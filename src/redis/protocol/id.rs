@@ -301,7 +301,7 @@ impl Flow {
 }
 
 /// A number in a base of up to 62.
-struct Digits<const BASE: u64>(u64);
+pub(super) struct Digits<const BASE: u64>(pub(super) u64);
 
 impl<const BASE: u64> fmt::Display for Digits<BASE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ mod id;
 mod limits;
 mod name;
 mod operate;
+mod pause;
 mod presence;
 mod script;
 
@@ -19,7 +20,10 @@ pub(super) use command::{Command, Group, Part, Position, Sink, Verb, Wanted};
 pub(super) use id::{Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, process_name};
 pub(super) use limits::{limit_of, limits};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
-pub(super) use operate::{Listed, Next, Revocation, alive, counting, is_done, now, usage};
+pub(super) use operate::{
+    Listed, Next, Revocation, alive, counted_at, counting, is_done, now, usage,
+};
+pub(super) use pause::{PauseEntry, Pausing};
 pub(super) use presence::{described, process};
 pub(super) use script::{Form, Script};
 

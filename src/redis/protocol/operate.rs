@@ -4,6 +4,7 @@
 use super::{
     answer::millis,
     id::UnitId,
+    pause::PauseEntry,
     script::{Form, Script},
 };
 use crate::{redis::error::CallError, semaphore::MAX_WEIGHT};
@@ -73,6 +74,12 @@ impl Listed {
         Ok((!is_last).then_some(Next(next)))
     }
 
+    /// The pause of the semaphore, and its end.
+    pub(in crate::redis) fn pause(&self) -> Option<(PauseEntry, u64)> {
+        let mut entries = self.queue.keys();
+        entries.find_map(|id| Some((PauseEntry::read(id)?, *self.alive.get(id)?)))
+    }
+
     /// The waiters in the order of the queue, and until when they count as alive. One that was granted between two
     /// pages holds.
     pub(in crate::redis) fn waiting(&self) -> Vec<(&str, u64)> {
@@ -100,12 +107,52 @@ fn text(id: &[u8]) -> String {
     String::from_utf8_lossy(id).into_owned()
 }
 
-/// Asks how many units of a semaphore are held, and how many claims wait, at this time in ms of the server's clock.
-pub(in crate::redis) fn counting(name: &str, now: u64) -> [Cmd; 2] {
-    [":held", ":alive"].map(|end| {
+/// Asks how many units of a semaphore are held, how many entries its queue has, and which is the first, at this time in
+/// ms of the server's clock.
+pub(in crate::redis) fn counting(name: &str, now: u64) -> [Cmd; 3] {
+    let count = |end| {
         let mut count = cmd("ZCOUNT");
         count.arg(format!("{name}{end}")).arg(format!("({now}"));
         count.arg("+inf").take()
+    };
+    let first = cmd("ZRANGE")
+        .arg(format!("{name}:queue"))
+        .arg(0)
+        .arg(0)
+        .take();
+    [count(":held"), count(":alive"), first]
+}
+
+/// What a server counts of a semaphore.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::redis) struct Counted {
+    pub(in crate::redis) units: u32,
+    pub(in crate::redis) waiting: u32,
+    /// The pause, and its end in ms of the server's clock.
+    pub(in crate::redis) pause: Option<(PauseEntry, u64)>,
+}
+
+/// Reads the three replies to [`counting`].
+pub(in crate::redis) fn counted_at(
+    now: u64,
+    replies: &[Result<Value, CallError>],
+) -> Result<Counted, CallError> {
+    let [units, entries, first] = replies else {
+        return Err(CallError::Reply);
+    };
+    let number = |reply: &Result<Value, CallError>| {
+        from_redis_value::<u32>(reply.clone()?).map_err(|_| CallError::Reply)
+    };
+    let first: Vec<Vec<u8>> = from_redis_value(first.clone()?).map_err(|_| CallError::Reply)?;
+    let pause = first.into_iter().find_map(|id| {
+        let entry = PauseEntry::read(&text(&id))?;
+        let ends = entry.since.saturating_add(entry.length);
+        (ends > now).then_some((entry, ends))
+    });
+    Ok(Counted {
+        units: number(units)?,
+        waiting: number(entries)?.saturating_sub(u32::from(pause.is_some())),
+        pause,
     })
 }
 

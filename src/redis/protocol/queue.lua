@@ -35,13 +35,24 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
+  -- The number of entries before the first waiter: 1 if a pause is the head of the queue.
+  local function first_of(level)
+    return is_pause(level.head) and 1 or 0
+  end
+
   -- True if `max_waiting` waiters come before a claim with this score.
-  local function is_full(queue, max_waiting, score)
-    if waiting_in(queue) < max_waiting then
+  local function is_full(level, max_waiting, score)
+    local queue, first = level.queue, first_of(level)
+    if waiting_in(queue) - first < max_waiting then
       return false
     end
-    local last = call('ZRANGE', queue, max_waiting - 1, max_waiting - 1, 'WITHSCORES')
-    return max_waiting == 0 or tonumber(last[2]) <= score
+    local at = first + max_waiting - 1
+    return max_waiting == 0 or tonumber(call('ZRANGE', queue, at, at, 'WITHSCORES')[2]) <= score
+  end
+
+  -- How many ms a semaphore is paused from now on, or nothing.
+  local function pause_of(level)
+    return is_pause(level.head) and math.max(call('ZSCORE', level.alive, level.head) - now, 1) or nil
   end
 
   -- Removes up to 100 dead waiters, at any position, and ids of `alive` that are in no queue. An aborted script may
@@ -62,7 +73,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   local function start_of(level, time, others)
     local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id)
     if others then
-      time = math.max(time, call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2])
+      local first = first_of(level)
+      time = math.max(time, call('ZRANGE', queue, first, first, 'WITHSCORES')[2] or time)
     end
     local start = time + 1
     if others then
@@ -101,7 +113,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     elseif arrival == 0 then
       arrival = math.max(micros, last + 1)
     end
-    if is_full(queue, tonumber(max_waiting), arrival - head_start) then
+    if is_full(level, tonumber(max_waiting), arrival - head_start) then
       if is_cleared then
         return
       end
@@ -158,9 +170,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   end
 
   -- Refuses a claim, and releases everything that it has at any level. Skips the full level if nothing waits there,
-  -- because then the claim has nothing there.
+  -- because then the claim has nothing there. In a pause, that is the reason.
   local function refuse(levels, why, at)
-    local answer = {why, at, levels[at].used}
+    local pause = why ~= -3 and pause_of(levels[at])
+    local answer = pause and {-4, at, levels[at].used, pause} or {why, at, levels[at].used}
     local is_elsewhere = why == 0 and not levels[at].head
     release(levels, 1, is_elsewhere and at - 1 or at)
     release(levels, at + 1, #levels)
@@ -168,7 +181,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   end
 
   -- Waits in the queue of a level, behind the head if there is one. Returns the arrival, the time until the next poll,
-  -- and the last token; or nothing if the queue is full.
+  -- the last token, and the rest of a pause; or nothing if the queue is full.
   local function wait_at(level)
     local arrival = join(level)
     if not arrival then
@@ -192,19 +205,20 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         return arrival, 0, grant(level, id, level.weight, expires_at, lease)
       end
     end
-    -- It should poll at once if this call has done as much as it may.
-    local recheck = level.is_stuck and 0 or -1
+    -- It should poll at once if this call has done as much as it may, and at the end of a pause.
+    local pause = pause_of(level)
+    local recheck = level.is_stuck and 0 or pause or -1
     if is_head then
       local ends = level.used > 0 and call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
       recheck = ends and advanced < MAX_ADVANCED and math.max(ends - now, 0) or 0
     end
-    return arrival, recheck, tonumber(call('GET', level.token) or micros - 1)
+    return arrival, recheck, tonumber(call('GET', level.token) or micros - 1), pause
   end
 
   -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has no units of the
   -- wider ones, unless its units here have expired since they were granted. Then it starts again from here.
   local function wait(levels, at)
-    local arrival, recheck, last_token = wait_at(levels[at])
+    local arrival, recheck, last_token, pause = wait_at(levels[at])
     if not arrival then
       return refuse(levels, -1, at)
     end
@@ -216,7 +230,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       end
     end
     release(levels, at + 1, #levels)
-    return {-2, at, levels[at].used, arrival, recheck, last_token}
+    return {-2, at, levels[at].used, arrival, recheck, last_token, pause}
   end
 
   -- Returns true if the claim is admitted at all levels, else false and the answer to it.

@@ -15,7 +15,9 @@ use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{
     Claim, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt,
-    semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
+    semaphore::{
+        BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId, StoreError,
+    },
 };
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
@@ -192,6 +194,10 @@ impl Grant for Returning {
     fn release(&self) -> BoxFuture<bool> {
         self.0.clear();
         Box::pin(ready(true))
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {

@@ -6,11 +6,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    time::Duration,
 };
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
     semaphore::{
         BoxFuture, ClaimError, Grant, LevelState, Loss, MAX_WEIGHT, Resize, Resizing, SemaphoreId,
+        StoreError,
     },
 };
 
@@ -39,6 +41,10 @@ impl Grant for Told {
 
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(true))
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {
@@ -70,6 +76,10 @@ impl Grant for Plain {
 
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(true))
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {

@@ -7,10 +7,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, Key, Permit, Semaphore,
-    semaphore::{BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId},
+    semaphore::{
+        BoxFuture, ClaimError, Grant, LevelState, Loss, Resize, Resizing, SemaphoreId, StoreError,
+    },
 };
 
 /// A store for permits of weight 1. Clones share their counts.
@@ -107,6 +110,10 @@ impl Grant for Entry {
 
     fn release(&self) -> BoxFuture<bool> {
         Box::pin(ready(self.release_once()))
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {

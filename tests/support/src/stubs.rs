@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::sync::watch;
 use tower_semaphore::{
@@ -222,6 +223,10 @@ impl Grant for Lent {
         Box::pin(ready(false))
     }
 
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
+    }
+
     fn awaits_release(&self) -> bool {
         false
     }
@@ -315,6 +320,10 @@ impl Grant for Loan {
                 .await
                 .is_ok()
         })
+    }
+
+    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
     fn awaits_release(&self) -> bool {
