@@ -95,6 +95,11 @@ use tower_layer::Layer;
 /// limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer finds the mistake if
 /// the store [has ids](crate::semaphore::Grant::semaphore).
 ///
+/// A request is under a limit until the end of its response, or of the call if it fails. A client such as hyper-util's
+/// may give back a request that it has not sent, with its extensions. If a middleware outside of the limit sends it
+/// again, the permit of the first attempt is no outer limit. The layer removes such a permit from the extensions before
+/// it acquires the next one. A handler that still needs the permit keeps a clone.
+///
 /// # Limits that change
 ///
 /// An operator [sets a limit](crate::Operate::set_limit) in the store: it is in force in every process, for requests that

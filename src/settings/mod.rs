@@ -78,7 +78,7 @@ impl Settings {
         self.policy = policy;
     }
 
-    /// Acquires a permit. In shadow the permit is ready at once. Refuses invalid claims without a call to the store.
+    /// Acquires a permit for a request of any type.
     pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
         self.acquire_under(None, claims)
     }
@@ -116,14 +116,10 @@ impl Settings {
         (self.on_lost == OnLost::Abort).then(watch)
     }
 
-    /// Acquires a permit for a request, which may be under other limits already.
+    /// Acquires a permit for a request, which may be under other limits already. In shadow the permit is ready at once.
+    /// Refuses invalid claims without a call to the store.
     #[inline]
-    pub(crate) fn acquire_for(&self, claims: Claims, request: &Extensions) -> Acquire {
-        self.acquire_under(self.nesting(request), claims)
-    }
-
-    #[inline]
-    fn acquire_under(&self, nesting: Option<Nesting>, claims: Claims) -> Acquire {
+    pub(crate) fn acquire_under(&self, nesting: Option<Nesting>, claims: Claims) -> Acquire {
         if let Some(shadow) = &self.shadow {
             let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, nesting);
             return Acquire::ready(Ok(permit));
@@ -135,11 +131,14 @@ impl Settings {
         }
     }
 
-    /// The limits that a request is under already.
+    /// The limits that a request is under already. A permit of an earlier attempt, whose layer is done with the request,
+    /// is removed from the extensions: the request neither waits for it nor keeps it.
     #[inline]
-    pub(crate) fn nesting(&self, request: &Extensions) -> Option<Nesting> {
-        let outer = request.get::<Permit>()?;
-        Some(Nesting::new(outer, &self.mistakes.is_nested))
+    pub(crate) fn nesting(&self, request: &mut Extensions) -> Option<Nesting> {
+        let outer = request.remove::<Permit>()?.in_layers()?;
+        let nesting = Nesting::new(&outer, &self.mistakes.is_nested);
+        request.insert(outer);
+        Some(nesting)
     }
 
     /// Acquires a permit for a request that is under other limits. If a claim may wait under an outer limit's policy, the

@@ -31,7 +31,7 @@ const BOUND: Duration = Duration::from_secs(20);
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(600);
 
-async fn held(store: &impl Operate, key: &str) -> u32 {
+pub(crate) async fn held(store: &impl Operate, key: &str) -> u32 {
     let usage = store.usage(&Policy::DEFAULT, &Key::from(key)).await;
     usage.expect("the store answers").units
 }
