@@ -12,8 +12,7 @@ use crate::{
     reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
     retry::Retry,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore,
-        SyncFuture,
+        Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore, SyncFuture,
     },
     shadow::Shadow,
 };
@@ -141,30 +140,12 @@ impl Settings {
         Some(nesting)
     }
 
-    /// Acquires a permit for a request that is under other limits. If a claim may wait under an outer limit's policy, the
-    /// claims are first sent without a wait. The answer shows at once if both limits share a semaphore.
     #[cold]
     fn acquire_within(&self, nesting: Nesting, claims: Claims) -> Acquire {
-        let could_wait = |claim: &Claim| claim.wait().is_some() && nesting.has(claim.policy());
-        let waiting = claims.as_slice().iter().any(could_wait);
-        let waiting = waiting.then(|| (Arc::clone(&self.semaphore), claims.clone()));
-        let first = match &waiting {
-            Some(_) => claims.map(|claim| claim.with_wait(Duration::ZERO)),
-            None => claims,
-        };
-        let acquire = match self.semaphore.acquire_all(first).answer() {
-            Ok(answer) if waiting.is_none() => return Acquire::ready(nesting.judge(answer)),
-            Ok(answer) => Acquire::ready(answer),
-            Err(acquire) => acquire,
-        };
-        Acquire::pending(async move {
-            match (nesting.judge(acquire.await), waiting) {
-                (Err(AcquireError::Full { .. }), Some((semaphore, claims))) => {
-                    nesting.judge(semaphore.acquire_all(claims).await)
-                }
-                (answer, _) => answer,
-            }
-        })
+        match self.semaphore.acquire_all(nesting.mark(claims)).answer() {
+            Ok(answer) => Acquire::ready(nesting.judge(answer)),
+            Err(acquire) => Acquire::pending(async move { nesting.judge(acquire.await) }),
+        }
     }
 
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the

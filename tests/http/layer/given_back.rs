@@ -7,8 +7,7 @@ use super::{
 use http::{Request, Response};
 use std::{
     convert::Infallible,
-    future::{Future, pending},
-    pin::Pin,
+    future::pending,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -34,12 +33,7 @@ struct Attempts(u32);
 fn given_back<S>(
     attempts: u32,
     service: S,
-) -> impl Service<
-    Request<String>,
-    Response = S::Response,
-    Error = NotSent,
-    Future = Pin<Box<dyn Future<Output = Result<S::Response, NotSent>> + Send>>,
-> + Clone
+) -> impl Service<Request<String>, Response = S::Response, Error = NotSent, Future: Send> + Clone
 where
     S: Service<Request<String>, Error = Infallible, Future: Send, Response: Send>,
     S: Clone + Send + Sync + 'static,
@@ -49,13 +43,12 @@ where
         let made = request.extensions_mut().get_or_insert_default::<Attempts>();
         made.0 += 1;
         let is_sent = made.0 > attempts;
-        let answer: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+        async move {
             match is_sent {
                 true => Ok(send(&service, request).await),
                 false => Err(NotSent(request)),
             }
-        });
-        answer
+        }
     })
 }
 
