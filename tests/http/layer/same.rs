@@ -268,6 +268,14 @@ pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: St
         drop(answer);
         is_free(&store, "ann").await;
     }
+    let whole = ConcurrencyLimitLayer::new(3, key::from_fn(|_| fleet(1)), Arc::clone(&store));
+    let service = whole
+        .with_shadow(true)
+        .layer(both("ann", &store).layer(ok()));
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(answer.status(), 200, "several limits");
+    drop(answer);
+    is_free(&store, "ann").await;
 }
 
 facts_of_two! {
