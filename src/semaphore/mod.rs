@@ -47,6 +47,6 @@ pub(crate) use limits::Items;
 pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};
-pub(crate) use permit::WeakPermit;
 pub use permit::{BoxFuture, Grant, Level, LevelState, Permit, Resize, Resizing};
+pub(crate) use permit::{LayerPermit, WeakPermit};
 pub use policy::{Policy, SemaphoreId};
