@@ -4,7 +4,7 @@ use crate::{
     body::{PermitGuard, Tunnel, Upload},
     observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
-    semaphore::{AcquireError, Permit, PermitLost, SyncFuture},
+    semaphore::{AcquireError, LayerPermit, Permit, PermitLost, SyncFuture},
     settings::Settings,
 };
 use http::{Method, Request, Response, request::Parts};
@@ -33,7 +33,7 @@ pub(crate) struct Admitted<B> {
 
 /// The permit of a request, from the grant to the response's head.
 pub(crate) struct Granted {
-    permit: Permit,
+    permit: LayerPermit,
     method: Method,
     /// `None` if the request continues after a loss. Boxed so that such a request stays small.
     abort: Option<Box<Abort>>,
@@ -132,7 +132,7 @@ impl Granted {
         let method = request.method().clone();
         let abort = abort.map(Box::new);
         Self {
-            permit,
+            permit: LayerPermit::new(permit),
             method,
             abort,
             _upload: upload,

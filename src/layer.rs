@@ -90,10 +90,16 @@ use tower_layer::Layer;
 /// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Use a separate policy for
 /// each of the two, with [`with_policy`](Self::with_policy).
 ///
-/// The inner limit finds the mistake in its store's answer, and holds nothing then. A claim that may wait under the
-/// policy of an outer limit is first sent without a wait, so such a request does not wait in vain. If one of the two
-/// limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer finds the mistake if
-/// the store [has ids](crate::semaphore::Grant::semaphore).
+/// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores of
+/// the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain. If one
+/// of the two limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer finds the
+/// mistake if the store [has ids](crate::semaphore::Grant::semaphore), and before a wait if the store
+/// [compares them](crate::Claim::is_within).
+///
+/// A request is under a limit until the end of its response, or of the call if it fails. A client such as hyper-util's
+/// may give back a request that it has not sent, with its extensions. If a middleware outside of the limit sends it
+/// again, the permit of the first attempt is no outer limit. The layer removes such a permit from the extensions before
+/// it acquires the next one. A handler that still needs the permit keeps a clone.
 ///
 /// # Limits that change
 ///

@@ -1,11 +1,12 @@
 //! Finds two nested limits that count a request in one semaphore: the inner one would count it twice, or wait for the
 //! request's own permit.
 //!
-//! Permits and refusals contain the ids of their semaphores. So this module compares ids, and sends no call to a store.
+//! Permits and refusals contain the ids of their semaphores, and this module compares them. A claim contains those of the
+//! limits outside, so that its store can refuse it before it waits.
 
 use crate::{
     observe::events,
-    semaphore::{AcquireError, ClaimError, Few, Level, Permit, Policy, SemaphoreId},
+    semaphore::{AcquireError, ClaimError, Claims, Few, Level, Permit, Policy, SemaphoreId},
 };
 use std::sync::{
     Arc,
@@ -56,8 +57,12 @@ impl Nesting {
         }
     }
 
-    pub(crate) fn has(&self, policy: &Policy) -> bool {
-        self.outer.iter().any(|outer| outer.policy == *policy)
+    /// The claims of the request, which contain the semaphores of the limits outside, so that none of them waits for the
+    /// request's own permit. A limit in shadow refuses no claim.
+    pub(crate) fn mark(&self, claims: Claims) -> Claims {
+        let counting = self.outer.iter().filter(|outer| !outer.is_shadow);
+        let semaphores: Arc<[_]> = counting.map(|outer| outer.semaphore).collect();
+        claims.map(|claim| claim.within(&semaphores))
     }
 
     /// The answer of an inner limit's store. If one of the two limits is in shadow, the mistake is only logged.

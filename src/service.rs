@@ -110,8 +110,9 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let settings = Arc::clone(&self.settings);
+        let nesting = settings.nesting(&mut parts.extensions);
         let demand = settings.demand(self.extractor.extract(&parts));
         let service = self.inner.clone();
         let request = Request::from_parts(parts, body);
@@ -128,7 +129,7 @@ where
             }
             Demand::Claims(claims) => {
                 let limits = Limits::of(&claims, &settings.retry);
-                let acquire = settings.acquire_for(claims, request.extensions());
+                let acquire = settings.acquire_under(nesting, claims);
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, acquire, settings)
             }

@@ -4,7 +4,7 @@ use crate::{
     background::{Bounded, Countdown},
     observe::LostBy,
     reject::grpc,
-    semaphore::{BoxError, Permit, PermitLost, Policy, SyncFuture},
+    semaphore::{BoxError, LayerPermit, Permit, PermitLost, Policy, SyncFuture},
     settings::{Mistakes, ReleaseAt, Settings},
     timer,
 };
@@ -66,7 +66,7 @@ pub(crate) struct PermitGuard {
     loss: Option<LossWatch>,
     stall: Option<StallWatch>,
     tunnel: Option<Box<Tunnel>>,
-    permit: Permit,
+    permit: LayerPermit,
 }
 
 /// Warns if no handler holds the permit of a tunnel. The connection outlives the response's body, so the body alone
@@ -108,7 +108,7 @@ impl PermitGuard {
     ///
     /// With [`Settings::max_stall`] outside of a Tokio runtime.
     pub(crate) fn new(
-        permit: Permit,
+        permit: LayerPermit,
         lost: Option<SyncFuture<()>>,
         tunnel: Option<Box<Tunnel>>,
         head: &HeaderMap,

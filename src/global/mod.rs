@@ -55,6 +55,10 @@
 //! permit of its own request: until the end of a bounded wait, or without end. With the feature `tracing` a wait of 30 s is
 //! logged as a warning that names this cause. Use a separate policy for each of the two limits.
 //!
+//! A request that was given back, and is sent again, contains the permit of its first attempt until `call` removes it. So
+//! under a limit of 1 the service never becomes ready for it. A middleware outside of this layer that sends such a
+//! request again first removes the permit: `request.extensions_mut().remove::<Permit>()`.
+//!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!
 //! This layer counts across processes if the semaphore does, and a permit lasts until the

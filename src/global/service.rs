@@ -122,7 +122,9 @@ impl<S> GlobalConcurrencyLimit<S> {
     }
 
     /// The permit for a call, or the reason of its refusal.
-    fn take<B>(&self, request: &Request<B>) -> Result<Permit, Reason> {
+    fn take<B>(&self, request: &mut Request<B>) -> Result<Permit, Reason> {
+        // Only the call has the request, whose extensions show the limits outside.
+        let nesting = self.shared.settings.nesting(request.extensions_mut());
         let answer = self.gate.as_ref().map(|gate| gate.take());
         let answer = match answer.unwrap_or(Answer::NotReady) {
             Answer::NotReady => panic!("called before it was ready"),
@@ -134,8 +136,6 @@ impl<S> GlobalConcurrencyLimit<S> {
                 _ => return Err(Reason::lost()),
             },
         };
-        // Only the call has the request, whose extensions show the limits outside.
-        let nesting = self.shared.settings.nesting(request.extensions());
         let answer = match nesting {
             Some(nesting) => nesting.judge(answer),
             None => answer,
@@ -172,7 +172,7 @@ where
     /// was used by an earlier call.
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let settings = Arc::clone(&self.shared.settings);
-        match self.take(&request) {
+        match self.take(&mut request) {
             Ok(permit) => {
                 settings
                     .retry

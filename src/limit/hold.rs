@@ -2,7 +2,7 @@
 
 use crate::{
     body::{PermitGuard, ResponseBody},
-    semaphore::{Permit, SyncFuture},
+    semaphore::{LayerPermit, Permit, SyncFuture},
     settings::Settings,
 };
 use http::Response;
@@ -67,6 +67,7 @@ impl<B: Body> Hold<Response<B>> for UntilBodyEnd {
                 lost,
                 settings,
             } = holding;
+            let permit = LayerPermit::new(permit);
             PermitGuard::new(permit, lost, None, response.headers(), &settings)
         });
         response.map(|body| ResponseBody::new(body, guard))

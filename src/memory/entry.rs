@@ -63,7 +63,7 @@ impl Entry {
         u64::from(self.held) + u64::from(units.weight) <= u64::from(self.in_force(units))
     }
 
-    fn full(&self, units: Units) -> Full {
+    pub(super) fn full(&self, units: Units) -> Full {
         Full {
             id: self.id,
             held: self.held,

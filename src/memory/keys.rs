@@ -7,7 +7,7 @@ use super::{
     shard::{Place, SHARDS, Shard, number},
 };
 use crate::{
-    semaphore::{Claim, CompactKey, Key, Loss, Policy},
+    semaphore::{AcquireError, Claim, CompactKey, Key, Loss, Policy},
     sync::{AtomicU64, RandomState},
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
@@ -84,6 +84,20 @@ impl Keys {
     ) -> Option<R> {
         let (hash, shard) = self.place(key);
         shard.change(hash, |entry| entry.is_of(policy, Some(key)), change)
+    }
+
+    /// The refusal of a claim that would wait for the permit of its own request.
+    pub(super) fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+        if claim.outer().is_empty() {
+            return None;
+        }
+        let full = |entry: &mut Entry, _: &mut Counts| entry.full(claim.checked_units());
+        let full = self.change(claim.policy(), claim.key(), full)?;
+        let refusal = full.error(claim.policy());
+        refusal
+            .semaphore()
+            .is_some_and(|id| claim.is_within(id))
+            .then_some(refusal)
     }
 
     /// Puts the limit of a key, or of a policy, in force that an operator has set.

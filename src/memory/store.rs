@@ -99,6 +99,12 @@ impl MemorySemaphore {
         if let Err(error) = claims.check() {
             return Acquire::ready(Err(error));
         }
+        if let Some(full) = claims
+            .into_iter()
+            .find_map(|claim| self.0.own_permit(claim))
+        {
+            return Acquire::ready(Err(full));
+        }
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
         let all = claims.as_slice();
         match acquire_all(&self.0, all) {

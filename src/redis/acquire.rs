@@ -29,6 +29,9 @@ use std::{
 impl Store {
     pub(super) async fn acquire(self: Arc<Self>, claims: Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
+        if let Some(full) = claims.iter().find_map(|claim| self.own_permit(claim)) {
+            return Err(full);
+        }
         let _place = self.place(claims)?;
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
         let policies = claims.iter().map(|claim| claim.policy().clone());
@@ -65,6 +68,17 @@ impl Store {
             true => Ok(Some(place)),
             false => Err(AcquireError::Overloaded),
         }
+    }
+
+    /// The refusal of a claim that would wait for the permit of its own request.
+    fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+        if claim.outer().is_empty() {
+            return None;
+        }
+        let semaphore = self.semaphore_id(&self.name(claim.policy(), claim.key()));
+        let limit = claim.limit().unwrap_or_default();
+        let full = || AcquireError::full(claim, limit).by_semaphore(semaphore);
+        claim.is_within(semaphore).then(full)
     }
 
     fn level(&self, claim: &Claim) -> core::Level {

@@ -1,6 +1,6 @@
 //! What one request claims of a store.
 
-use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy};
+use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy, SemaphoreId};
 use std::{
     borrow::Cow,
     sync::Arc,
@@ -66,6 +66,8 @@ struct Rare {
     /// Not valid beside a flow.
     head_start: Duration,
     label: Option<Cow<'static, str>>,
+    /// The semaphores of the limits that the claim's request is under already.
+    outer: Option<Arc<[SemaphoreId]>>,
 }
 
 impl Rare {
@@ -75,6 +77,7 @@ impl Rare {
         share: 1,
         head_start: Duration::ZERO,
         label: None,
+        outer: None,
     };
 }
 
@@ -333,6 +336,38 @@ impl Claim {
     pub(crate) fn on_trial(mut self) -> Self {
         self.is_trial = true;
         self
+    }
+
+    /// The claim of a request that is under the limits of these semaphores already.
+    pub(crate) fn within(self, outer: &Arc<[SemaphoreId]>) -> Self {
+        self.with_rare(|rare| rare.outer = Some(Arc::clone(outer)))
+    }
+
+    /// True if a limit outside of the layer counts the claim's request in this semaphore. Such a claim would wait for its
+    /// request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
+    /// [`AcquireError::by_semaphore`]. The layer answers the request with status 500: see
+    /// [nested limits](crate::ConcurrencyLimitLayer#nested-limits).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim, semaphore::SemaphoreId};
+    ///
+    /// fn check(claim: &Claim, held: u32) -> Result<(), AcquireError> {
+    ///     let id = SemaphoreId::new(("my store", claim.policy(), claim.key()));
+    ///     match claim.is_within(id) {
+    ///         true => Err(AcquireError::full(claim, held).by_semaphore(id)),
+    ///         false => Ok(()),
+    ///     }
+    /// }
+    /// assert!(check(&Claim::new("account-42").with_limit(5), 5).is_ok());
+    /// ```
+    pub fn is_within(&self, semaphore: SemaphoreId) -> bool {
+        self.outer().contains(&semaphore)
+    }
+
+    pub(crate) fn outer(&self) -> &[SemaphoreId] {
+        self.rare().outer.as_deref().unwrap_or_default()
     }
 
     /// The claim of the extractor at this place, from 0 on, among four at most. Extractors may be nested, so

@@ -51,6 +51,7 @@ pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, U
 #[allow(unused_imports, reason = "a build without stores")]
 pub(crate) use pause::Pause;
 pub use pause::{MAX_PAUSE, PauseInfo};
-pub(crate) use permit::WeakPermit;
 pub use permit::{BoxFuture, Grant, Level, LevelState, Permit, Resize, Resizing};
+pub(crate) use permit::{LayerPermit, WeakPermit};
+pub(crate) use permit::{LayerPermit, WeakPermit};
 pub use policy::{Policy, SemaphoreId};

@@ -13,6 +13,7 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     iter,
+    ops::Deref,
     pin::Pin,
     sync::{
         Arc, Weak,
@@ -181,6 +182,8 @@ struct Shared<G: ?Sized> {
     attached: Mutex<Option<Box<Attached>>>,
     /// True once a holder has called [`Permit::release`].
     is_released: AtomicBool,
+    /// True once the layer that acquired it for a request has dropped its [`LayerPermit`].
+    has_left_layer: AtomicBool,
     /// See [`Permit::waited`]. In nanoseconds.
     waited: AtomicU64,
     grant: G,
@@ -264,6 +267,7 @@ impl Permit {
                 is_shadow,
                 attached: Mutex::new(None),
                 is_released: AtomicBool::new(false),
+                has_left_layer: AtomicBool::new(false),
                 waited: AtomicU64::new(0),
                 grant,
             }),
@@ -295,6 +299,16 @@ impl Permit {
         let outer = Some(all.into());
         let own = self.own;
         Self { own, outer }
+    }
+
+    /// This permit without the grants whose [layers](LayerPermit) are done with the request. `None` if none is left.
+    pub(crate) fn in_layers(&self) -> Option<Self> {
+        let is_in_layer = |one: &&Granted| !one.has_left_layer.load(Relaxed);
+        let mut grants = self.grants().filter(is_in_layer).cloned();
+        let own = grants.next()?;
+        let outer: Arc<[_]> = grants.collect();
+        let outer = Some(outer).filter(|outer| !outer.is_empty());
+        Some(Self { own, outer })
     }
 
     /// Its own grant, and those that it keeps.
@@ -759,6 +773,30 @@ impl fmt::Debug for Permit {
             .field("token", &self.token())
             .field("lost", &self.is_lost())
             .finish_non_exhaustive()
+    }
+}
+
+/// The clone of a permit that its layer holds, from the grant to the end of the response. The request is under the
+/// layer's limit for that time only: clones in its extensions may outlive it, and so may those of its handler.
+pub(crate) struct LayerPermit(Permit);
+
+impl LayerPermit {
+    pub(crate) fn new(permit: Permit) -> Self {
+        Self(permit)
+    }
+}
+
+impl Deref for LayerPermit {
+    type Target = Permit;
+
+    fn deref(&self) -> &Permit {
+        &self.0
+    }
+}
+
+impl Drop for LayerPermit {
+    fn drop(&mut self) {
+        self.0.own.has_left_layer.store(true, Relaxed);
     }
 }
 

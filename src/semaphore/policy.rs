@@ -127,7 +127,8 @@ from_texts!(&str String Arc<str>);
 /// Identifies one counting semaphore in this process: that of a store, a policy and a key.
 ///
 /// A store puts the id into its permits and refusals. By it a layer notices that a limit outside of it counts its
-/// requests in the same semaphore. So a wrapper of a store has nothing to forward.
+/// requests in the same semaphore. So a wrapper of a store has nothing to forward. By
+/// [`Claim::is_within`](crate::Claim::is_within) a store notices it before a claim waits.
 ///
 /// # Examples
 ///

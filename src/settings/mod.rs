@@ -12,8 +12,7 @@ use crate::{
     reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
     retry::Retry,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore,
-        SyncFuture,
+        Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore, SyncFuture,
     },
     shadow::Shadow,
 };
@@ -78,7 +77,7 @@ impl Settings {
         self.policy = policy;
     }
 
-    /// Acquires a permit. In shadow the permit is ready at once. Refuses invalid claims without a call to the store.
+    /// Acquires a permit for a request of any type.
     pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
         self.acquire_under(None, claims)
     }
@@ -116,14 +115,10 @@ impl Settings {
         (self.on_lost == OnLost::Abort).then(watch)
     }
 
-    /// Acquires a permit for a request, which may be under other limits already.
+    /// Acquires a permit for a request, which may be under other limits already. In shadow the permit is ready at once.
+    /// Refuses invalid claims without a call to the store.
     #[inline]
-    pub(crate) fn acquire_for(&self, claims: Claims, request: &Extensions) -> Acquire {
-        self.acquire_under(self.nesting(request), claims)
-    }
-
-    #[inline]
-    fn acquire_under(&self, nesting: Option<Nesting>, claims: Claims) -> Acquire {
+    pub(crate) fn acquire_under(&self, nesting: Option<Nesting>, claims: Claims) -> Acquire {
         if let Some(shadow) = &self.shadow {
             let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, nesting);
             return Acquire::ready(Ok(permit));
@@ -135,37 +130,22 @@ impl Settings {
         }
     }
 
-    /// The limits that a request is under already.
+    /// The limits that a request is under already. A permit of an earlier attempt, whose layer is done with the request,
+    /// is removed from the extensions: the request neither waits for it nor keeps it.
     #[inline]
-    pub(crate) fn nesting(&self, request: &Extensions) -> Option<Nesting> {
-        let outer = request.get::<Permit>()?;
-        Some(Nesting::new(outer, &self.mistakes.is_nested))
+    pub(crate) fn nesting(&self, request: &mut Extensions) -> Option<Nesting> {
+        let outer = request.remove::<Permit>()?.in_layers()?;
+        let nesting = Nesting::new(&outer, &self.mistakes.is_nested);
+        request.insert(outer);
+        Some(nesting)
     }
 
-    /// Acquires a permit for a request that is under other limits. If a claim may wait under an outer limit's policy, the
-    /// claims are first sent without a wait. The answer shows at once if both limits share a semaphore.
     #[cold]
     fn acquire_within(&self, nesting: Nesting, claims: Claims) -> Acquire {
-        let could_wait = |claim: &Claim| claim.wait().is_some() && nesting.has(claim.policy());
-        let waiting = claims.as_slice().iter().any(could_wait);
-        let waiting = waiting.then(|| (Arc::clone(&self.semaphore), claims.clone()));
-        let first = match &waiting {
-            Some(_) => claims.map(|claim| claim.with_wait(Duration::ZERO)),
-            None => claims,
-        };
-        let acquire = match self.semaphore.acquire_all(first).answer() {
-            Ok(answer) if waiting.is_none() => return Acquire::ready(nesting.judge(answer)),
-            Ok(answer) => Acquire::ready(answer),
-            Err(acquire) => acquire,
-        };
-        Acquire::pending(async move {
-            match (nesting.judge(acquire.await), waiting) {
-                (Err(AcquireError::Full { .. }), Some((semaphore, claims))) => {
-                    nesting.judge(semaphore.acquire_all(claims).await)
-                }
-                (answer, _) => answer,
-            }
-        })
+        match self.semaphore.acquire_all(nesting.mark(claims)).answer() {
+            Ok(answer) => Acquire::ready(nesting.judge(answer)),
+            Err(acquire) => Acquire::pending(async move { nesting.judge(acquire.await) }),
+        }
     }
 
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the

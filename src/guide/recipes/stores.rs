@@ -103,5 +103,6 @@
 //! # }
 //! ```
 //!
-//! A wrapper may also change claims, for example their policy. Then the layer cannot detect a nested limit before the wait,
-//! because it compares policies. The request gets status 500 at the end of its wait.
+//! A wrapper may also change claims, for example their policy. Change the claims that it gets: they contain the semaphores
+//! of the limits outside, so a nested limit is found before a wait. With a new claim the request gets status 500 at the end
+//! of its wait.

@@ -8,6 +8,7 @@ mod drain;
 mod early;
 mod fields;
 mod first_of;
+mod given_back;
 mod grpc;
 mod in_handler;
 mod inner;

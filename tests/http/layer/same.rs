@@ -2,12 +2,14 @@
 
 use super::rig::{error, ok, send, stalled, values};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use std::{
     convert::Infallible,
     fmt::Debug,
+    future::pending,
     sync::{Arc, atomic::AtomicBool},
 };
 use testing::{
@@ -31,7 +33,7 @@ const BOUND: Duration = Duration::from_secs(20);
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(600);
 
-async fn held(store: &impl Operate, key: &str) -> u32 {
+pub(crate) async fn held(store: &impl Operate, key: &str) -> u32 {
     let usage = store.usage(&Policy::DEFAULT, &Key::from(key)).await;
     usage.expect("the store answers").units
 }
@@ -131,6 +133,27 @@ pub(crate) async fn a_request_does_not_wait_for_its_own_permit(store: Store) {
         is_nested(&answer.expect("it waits for itself"), name);
         is_free(&store, "ann").await;
     }
+}
+
+pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit(store: Store) {
+    let others = store.acquire(Claim::new("bob").with_limit(1)).await;
+    let others = others.expect("there is room");
+    for (name, wrapped) in wrapped(&store) {
+        let own = Claim::new("bob").with_limit(1);
+        let levels = key::from_fn(move |_| [own.clone(), fleet(1)]);
+        let inner = ConcurrencyLimitLayer::new(1, levels, wrapped).with_wait(LONG);
+        let whole = key::from_fn(|_| fleet(3));
+        let outer = ConcurrencyLimitLayer::new(3, whole, Arc::clone(&store));
+        let service = outer.layer(inner.layer(ok()));
+        let answer = timeout(BOUND, send(&service, request("ann"))).await;
+        match name {
+            // It sends these claims to its other store.
+            "one that chooses" => assert_eq!(answer.expect("there is room").status(), 200),
+            _ => is_nested(&answer.expect("it waits for itself"), name),
+        }
+    }
+    drop(others);
+    is_free(&store, "bob").await;
 }
 
 pub(crate) async fn another_key_of_the_same_policy_waits_as_ever(store: Store) {
@@ -245,11 +268,20 @@ pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: St
         drop(answer);
         is_free(&store, "ann").await;
     }
+    let whole = ConcurrencyLimitLayer::new(3, key::from_fn(|_| fleet(1)), Arc::clone(&store));
+    let service = whole
+        .with_shadow(true)
+        .layer(both("ann", &store).layer(ok()));
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(answer.status(), 200, "several limits");
+    drop(answer);
+    is_free(&store, "ann").await;
 }
 
 facts_of_two! {
     the_first_request_is_refused_whatever_wraps_the_store
     a_request_does_not_wait_for_its_own_permit
+    a_request_of_several_limits_does_not_wait_for_its_own_permit
     another_key_of_the_same_policy_waits_as_ever
     each_level_of_both_limits_is_compared
     a_limit_between_hides_none_outside_of_it
@@ -258,23 +290,40 @@ facts_of_two! {
     a_limit_in_shadow_refuses_nobody_inside_or_outside
 }
 
-/// Counts each policy as the default one.
-struct Renaming(MemorySemaphore);
+/// Changes each claim.
+struct Changing<F>(MemorySemaphore, F);
 
-impl Semaphore for Renaming {
+impl<F: Fn(&Claim) -> Claim + Send + Sync + 'static> Semaphore for Changing<F> {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let claims = claims.into_iter();
-        let renamed = claims.map(|claim| claim.with_policy(Policy::DEFAULT));
-        self.0.acquire_all(renamed.collect())
+        let changed = claims.as_slice().iter().map(&self.1);
+        self.0.acquire_all(changed.collect())
     }
 }
 
-/// The inner policy differs from the counted one, so only the answer shows the mistake.
+#[tokio::test]
+async fn a_claim_of_another_policy_does_not_wait_for_its_own_permit() {
+    let memory = MemorySemaphore::new();
+    let to_default = |claim: &Claim| claim.clone().with_policy(Policy::DEFAULT);
+    let inner = limit(1, Changing(memory.clone(), to_default)).with_policy("inner");
+    let service = limit(1, memory.clone()).layer(inner.with_wait(LONG).layer(ok()));
+    let answer = timeout(BOUND, send(&service, request("ann"))).await;
+    is_nested(&answer.expect("it waits for itself"), "another policy");
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+/// Makes a new claim, which does not contain the limits outside. So only the answer shows the mistake.
+fn anew(claim: &Claim) -> Claim {
+    let limit = claim.limit().expect("a limit");
+    let wait = claim.wait().expect("a wait");
+    let anew = Claim::new(claim.key().clone()).with_limit(limit);
+    anew.with_wait(wait.time).with_max_waiting(wait.max_waiting)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
     let memory = MemorySemaphore::new();
     for (max_waiting, waited) in [(9, LONG), (0, Duration::ZERO)] {
-        let inner = limit(1, Renaming(memory.clone())).with_policy("inner");
+        let inner = limit(1, Changing(memory.clone(), anew)).with_policy("inner");
         let inner = inner.with_wait(LONG).with_max_waiting(max_waiting);
         let service = limit(1, memory.clone()).layer(inner.layer(ok()));
         let start = Instant::now();
@@ -313,6 +362,36 @@ async fn a_store_of_one_s_own_has_ids_too() {
     }
     let page = ledger.page("ann");
     assert_eq!(page.granted, page.returned);
+}
+
+/// A store that never answers a claim without room, unless a limit outside counts in the same semaphore.
+struct Patient(Ledger);
+
+impl Semaphore for Patient {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        let claim = claims.as_slice().first().expect("a claim");
+        let is_nested = claim.is_within(self.0.id(claim.key()));
+        let acquire = self.0.acquire_all(claims);
+        Acquire::pending(async move {
+            match acquire.await {
+                Err(AcquireError::Full { .. }) if !is_nested => pending().await,
+                answer => answer,
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_one_s_own_finds_it_before_a_wait() {
+    let (ledger, other) = (Ledger::default(), Ledger::default());
+    let patient = |ledger: &Ledger| limit(1, Patient(ledger.clone())).layer(ok());
+    let nested = limit(1, ledger.clone()).layer(patient(&ledger));
+    let answer = timeout(BOUND, send(&nested, request("ann"))).await;
+    is_nested(&answer.expect("it waits for itself"), "its own");
+    let held = other.acquire(Claim::new("ann").with_limit(1)).await;
+    let waits = limit(1, ledger).layer(patient(&other));
+    assert!(send(&waits, request("ann")).now_or_never().is_none());
+    drop(held);
 }
 
 #[tokio::test]

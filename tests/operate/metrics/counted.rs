@@ -99,6 +99,34 @@ async fn requests_count_by_what_becomes_of_them() {
 }
 
 #[tokio::test]
+async fn a_claim_under_an_outer_limit_counts_once() {
+    install();
+    let memory = MemorySemaphore::new();
+    let layer = |key| {
+        let layer = ConcurrencyLimitLayer::new(1, key::fixed(key), memory.clone());
+        layer.with_policy("nested").with_wait(BOUND)
+    };
+    let nested = layer("a").layer(layer("a").layer(service_fn(ok)));
+    let Ok(answer) = nested.oneshot(Request::new(String::new())).await;
+    assert_eq!(answer.status(), 500);
+    assert_counts(CLAIMS, "nested", &[("admitted", 1.0), ("full", 1.0)]);
+    let requests = [("admitted", 1.0), ("invalid", 1.0)];
+    assert_counts(REQUESTS, "nested", &requests);
+    drop(answer);
+
+    let waits = layer("b").layer(service_fn(ok));
+    let held = acquire(&memory, Claim::new("b").with_limit(1).with_policy("nested")).await;
+    let waits = tokio::spawn(layer("a").layer(waits).oneshot(Request::new(String::new())));
+    until_gauges("nested", (2.0, 1.0)).await;
+    drop(held);
+    let Ok(answer) = within("it is granted", BOUND, waits)
+        .await
+        .expect("no panic");
+    assert_eq!(answer.status(), 200);
+    assert_counts(CLAIMS, "nested", &[("admitted", 4.0), ("full", 1.0)]);
+}
+
+#[tokio::test]
 async fn a_store_that_fails_is_no_refusal() {
     install();
     let answer = limited(fixed(Failing, "failing"));

@@ -57,7 +57,7 @@ impl Ledger {
     }
 
     /// It counts by key, whatever the policy.
-    fn id(&self, key: &Key) -> SemaphoreId {
+    pub fn id(&self, key: &Key) -> SemaphoreId {
         SemaphoreId::new((Arc::as_ptr(&self.0), key))
     }
 

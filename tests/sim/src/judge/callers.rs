@@ -115,10 +115,13 @@ impl Callers {
         self.records.retain(|(process, _), _| *process != at);
     }
 
+    /// An operator has revoked a lease. A revocation is of the whole permit, also if the lease is a growth of which its
+    /// process does not know yet that it was granted.
     pub(super) fn revoked(&mut self, who: Who, server: usize) {
-        let who = self.root(who);
-        if let Some(record) = self.records.get_mut(&who) {
-            (record.revoked, record.is_remembered) = (Some(server), true);
+        for who in [Some(self.root(who)), self.weights.parent(who)] {
+            if let Some(record) = who.and_then(|who| self.records.get_mut(&who)) {
+                (record.revoked, record.is_remembered) = (Some(server), true);
+            }
         }
     }
 
