@@ -9,7 +9,7 @@ use super::{
 };
 use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
 use futures_util::future::{join_all, try_join_all};
-use redis::{Cmd, Value, cmd, from_redis_value};
+use redis::{Cmd, Value, cmd};
 use std::collections::BTreeMap;
 
 /// How many keys are counted in one call: a server is busy with them for a millisecond, and answers other clients

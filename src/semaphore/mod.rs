@@ -53,5 +53,4 @@ pub(crate) use pause::Pause;
 pub use pause::{MAX_PAUSE, PauseInfo};
 pub use permit::{BoxFuture, Grant, Level, LevelState, Permit, Resize, Resizing};
 pub(crate) use permit::{LayerPermit, WeakPermit};
-pub(crate) use permit::{LayerPermit, WeakPermit};
 pub use policy::{Policy, SemaphoreId};
