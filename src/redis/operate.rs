@@ -19,6 +19,7 @@ use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    future::ready,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -120,12 +121,7 @@ impl Operate for RedisSemaphore {
 
     fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move {
-            store
-                .resume(name)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.in_turn(async move { store.resume(name).await })
     }
 
     fn counts(
@@ -172,38 +168,40 @@ impl Store {
     }
 
     /// Pauses a semaphore. `None`: for no time.
-    pub(super) async fn pause(
-        &self,
+    pub(super) fn pause(
+        self: &Arc<Self>,
         name: Arc<str>,
         pause: Option<Pause>,
-    ) -> Result<(), StoreError> {
+    ) -> BoxFuture<Result<(), StoreError>> {
         let Some(pause) = pause else {
-            return Ok(());
+            return Box::pin(ready(Ok(())));
         };
-        self.driver.note_pause(Arc::clone(&name), Some(pause.time));
-        let pausing = Pausing {
-            name: &name,
-            floor: self.driver.floor(),
-            pause: Some(&pause),
-        };
-        let command = |form| pausing.command(&self.owner, form);
-        let reply = self.run("pause", To::Key(&name), command).await;
-        match reply.and_then(is_done) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.failure(&error)),
-        }
+        let store = Arc::clone(self);
+        Box::pin(async move {
+            // At once, for claims that are decided without the server.
+            store.driver.note_pause(Arc::clone(&name), Some(pause.time));
+            let asked = Arc::clone(&store);
+            let set = asked.in_turn(async move { store.set_pause(&name, Some(&pause)).await });
+            set.await.map(drop)
+        })
     }
 
     /// Ends the pause of a semaphore. Returns false if it was not paused.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
         self.driver.note_pause(Arc::clone(&name), None);
-        let pausing = Pausing {
-            name: &name,
-            floor: self.driver.floor(),
-            pause: None,
-        };
+        self.set_pause(&name, None).await
+    }
+
+    /// Sets or ends the pause of a semaphore. A second end of a pause would report that there was none.
+    async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
+        let floor = self.driver.floor();
+        let pausing = Pausing { name, floor, pause };
         let command = |form| pausing.command(&self.owner, form);
-        is_done(self.run("pause", To::KeyOnce(&name), command).await?)
+        let to = match pause {
+            Some(_) => To::Key(name),
+            None => To::KeyOnce(name),
+        };
+        is_done(self.run("pause", to, command).await?)
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
