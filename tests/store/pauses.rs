@@ -209,7 +209,8 @@ async fn a_crowd_is_granted_after_a_pause_whoever_of_it_leaves() {
     let store = MemorySemaphore::new();
     let start = Instant::now();
     pause(&store, SECOND).await;
-    let mut crowd: Vec<_> = (0..2_000).map(|_| waits(&store, claim(2_000))).collect();
+    let one = claim(2_000).with_max_waiting(2_000);
+    let mut crowd: Vec<_> = (0..2_000).map(|_| waits(&store, one.clone())).collect();
     while crowd.len() > 500 {
         let at = crowd.len() * 7 % 13 * 31 % crowd.len();
         drop(crowd.swap_remove(at));
