@@ -52,7 +52,8 @@
 //! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |
 //! | Does anything hold for ever? | `permit.duration`, its highest buckets; then *who holds what*, below |
 //! | Is Redis well? | `store_call.duration` by outcome; `requests` with outcome `unavailable` or `degraded` |
-//! | Is a process starved or paused? | `lost_permits` with `by="lease"` |
+//! | Is a process starved or suspended? | `lost_permits` with `by="lease"` |
+//! | Does an upstream ask for a rest? | `pauses`, and `claims` with outcome `paused` |
 //!
 //! In PromQL, with the names that the exporter of Prometheus makes of these:
 //!
