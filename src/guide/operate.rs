@@ -123,7 +123,7 @@
 //! key has more than 64 bytes (over Redis: when percent-encoded), the store keeps only its SHA-256. You can still look
 //! its usage up by the key itself.
 //! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
-//! keys, and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
+//! keys, and which are [paused](crate::Operate::pause), and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
 //! terminal](super::terminal).
 //!
 //! With the feature `axum`, [`usage_routes`] answers pages and usages as JSON, with links from the
