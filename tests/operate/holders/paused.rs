@@ -2,7 +2,7 @@
 
 use super::{BOUND, Store, claim, granted, keys, queued, shown, usage, waiting};
 use std::time::{Duration, SystemTime};
-use testing::{facts_over_redis, facts_over_shared, stores::redis_of_operators, wait::eventually};
+use testing::{facts_over_redis, facts_over_shared, wait::eventually};
 use tower_semaphore::{
     Policy,
     semaphore::{KeyCounts, StoredKey},

@@ -76,7 +76,7 @@ async fn a_pause_counts_under_its_policy_as_do_the_claims_that_it_refuses() {
     // An operator's is no request of a permit.
     let paused = store.pause(&"goes on".into(), &"a".into(), hour, "ann");
     paused.await.expect("an answer");
-    assert_eq!(sum(PAUSES, &[("policy", "goes on")]), 0.0);
+    assert_eq!(value(PAUSES, &[("policy", "goes on")]), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
