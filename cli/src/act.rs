@@ -3,7 +3,7 @@
 use crate::{
     arguments::{Note, Of, Set},
     failure::Failure,
-    json,
+    json, length,
     look::Asked,
     output::Output,
     table::{Ids, left},
@@ -14,7 +14,6 @@ use serde_json::json;
 use std::{
     ffi::OsStr,
     io::{self, BufRead, IsTerminal, Write},
-    time::Duration,
 };
 use tokio::task::spawn_blocking;
 use tower_semaphore::{Key, Operate, Policy, RedisSemaphore, semaphore::StoredKey};
@@ -192,12 +191,14 @@ fn check_key(key: &Key) -> Result<(), Failure> {
 pub(crate) async fn pause(
     store: &RedisSemaphore,
     of: &Of,
-    time: Duration,
+    time: &OsStr,
     note: &Note,
     output: Output,
 ) -> Result<(), Failure> {
     let asked = Asked::new(of);
     check_key(&asked.key)?;
+    let wrong = |reason| Failure::Usage(format!("TIME: {reason}"));
+    let time = length::of_pause(&time.to_string_lossy()).map_err(wrong)?;
     let paused = store.pause(&asked.policy, &asked.key, time, &note.text);
     paused.await.map_err(|error| Failure::store(&error))?;
     // A pause that ends later may have been in force.

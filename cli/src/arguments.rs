@@ -1,6 +1,5 @@
 //! The arguments.
 
-use crate::length;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -127,8 +126,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         of: Of,
         /// How long, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
-        #[arg(value_name = "TIME", value_parser = length::of_pause)]
-        time: Duration,
+        #[arg(value_name = "TIME")]
+        time: OsString,
         #[command(flatten)]
         note: Note,
     },

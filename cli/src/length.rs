@@ -17,21 +17,21 @@ const UNITS: [(&str, u64); 5] = [
 /// # Errors
 ///
 /// The reason, if it is no such text, less than 1 ms, or more than the longest pause.
-pub(crate) fn of_pause(text: &str) -> Result<Duration, String> {
+pub(crate) fn of_pause(text: &str) -> Result<Duration, &'static str> {
     let mut millis: u64 = 0;
     let mut rest = text;
     while !rest.is_empty() {
         let (number, unit, after) = part(rest);
         let (Ok(number), Some(unit)) = (number.parse::<u64>(), millis_of(unit)) else {
-            return Err("expected numbers with the units d, h, m, s or ms, as in 1h30m".to_owned());
+            return Err("expected numbers with the units d, h, m, s or ms, as in 1h30m");
         };
         millis = millis.saturating_add(number.saturating_mul(unit));
         rest = after;
     }
     let length = Duration::from_millis(millis);
     match length {
-        Duration::ZERO => Err("expected at least 1ms".to_owned()),
-        _ if length > MAX_PAUSE => Err("expected at most 31d".to_owned()),
+        Duration::ZERO => Err("expected at least 1ms"),
+        _ if length > MAX_PAUSE => Err("expected at most 31d"),
         _ => Ok(length),
     }
 }

@@ -102,7 +102,7 @@ fn a_time_that_no_pause_can_have_is_named_with_the_reason() {
         let run = words(&server, &format!("pause concurrency ann {time}"));
         assert_eq!((run.code, &*run.out), (Some(2), ""), "{time}: {run:?}");
         assert!(
-            run.err.contains("<TIME>") && run.err.contains(reason),
+            run.err.contains("TIME: ") && run.err.contains(reason),
             "{run:?}"
         );
     }
