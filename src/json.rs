@@ -1,6 +1,6 @@
 //! What is written as JSON: text, and what operators read.
 
-use crate::semaphore::{PermitInfo, Process, StoredKey, Usage};
+use crate::semaphore::{PauseInfo, PermitInfo, Process, StoredKey, Usage};
 use std::{
     fmt::{self, Display, Write},
     time::{SystemTime, UNIX_EPOCH},
@@ -15,9 +15,11 @@ impl Usage {
     ///  "held":[{"id":"17","process":{"id":"web","host":"web-1","pid":4711,"name":"market"},
     ///           "label":"GET /market/export","flow":null,"weight":1,"limit":5,
     ///           "since":1795345190100,"ends":1795345203456}],
-    ///  "waiting":[]}
+    ///  "waiting":[],
+    ///  "pause":{"since":1795345199000,"until":1795345229000,"note":"429 from the upstream"}}
     /// ```
     ///
+    /// `pause` is `null` unless the key is [paused](crate::Operate::pause).
     /// `waiting` is in the order in which claims will be served. A flow is text, in which bytes that are no UTF-8 are
     /// replaced; of a long one it is `#` and the hash that the store has.
     ///
@@ -28,15 +30,16 @@ impl Usage {
     /// use tower_semaphore::semaphore::Usage;
     ///
     /// let nothing = Usage::new(UNIX_EPOCH, 0, vec![], vec![]);
-    /// let json = r#"{"now":0,"limit":null,"limit_set":false,"units":0,"held":[],"waiting":[]}"#;
+    /// let json = r#"{"now":0,"limit":null,"limit_set":false,"units":0,"held":[],"waiting":[],"pause":null}"#;
     /// assert_eq!(nothing.to_json(), json);
     /// ```
     pub fn to_json(&self) -> String {
         let (now, limit) = (millis(self.now), or_null(self.limit));
         let (held, waiting) = (permits(&self.held), permits(&self.waiting));
         let (units, set) = (self.units, self.is_limit_set);
+        let pause = or_null(self.pause.as_ref().map(pause));
         format!(
-            r#"{{"now":{now},"limit":{limit},"limit_set":{set},"units":{units},"held":{held},"waiting":{waiting}}}"#
+            r#"{{"now":{now},"limit":{limit},"limit_set":{set},"units":{units},"held":{held},"waiting":{waiting},"pause":{pause}}}"#
         )
     }
 }
@@ -56,6 +59,12 @@ fn permit(permit: &PermitInfo) -> String {
     format!(
         r#"{{"id":{id},"process":{process},"label":{label},"flow":{flow},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
     )
+}
+
+fn pause(pause: &PauseInfo) -> String {
+    let (since, until) = (millis(pause.since), millis(pause.until));
+    let note = or_null(pause.note.as_deref().map(Text));
+    format!(r#"{{"since":{since},"until":{until},"note":{note}}}"#)
 }
 
 fn shown(flow: &StoredKey) -> String {

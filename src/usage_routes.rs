@@ -28,7 +28,7 @@ type Operated = Arc<dyn Operate>;
 ///
 /// | route | answer |
 /// |---|---|
-/// | `GET /keys?policy=…&cursor=…` | the keys of a policy that have permits or waiters, some at a time |
+/// | `GET /keys?policy=…&cursor=…` | the keys of a policy that have permits or waiters, or are paused, some at a time |
 /// | `GET /usage?policy=…&key=…` | the [usage](crate::semaphore::Usage::to_json) of a key |
 ///
 /// A policy is `concurrency` unless the query names another one. A list is

@@ -1,12 +1,12 @@
 //! Commands that change something.
 
 use crate::{
-    arguments::{Of, Set},
+    arguments::{Note, Of, Set},
     failure::Failure,
-    json,
+    json, length,
     look::Asked,
     output::Output,
-    table::Ids,
+    table::{Ids, left},
     text::{key_of, shown, whole},
 };
 use futures_util::StreamExt;
@@ -135,7 +135,7 @@ pub(crate) async fn set_limit(
         is_set(store, &named, key.as_ref()).await?;
     }
     let done = store
-        .set_limit(&named, key.as_ref(), limit, &set.note)
+        .set_limit(&named, key.as_ref(), limit, &set.note.text)
         .await;
     done.map_err(|error| Failure::store(&error))?;
     if output.is_json {
@@ -172,12 +172,56 @@ async fn is_set(store: &RedisSemaphore, policy: &Policy, key: Option<&Key>) -> R
 
 /// What no store sets a limit of.
 fn check(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
-    let wrong = match key {
-        _ if policy == "lock" => "POLICY: a lock's limit cannot be set",
-        Some(key) if key.is_empty() => "KEY: it is empty",
-        _ => return Ok(()),
-    };
-    Err(Failure::Usage(wrong.to_owned()))
+    match policy {
+        "lock" => Err(Failure::Usage(
+            "POLICY: a lock's limit cannot be set".to_owned(),
+        )),
+        _ => key.map_or(Ok(()), check_key),
+    }
+}
+
+fn check_key(key: &Key) -> Result<(), Failure> {
+    match key.is_empty() {
+        true => Err(Failure::Usage("KEY: it is empty".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Pauses a key, and prints when the pause that is in force ends.
+pub(crate) async fn pause(
+    store: &RedisSemaphore,
+    of: &Of,
+    time: &OsStr,
+    note: &Note,
+    output: Output,
+) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    check_key(&asked.key)?;
+    let wrong = |reason| Failure::Usage(format!("TIME: {reason}"));
+    let time = length::of_pause(&time.to_string_lossy()).map_err(wrong)?;
+    let paused = store.pause(&asked.policy, &asked.key, time, &note.text);
+    paused.await.map_err(|error| Failure::store(&error))?;
+    // A pause that ends later may have been in force.
+    let usage = asked.usage(store).await?;
+    if output.is_json {
+        return output.json(&json::paused(&asked, usage.pause.as_ref()));
+    }
+    let ends = usage.pause.map_or("has ended".to_owned(), |pause| {
+        format!("ends in {}", left(usage.now, pause.until))
+    });
+    output.text(&format!("{asked}: the pause {ends}"))
+}
+
+/// Ends the pause of a key.
+pub(crate) async fn resume(store: &RedisSemaphore, of: &Of, output: Output) -> Result<(), Failure> {
+    let asked = Asked::new(of);
+    check_key(&asked.key)?;
+    let resumed = store.resume(&asked.policy, &asked.key).await;
+    match resumed.map_err(|error| Failure::store(&error))? {
+        false => Err(Failure::nothing("the key is not paused")),
+        true if output.is_json => output.json(&json::paused(&asked, None)),
+        true => output.text(&format!("{asked}: the pause has ended")),
+    }
 }
 
 fn limit_of(text: &OsStr) -> Result<Option<u32>, Failure> {

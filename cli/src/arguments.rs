@@ -18,7 +18,7 @@ Exit status:
 
 A KEY that begins with a dash follows `--`.";
 
-/// Shows who holds the permits of tower-semaphore in Redis, frees them, and sets limits for a whole fleet.
+/// Shows who holds the permits of tower-semaphore in Redis, frees them, and sets limits and pauses for a whole fleet.
 #[derive(Debug, Parser)]
 #[command(name = "semaphore", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -70,13 +70,13 @@ pub(crate) const URLS: &str = "urls";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the keys of a policy that have permits or waiters
+    /// List the keys of a policy that have permits or waiters, or are paused
     Keys {
         /// The policy: that of a layer is `concurrency` unless it has another one
         #[arg(value_name = "POLICY")]
         policy: String,
     },
-    /// Show who holds permits of a key, and who waits
+    /// Show who holds permits of a key, who waits, and its pause
     Usage {
         #[command(flatten)]
         of: Of,
@@ -121,6 +121,21 @@ pub(crate) enum Command {
         #[command(flatten)]
         set: Set,
     },
+    /// Pause a key in all processes: until the pause ends nothing of the key is granted, and waiters keep their places
+    Pause {
+        #[command(flatten)]
+        of: Of,
+        /// How long, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
+        #[arg(value_name = "TIME")]
+        time: OsString,
+        #[command(flatten)]
+        note: Note,
+    },
+    /// End the pause of a key early: the next waiters are granted at once
+    Resume {
+        #[command(flatten)]
+        of: Of,
+    },
     /// List the processes that are alive
     Processes,
     /// Check whether the server has what an application needs, and permits it to this user
@@ -151,9 +166,23 @@ pub(crate) struct Set {
     /// The limit, also right behind the policy: a number, or `default` for what claims say
     #[arg(value_name = "LIMIT")]
     pub(crate) second: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) note: Note,
+}
+
+/// What a limit or a pause is stored with.
+#[derive(Debug, Args)]
+pub(crate) struct Note {
     /// Who set it, or why: at most 128 characters
-    #[arg(long, env = "USER", hide_env_values = true, default_value = "")]
-    pub(crate) note: String,
+    #[arg(
+        id = "note",
+        long = "note",
+        value_name = "NOTE",
+        env = "USER",
+        hide_env_values = true,
+        default_value = ""
+    )]
+    pub(crate) text: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,17 @@
 //! Results for programs: one JSON value per line. The guide's chapter "Operate from a terminal" documents each.
 
-use crate::tally::{Row, Tally};
+use crate::{
+    look::Asked,
+    tally::{Row, Tally},
+};
 use serde_json::{Map, Value, json};
-use std::{fmt::Write, time::UNIX_EPOCH};
+use std::{
+    fmt::Write,
+    time::{SystemTime, UNIX_EPOCH},
+};
 use tower_semaphore::{
     Key,
-    semaphore::{KeyCounts, LimitInfo, Process, StoredKey},
+    semaphore::{KeyCounts, LimitInfo, PauseInfo, Process, StoredKey},
 };
 
 /// `key`: text; or `key_hex`: bytes that are no UTF-8; or `hash` of a long key.
@@ -49,9 +55,31 @@ fn with(mut object: Map<String, Value>, rest: Value) -> Value {
 
 pub(crate) fn counts(counts: &KeyCounts) -> Value {
     let KeyCounts { units, waiting, .. } = counts;
+    let pause = pause(counts.pause.as_ref());
     with(
         named(&counts.key),
-        json!({"units": units, "waiting": waiting}),
+        json!({"units": units, "waiting": waiting, "pause": pause}),
+    )
+}
+
+fn pause(pause: Option<&PauseInfo>) -> Value {
+    pause.map_or(Value::Null, |pause| {
+        let (since, until) = (millis(pause.since), millis(pause.until));
+        json!({"since": since, "until": until, "note": pause.note})
+    })
+}
+
+/// Unix time, in milliseconds.
+fn millis(time: SystemTime) -> u64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_millis() as u64
+}
+
+/// The pause of a key after `pause` or `resume`.
+pub(crate) fn paused(asked: &Asked, info: Option<&PauseInfo>) -> Value {
+    with(
+        named(&StoredKey::whole(asked.key.clone())),
+        json!({"policy": asked.policy.as_str(), "pause": pause(info)}),
     )
 }
 
@@ -67,6 +95,7 @@ pub(crate) fn tally(tally: &Tally) -> Value {
         "keys": tally.keys,
         "units": tally.units,
         "waiting": tally.waiting,
+        "paused": tally.paused,
         "fullest": rows(&tally.fullest),
         "longest": rows(&tally.longest),
     })
@@ -83,13 +112,12 @@ pub(crate) fn process(process: &Process) -> Value {
 }
 
 pub(crate) fn limit(info: &LimitInfo) -> Value {
-    let since = info.since.duration_since(UNIX_EPOCH).unwrap_or_default();
     with(
         one_or_all(info.key.as_ref()),
         json!({
             "policy": info.policy.as_str(),
             "limit": info.limit,
-            "since": since.as_millis() as u64,
+            "since": millis(info.since),
             "note": info.note,
         }),
     )

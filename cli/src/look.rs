@@ -10,11 +10,14 @@ use crate::{
     screen::Screen,
     table,
     tally::{Pages, Tally},
-    text::{key, key_of, shown},
+    text::{key, key_of, shown, whole},
 };
 use futures_util::StreamExt;
 use serde_json::json;
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 use tokio::time::sleep;
 use tower_semaphore::{
     Key, Operate, Policy, RedisSemaphore,
@@ -31,27 +34,29 @@ pub(crate) async fn keys(
     let mut pages = Pages::new(store, &policy);
     while let Some(page) = pages.next().await? {
         if count == 0 && !page.is_empty() && !output.is_json {
-            output.text(&output.look().bold("UNITS  WAITING  KEY"))?;
+            output.text(&output.look().bold("UNITS  WAITING   PAUSED  KEY"))?;
         }
         count += page.len() as u64;
-        let lines = page.iter().map(|counts| line_of(counts, output));
+        let now = SystemTime::now();
+        let lines = page.iter().map(|counts| line_of(counts, now, output));
         output.text(&lines.collect::<String>())?;
         progress.set(count);
     }
     match count {
-        0 => Err(Failure::nothing(
-            "no key of this policy has permits or waiters",
-        )),
+        0 => Err(Failure::nothing(NO_KEY)),
         _ => Ok(()),
     }
 }
 
-fn line_of(counts: &KeyCounts, output: Output) -> String {
+const NO_KEY: &str = "no key of this policy has permits or waiters, or is paused";
+
+fn line_of(counts: &KeyCounts, now: SystemTime, output: Output) -> String {
     if output.is_json {
         return line(&json::counts(counts));
     }
     let (units, waiting, key) = (counts.units, counts.waiting, key(&counts.key));
-    format!("{units:>5}  {waiting:>7}  {key}\n")
+    let paused = table::paused(counts.pause.as_ref(), now);
+    format!("{units:>5}  {waiting:>7}  {paused:>7}  {key}\n")
 }
 
 /// A key, as arguments name it.
@@ -74,8 +79,7 @@ impl Asked {
     }
 
     fn text(&self, usage: &Usage, output: Output) -> String {
-        let of = crate::text::whole(&self.key);
-        table::usage(self.policy.as_str(), &of, usage, output.look())
+        table::usage(&self.to_string(), usage, output.look())
     }
 
     fn print(&self, usage: &Usage, output: Output) -> Result<(), Failure> {
@@ -86,12 +90,19 @@ impl Asked {
     }
 }
 
+/// The policy and the key, as a terminal can bear them.
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", shown(self.policy.as_str()), whole(&self.key))
+    }
+}
+
 pub(crate) async fn usage(store: &RedisSemaphore, of: &Of, output: Output) -> Result<(), Failure> {
     let asked = Asked::new(of);
     let usage = asked.usage(store).await?;
-    if usage.held.is_empty() && usage.waiting.is_empty() {
+    if usage.held.is_empty() && usage.waiting.is_empty() && usage.pause.is_none() {
         return Err(Failure::nothing(
-            "nobody holds a permit of this key, or waits for one",
+            "nobody holds a permit of this key, or waits for one, and it is not paused",
         ));
     }
     asked.print(&usage, output)
@@ -153,9 +164,7 @@ fn rows() -> usize {
 
 fn print_top(tally: &Tally, policy: &str, output: Output) -> Result<(), Failure> {
     if tally.keys == 0 {
-        return Err(Failure::nothing(
-            "no key of this policy has permits or waiters",
-        ));
+        return Err(Failure::nothing(NO_KEY));
     }
     match output.is_json {
         true => output.json(&json::tally(tally)),

@@ -1,4 +1,5 @@
-//! The command `semaphore`: who holds the permits of tower-semaphore over Redis, and the limits of a whole fleet.
+//! The command `semaphore`: who holds the permits of tower-semaphore over Redis, and the limits and pauses of a
+//! whole fleet.
 //!
 //! It is the library's [`Operate`](tower_semaphore::Operate), and nothing else.
 
@@ -9,6 +10,7 @@ mod arguments;
 mod connect;
 mod failure;
 mod json;
+mod length;
 mod look;
 mod output;
 mod progress;
@@ -116,6 +118,8 @@ async fn run_on(store: &RedisSemaphore, command: &Command, output: Output) -> Re
         Command::Revoke { of, yes, .. } => act::revoke_each(store, of, *yes, output).await,
         Command::Limits => look::limits(store, output).await,
         Command::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
+        Command::Pause { of, time, note } => act::pause(store, of, time, note, output).await,
+        Command::Resume { of } => act::resume(store, of, output).await,
         Command::Processes => look::processes(store, output).await,
         Command::Check => look::check(store, output).await,
         Command::Completions { .. } | Command::Man { .. } => Ok(()),

@@ -5,7 +5,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets::NOTHING,
 };
 use std::time::{Duration, SystemTime};
-use tower_semaphore::semaphore::{LimitInfo, PermitInfo, Process, Usage};
+use tower_semaphore::semaphore::{LimitInfo, PauseInfo, PermitInfo, Process, Usage};
 
 /// How tables look.
 #[derive(Debug, Clone, Copy)]
@@ -67,19 +67,46 @@ pub(crate) fn age(time: Duration) -> String {
     }
 }
 
+/// The rest of a pause, which is over when it shows 0: rounded up, in the unit of [`age`].
+pub(crate) fn left(now: SystemTime, until: SystemTime) -> String {
+    let left = until.duration_since(now).unwrap_or_default();
+    let unit = match left.as_secs() {
+        ..120 => 1,
+        ..7_200 => 60,
+        ..172_800 => 3_600,
+        _ => 86_400,
+    };
+    let units = left.as_millis().div_ceil(unit * 1_000) * unit;
+    age(Duration::from_secs(units as u64))
+}
+
+/// The rest of a key's pause, if it is paused.
+pub(crate) fn paused(pause: Option<&PauseInfo>, now: SystemTime) -> String {
+    pause.map_or("-".to_owned(), |pause| left(now, pause.until))
+}
+
 fn between(earlier: SystemTime, later: SystemTime) -> String {
     age(later.duration_since(earlier).unwrap_or_default())
 }
 
 /// Who holds permits, and who waits.
-pub(crate) fn usage(policy: &str, of: &str, usage: &Usage, look: Look) -> String {
-    let name = look.bold(&format!("{} {of}", shown(policy)));
+pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
+    let name = look.bold(name);
     let set = if usage.is_limit_set { " (set)" } else { "" };
     let limit = usage
         .limit
         .map_or("-".to_owned(), |limit| limit.to_string());
     let (held, waiting) = (usage.units, usage.waiting.len());
     let mut text = format!("{name}: limit {limit}{set}, held {held}, waiting {waiting}\n");
+    if let Some(pause) = &usage.pause {
+        let (since, left) = (
+            between(pause.since, usage.now),
+            left(usage.now, pause.until),
+        );
+        let note = pause.note.as_deref().map(shown);
+        let note = note.map_or(String::new(), |note| format!(": {note}"));
+        text += &format!("paused {since} ago, ends in {left}{note}\n");
+    }
     let ids = Ids::of(usage);
     for (heads, infos) in [
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    table::Look,
+    table::{Look, paused},
     text::{fitted, key, shown},
 };
 use futures_util::future::join_all;
@@ -10,7 +10,7 @@ use std::{
     cmp::Reverse,
     collections::HashSet,
     hash::{BuildHasher, RandomState},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tower_semaphore::{
     Operate, Policy, RedisSemaphore,
@@ -20,7 +20,7 @@ use tower_semaphore::{
 /// For how long a store looks for a page of keys.
 const TIME: Duration = Duration::from_millis(100);
 
-/// The keys of a policy that have permits or waiters, page by page, each once.
+/// The keys of a policy that have permits or waiters, or are paused: page by page, each once.
 pub(crate) struct Pages<'a> {
     store: &'a RedisSemaphore,
     policy: &'a Policy,
@@ -42,7 +42,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The next page with its counts. A key whose permits have ended is left out.
+    /// The next page with its counts. A key whose permits and pause have ended is left out.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<KeyCounts>>, Failure> {
         let Some(cursor) = self.next.take() else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl<'a> Pages<'a> {
         keys.retain(|key| self.seen.insert(self.hashes.hash_one(key)));
         let counts = self.store.counts(self.policy, &keys).await;
         let mut counts = counts.map_err(|error| Failure::store(&error))?;
-        counts.retain(|counts| counts.units > 0 || counts.waiting > 0);
+        counts.retain(|counts| counts.units > 0 || counts.waiting > 0 || counts.pause.is_some());
         Ok(Some(counts))
     }
 }
@@ -68,6 +68,8 @@ pub(crate) struct Tally {
     pub(crate) keys: u64,
     pub(crate) units: u64,
     pub(crate) waiting: u64,
+    /// How many keys are paused.
+    pub(crate) paused: u64,
     pub(crate) fullest: Vec<Row>,
     pub(crate) longest: Vec<Row>,
 }
@@ -99,6 +101,7 @@ impl Tally {
         self.keys += 1;
         self.units += u64::from(counts.units);
         self.waiting += u64::from(counts.waiting);
+        self.paused += u64::from(counts.pause.is_some());
         let is_above = |list: &[Row], count: fn(&KeyCounts) -> u32| {
             let last = list.get(rows.saturating_sub(1));
             last.is_none_or(|(last, _)| count(&counts) >= count(last))
@@ -138,17 +141,18 @@ impl Tally {
 
     /// One screen of it.
     pub(crate) fn text(&self, policy: &str, look: Look) -> String {
-        let (keys, units, waiting) = (self.keys, self.units, self.waiting);
+        let (keys, units, waiting, paused) = (self.keys, self.units, self.waiting, self.paused);
         let name = look.bold(&shown(policy));
-        let mut text = format!("{name}: keys {keys}, held {units}, waiting {waiting}\n");
+        let counts = format!("keys {keys}, held {units}, waiting {waiting}, paused {paused}");
+        let (mut text, now) = (format!("{name}: {counts}\n"), SystemTime::now());
         for (heading, rows) in [
             ("FULLEST", &self.fullest),
             ("LONGEST QUEUES", &self.longest),
         ] {
             if !rows.is_empty() {
-                let head = format!("UNITS  LIMIT  WAITING  {heading}");
+                let head = format!("UNITS  LIMIT  WAITING   PAUSED  {heading}");
                 text += &format!("\n{}\n", look.bold(&head));
-                rows.iter().for_each(|row| text += &line(row, look));
+                rows.iter().for_each(|row| text += &line(row, now, look));
             }
         }
         text
@@ -156,10 +160,11 @@ impl Tally {
 }
 
 /// As wide as the heading, but for the key.
-fn line((counts, limit): &Row, look: Look) -> String {
+fn line((counts, limit): &Row, now: SystemTime, look: Look) -> String {
     let limit = limit.map_or("-".to_owned(), |limit| limit.to_string());
     let (units, waiting) = (counts.units, counts.waiting);
-    let numbers = format!("{units:>5}  {limit:>5}  {waiting:>7}  ");
+    let paused = paused(counts.pause.as_ref(), now);
+    let numbers = format!("{units:>5}  {limit:>5}  {waiting:>7}  {paused:>7}  ");
     let room = look
         .width
         .map(|width| usize::from(width).saturating_sub(numbers.len()));

@@ -52,7 +52,8 @@
 //! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |
 //! | Does anything hold for ever? | `permit.duration`, its highest buckets; then *who holds what*, below |
 //! | Is Redis well? | `store_call.duration` by outcome; `requests` with outcome `unavailable` or `degraded` |
-//! | Is a process starved or paused? | `lost_permits` with `by="lease"` |
+//! | Is a process starved or suspended? | `lost_permits` with `by="lease"` |
+//! | Does an upstream ask for a rest? | `pauses`, and `claims` with outcome `paused` |
 //!
 //! In PromQL, with the names that the exporter of Prometheus makes of these:
 //!
@@ -122,7 +123,7 @@
 //! key has more than 64 bytes (over Redis: when percent-encoded), the store keeps only its SHA-256. You can still look
 //! its usage up by the key itself.
 //! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
-//! keys, and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
+//! keys, and which are [paused](crate::Operate::pause), and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
 //! terminal](super::terminal).
 //!
 //! With the feature `axum`, [`usage_routes`] answers pages and usages as JSON, with links from the

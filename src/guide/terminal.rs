@@ -1,5 +1,5 @@
-//! Operate from a terminal: the command `semaphore` shows who holds what in Redis, frees it, and sets limits for the
-//! whole fleet.
+//! Operate from a terminal: the command `semaphore` shows who holds what in Redis, frees it, and sets limits and
+//! pauses for the whole fleet.
 //!
 //! ```sh
 //! cargo install tower-semaphore-cli
@@ -31,6 +31,14 @@
 //! 00000000000000a1.20      1      5 min  30 min  web-1 4711 market  flow team-7
 //! ```
 //!
+//! A second line shows the pause of a key:
+//!
+//! ```text
+//! $ semaphore usage concurrency carl
+//! concurrency carl: limit -, held 0, waiting 0
+//! paused 5 min ago, ends in 31 min: 429: Retry-After
+//! ```
+//!
 //! In a narrow terminal long names are wrapped, and ids are not:
 //!
 //! ```text
@@ -52,24 +60,27 @@
 //!
 //! ```text
 //! $ semaphore top | cat
-//! concurrency: keys 2, held 4, waiting 2
+//! concurrency: keys 3, held 4, waiting 2, paused 1
 //!
-//! UNITS  LIMIT  WAITING  FULLEST
-//!     3      5        2  ann
-//!     1      5        0  bob
+//! UNITS  LIMIT  WAITING   PAUSED  FULLEST
+//!     3      5        2        -  ann
+//!     1      5        0        -  bob
+//!     0      -        0   31 min  carl
 //!
-//! UNITS  LIMIT  WAITING  LONGEST QUEUES
-//!     3      5        2  ann
+//! UNITS  LIMIT  WAITING   PAUSED  LONGEST QUEUES
+//!     3      5        2        -  ann
 //! ```
 //!
-//! `keys POLICY`: each key that has permits or waiters, in no order, as they are found. Of a long key only the hash is
+//! `keys POLICY`: each key that has permits or waiters or is paused, in no order, as they are found. `PAUSED` is the time
+//! until the pause ends, by this machine's clock. Of a long key only the hash is
 //! known, which is shown as `#…`.
 //!
 //! ```text
 //! $ semaphore keys concurrency
-//! UNITS  WAITING  KEY
-//!     1        0  bob
-//!     3        2  ann
+//! UNITS  WAITING   PAUSED  KEY
+//!     0        0   31 min  carl
+//!     1        0        -  bob
+//!     3        2        -  ann
 //! ```
 //!
 //! `processes`: those that are alive, and `check`: whether the server has what an application needs, and permits it to
@@ -115,6 +126,19 @@
 //! concurrency  ann             3  2 h ago  carol: stuck exports
 //! ```
 //!
+//! `pause POLICY KEY TIME` [pauses](crate::Operate::pause) a key in all processes: nothing of it is granted until the
+//! pause ends, and waiters keep their places. `TIME` is like `30s`, `5m`, `1h30m` or `250ms`, at most `31d`. A pause is
+//! never shortened, so the command prints the end of the pause that is in force. `resume POLICY KEY` ends the pause early.
+//! `--note` works as for limits.
+//!
+//! ```text
+//! $ semaphore pause concurrency ann 30m --note upstream-429
+//! concurrency ann: the pause ends in 30 min
+//!
+//! $ semaphore resume concurrency ann
+//! concurrency ann: the pause has ended
+//! ```
+//!
 //! # For programs
 //!
 //! With `--json` each command prints JSON, one value per line. Fields may be added; none is renamed or removed within a
@@ -122,21 +146,23 @@
 //!
 //! | command | a line |
 //! |---|---|
-//! | `keys` | for each key `{"key","units","waiting"}` |
+//! | `keys` | for each key `{"key","units","waiting","pause"}` |
 //! | `usage`, `watch` | [`Usage::to_json`](crate::semaphore::Usage::to_json); of `watch` one for each look |
-//! | `top` | `{"keys","units","waiting","fullest","longest"}`, the lists of `{"key","units","waiting","limit"}` |
+//! | `top` | `{"keys","units","waiting","paused","fullest","longest"}`, the lists of `{"key","units","waiting","pause","limit"}` |
 //! | `processes` | for each process `{"id","host","pid","name","version"}` |
 //! | `limits` | for each limit `{"policy","key","limit","since","note"}`; `key` is `null` for all keys |
 //! | `set-limit` | `{"policy","key","limit"}` |
+//! | `pause`, `resume` | `{"policy","key","pause"}`: the pause that is in force |
 //! | `revoke` | `{"revoked"}`: whole ids |
 //! | `check` | `{"risks"}`: texts |
 //!
-//! A key that is no UTF-8 is `key_hex` in the place of `key`, and of a long one there is `hash`.
+//! A key that is no UTF-8 is `key_hex` in the place of `key`, and of a long one there is `hash`. A `pause` is
+//! `{"since","until","note"}`, or `null`.
 //!
 //! | status | means |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | nothing was found: no such permit, key, limit or process |
+//! | 1 | nothing was found: no such permit, key, limit, pause or process |
 //! | 2 | the arguments are wrong |
 //! | 3 | the store failed, or what was printed could not be written |
 //! | 130 | Ctrl-C |

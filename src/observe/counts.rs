@@ -62,6 +62,11 @@ impl Meter {
         self.with(|all, _| all.degraded.increment());
     }
 
+    fn paused(&self) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, _| all.pauses.increment());
+    }
+
     /// The gauge counts one more. Returns whether the recorder has counted it.
     #[inline]
     fn enter(&self, what: What) -> bool {
@@ -224,6 +229,13 @@ impl Held {
     pub(crate) fn lost(&self, by: LostBy) {
         if let Some((_, lasting)) = &self.0 {
             lasting.meter.lost(by);
+        }
+    }
+
+    /// The permit pauses its key.
+    pub(crate) fn paused(&self) {
+        if let Some((_, lasting)) = &self.0 {
+            lasting.meter.paused();
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `tower_semaphore.permit.duration` | histogram | seconds | `store`, `policy` | from the grant to the release or the drop |
 //! | `tower_semaphore.lost_permits` | counter | permits | `store`, `policy`, `by` | `by`: `lease`, where a lease ended while its holder ran; `bound`, where `with_max_hold` or `with_max_stall` ended the permit; `revoked`, where an operator did |
 //! | `tower_semaphore.degraded_permits` | counter | permits | `store`, `policy` | permits admitted, or kept, while the store was unavailable |
+//! | `tower_semaphore.pauses` | counter | pauses | `store`, `policy` | pauses of keys that permits of this process have requested, as for an upstream's `Retry-After`; those of `Operate::pause` are not in it |
 //! | `tower_semaphore.store_call.duration` | histogram | seconds | `store`, `verb`, `outcome` | from sending a command to its answer; `outcome`: `ok`, `timeout`, `error` |
 //! | `tower_semaphore.store_call.size` | histogram | claims or permits | `store`, `verb` | how many travel in one command: the sizes of the batches |
 //!
@@ -24,7 +25,7 @@
 //!   first 256 of a process have their own; all others share the label `_other`. A key is never a label.
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
-//! - `verb` is `acquire`, `refresh` or `release`; `usage`, `revoke` and `limits` for an
+//! - `verb` is `acquire`, `refresh` or `release`; `pause`, also for its end; `usage`, `revoke` and `limits` for an
 //!   operator; `presence` for what a process says of itself, and asks.
 //! - `outcome` of requests and claims:
 //!
@@ -37,6 +38,7 @@
 //! | `key_closed` | an operator has closed the key |
 //! | `timed_out` | the wait is over |
 //! | `queue_full` | too many wait for the key |
+//! | `paused` | the key is paused for longer than the claim would wait |
 //! | `overloaded` | too many claims of this process wait |
 //! | `unavailable` | the store failed |
 //! | `closed` | the store is shut down |
@@ -159,8 +161,8 @@ pub(crate) use recorder::has_recorder;
 #[cfg(feature = "metrics")]
 pub use recorder::{
     ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS, MAX_POLICIES,
-    OTHER_POLICIES, PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES,
-    TIME_IN_QUEUE,
+    OTHER_POLICIES, PAUSES, PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS,
+    SIZES, TIME_IN_QUEUE,
 };
 pub(crate) use {
     boundary::contain,

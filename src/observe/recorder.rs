@@ -58,6 +58,8 @@ names! {
         "Permits that were lost", "Counter; labels `store`, `policy`, `by`";
     describe_counter DEGRADED_PERMITS = "tower_semaphore.degraded_permits":
         "Permits that became degraded", "Counter; labels `store`, `policy`";
+    describe_counter PAUSES = "tower_semaphore.pauses":
+        "Pauses that permits requested", "Counter; labels `store`, `policy`";
     describe_histogram CALL_DURATION = "tower_semaphore.store_call.duration":
         "How long calls to the store took", "Histogram in seconds; labels `store`, `verb`, `outcome`", Unit::Seconds;
     describe_histogram CALL_SIZE = "tower_semaphore.store_call.size":
@@ -143,6 +145,7 @@ pub(super) struct Instruments {
     pub(super) in_queue: [Histogram; Outcome::ALL.len()],
     pub(super) lost: [Counter; LostBy::ALL.len()],
     pub(super) degraded: Counter,
+    pub(super) pauses: Counter,
     pub(super) calls: [Histogram; Answered::ALL.len()],
     pub(super) size: Histogram,
 }
@@ -189,6 +192,7 @@ impl Instruments {
             }),
             lost: LostBy::ALL.map(|by| register!(counter, LOST_PERMITS, with("by", by.as_str()))),
             degraded: register!(counter, DEGRADED_PERMITS, labels),
+            pauses: register!(counter, PAUSES, labels),
             ..Self::default()
         }
     }

@@ -63,7 +63,7 @@ pub trait Operate: Send + Sync + 'static {
     /// Dropping the future loses nothing but the answer.
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>>;
 
-    /// The keys that have permits or waiters under the policy, in any order. A key that is used all the
+    /// The keys that have permits or waiters under the policy, or are paused, in any order. A key that is used all the
     /// time meanwhile is there, once; one that comes or goes may be there or not. Keys may be missing if a
     /// server of the store fails over, or gives keys to another one, while they are listed.
     ///

@@ -837,6 +837,7 @@ impl<'a> Level<'a> {
     }
 
     pub(crate) fn pause(self, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        self.terms().counted.paused();
         self.of.grant.pause(self.number, time, note)
     }
 

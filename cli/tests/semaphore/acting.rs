@@ -156,6 +156,91 @@ async fn a_limit_is_set_and_taken_away() {
     }
 }
 
+/// The pause that `usage` shows of ann, or null.
+fn pause_of_ann(server: &RedisServer) -> Value {
+    let usage = words(server, "--json usage concurrency ann").out;
+    let usage: Value = serde_json::from_str(&usage).unwrap_or_default();
+    usage["pause"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_paused_in_all_processes_until_it_is_resumed() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let held = granted(&store).await;
+    let paused = words(&server, "pause concurrency ann 30m --note upstream-429");
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    assert_golden("pause", &paused.out);
+    assert_eq!(pause_of_ann(&server)["note"], "upstream-429");
+
+    let claim = Claim::new("ann").with_limit(5);
+    let refused = store.acquire(claim.clone()).await;
+    let Err(AcquireError::Paused { retry_after, .. }) = refused else {
+        panic!("it is paused: {refused:?}");
+    };
+    let half_an_hour = Duration::from_secs(30 * 60);
+    assert!(retry_after <= half_an_hour && retry_after + BOUND > half_an_hour);
+    assert!(!held.is_lost());
+
+    let waiter = tokio::spawn(store.acquire(claim.with_wait(2 * half_an_hour)));
+    let ann = || parsed(&server, "keys concurrency").remove(0);
+    eventually("it waits", BOUND, async || ann()["waiting"] == 1).await;
+    assert_eq!(
+        (&ann()["units"], &ann()["pause"]),
+        (&json!(1), &pause_of_ann(&server))
+    );
+    assert!(!waiter.is_finished());
+
+    let resumed = words(&server, "resume concurrency ann");
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_golden("resume", &resumed.out);
+    let granted = tokio::time::timeout(BOUND, waiter).await;
+    let granted = granted.expect("it is told").expect("no panic");
+    assert!(granted.is_ok(), "{granted:?}");
+    assert_eq!(pause_of_ann(&server), Value::Null);
+    let again = words(&server, "resume concurrency ann");
+    assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
+}
+
+#[test]
+fn a_shorter_pause_leaves_the_longer_one_in_force() {
+    let server = RedisServer::start();
+    let long = parsed(&server, "pause concurrency ann 1h30m --note long").remove(0);
+    let short = parsed(&server, "pause concurrency ann 250ms --note short").remove(0);
+    assert_eq!(short, long);
+    let expected = json!({"policy": "concurrency", "key": "ann", "pause": pause_of_ann(&server)});
+    assert_eq!(long, expected);
+    let [since, until] = ["since", "until"].map(|end| long["pause"][end].as_u64());
+    assert_eq!(until, since.map(|since| since + 90 * 60 * 1_000));
+
+    let longer = parsed(&server, "pause concurrency ann 31d").remove(0);
+    assert!(longer["pause"]["until"].as_u64() > until, "{longer}");
+    assert_eq!(longer["pause"]["note"], Value::Null);
+    let resumed = parsed(&server, "resume concurrency ann");
+    assert_eq!(
+        resumed,
+        [json!({"policy": "concurrency", "key": "ann", "pause": null})]
+    );
+}
+
+#[tokio::test]
+async fn a_paused_key_that_nobody_uses_is_listed_until_the_pause_ends() {
+    let server = RedisServer::start();
+    parsed(&server, "pause concurrency ann 1h");
+    parsed(&server, "pause concurrency bob 250ms");
+    eventually("bob is gone", BOUND, async || {
+        words(&server, "usage concurrency bob").code == Some(1)
+    })
+    .await;
+    let keys = parsed(&server, "keys concurrency");
+    let ann = json!({"key": "ann", "units": 0, "waiting": 0, "pause": pause_of_ann(&server)});
+    assert_eq!(keys, [ann]);
+    parsed(&server, "resume concurrency ann");
+    for args in ["keys concurrency", "top", "usage concurrency ann"] {
+        assert_eq!(words(&server, args).code, Some(1), "{args}");
+    }
+}
+
 #[test]
 fn the_limit_of_a_long_key_is_taken_away_by_the_key_and_not_by_its_hash() {
     let server = RedisServer::start();

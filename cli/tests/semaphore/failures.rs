@@ -50,6 +50,7 @@ fn nothing_found_is_status_1() {
         "limits",
         "revoke concurrency nobody x",
         "revoke concurrency nobody --all --yes",
+        "resume concurrency nobody",
     ] {
         let run = words(&server, args);
         assert_eq!((run.code, &*run.out), (Some(1), ""), "{args}: {run:?}");
@@ -70,6 +71,10 @@ fn arguments_that_cannot_be_meant_are_status_2() {
         "set-limit lock 5",
         "set-limit lock ann 5",
         "set-limit concurrency  5",
+        "pause concurrency ann",
+        "pause concurrency  30s",
+        "resume concurrency",
+        "resume concurrency ",
         "top --every 0",
         "nonsense",
         "--cluster --sentinel shop keys concurrency",
@@ -81,6 +86,25 @@ fn arguments_that_cannot_be_meant_are_status_2() {
     ] {
         let run = words(&server, args);
         assert_eq!((run.code, &*run.out), (Some(2), ""), "{args}: {run:?}");
+    }
+}
+
+#[test]
+fn a_time_that_no_pause_can_have_is_named_with_the_reason() {
+    let server = RedisServer::start();
+    for (time, reason) in [
+        ("30", "1h30m"),
+        ("soon", "1h30m"),
+        ("1.5h", "1h30m"),
+        ("0s", "at least 1ms"),
+        ("32d", "at most 31d"),
+    ] {
+        let run = words(&server, &format!("pause concurrency ann {time}"));
+        assert_eq!((run.code, &*run.out), (Some(2), ""), "{time}: {run:?}");
+        assert!(
+            run.err.contains("TIME: ") && run.err.contains(reason),
+            "{run:?}"
+        );
     }
 }
 

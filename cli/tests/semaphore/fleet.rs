@@ -97,6 +97,17 @@ impl Fleet {
         self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
     }
 
+    /// A pause that began a while ago. `note`: as ids have labels.
+    pub(crate) async fn pauses(&mut self, key: &str, note: &str) {
+        let (since, end) = (self.now - A_WHILE_AGO, self.now + SOON);
+        let length = base36(end - since);
+        let id = format!("{MARKET}.0.0.0.0.1.{length}.{since}.1.!.{note}");
+        let of = format!("semaphore:2:{{concurrency:{key}}}");
+        self.set(&["ZADD", &format!("{of}:queue"), "0", &id]).await;
+        let end = end.to_string();
+        self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
+    }
+
     fn id(&self, claim: Claim<'_>, ago: i64) -> String {
         let Claim {
             process,

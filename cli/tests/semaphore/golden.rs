@@ -29,11 +29,16 @@ fn done(run: &Run) {
     assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:?}");
 }
 
+/// `429: Retry-After`, as ids have it.
+const NOTE: &str = "429~3A~20Retry-After";
+
 #[tokio::test]
 async fn tables_are_as_documented() {
-    let fleet = Fleet::start().await;
+    let mut fleet = Fleet::start().await;
+    fleet.pauses("carl", NOTE).await;
     for (name, args) in [
         ("usage", "usage concurrency ann"),
+        ("usage-paused", "usage concurrency carl"),
         ("top", "top"),
         ("processes", "processes"),
         ("check", "check"),
@@ -47,8 +52,9 @@ async fn tables_are_as_documented() {
 
 /// The order of keys is the server's.
 #[tokio::test]
-async fn keys_are_listed_with_their_counts() {
-    let fleet = Fleet::start().await;
+async fn keys_are_listed_with_their_counts_and_pauses() {
+    let mut fleet = Fleet::start().await;
+    fleet.pauses("carl", NOTE).await;
     let run = words(&fleet.server, "keys concurrency");
     done(&run);
     let mut lines: Vec<_> = run.out.lines().collect();
@@ -68,10 +74,11 @@ pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
 async fn json_is_as_documented() {
     let fleet = Fleet::start().await;
     let json = |args| parsed(&fleet.server, args);
-    let ann = json!({"key": "ann", "units": 3, "waiting": 2});
+    let ann = json!({"key": "ann", "units": 3, "waiting": 2, "pause": null});
+    let bob = json!({"key": "bob", "units": 1, "waiting": 0, "pause": null});
     let mut keys = json("keys concurrency");
     keys.sort_by_key(|key| key["key"].to_string());
-    assert_eq!(keys, [ann, json!({"key": "bob", "units": 1, "waiting": 0})]);
+    assert_eq!(keys, [ann, bob]);
 
     let usage = &json("usage concurrency ann")[0];
     assert_eq!((&usage["limit"], &usage["units"]), (&json!(5), &json!(3)));
@@ -82,10 +89,10 @@ async fn json_is_as_documented() {
 
     let top = &json("top")[0];
     assert_eq!(
-        (&top["keys"], &top["units"], &top["waiting"]),
-        (&json!(2), &json!(4), &json!(2))
+        (&top["keys"], &top["units"], &top["waiting"], &top["paused"]),
+        (&json!(2), &json!(4), &json!(2), &json!(0))
     );
-    let longest = json!([{"key": "ann", "units": 3, "waiting": 2, "limit": 5}]);
+    let longest = json!([{"key": "ann", "units": 3, "waiting": 2, "limit": 5, "pause": null}]);
     assert_eq!(top["longest"], longest);
 
     let processes = json("processes");
@@ -95,6 +102,32 @@ async fn json_is_as_documented() {
     let id = export["id"].as_str().expect("an id");
     let revoked = json(&format!("revoke concurrency ann {id}"));
     assert_eq!(revoked, [json!({"revoked": [id]})]);
+}
+
+#[tokio::test]
+async fn a_pause_is_in_the_json_of_each_command_that_shows_keys() {
+    let mut fleet = Fleet::start().await;
+    fleet.pauses("carl", NOTE).await;
+    let json = |args| parsed(&fleet.server, args);
+    let usage = json("usage concurrency carl").remove(0);
+    let pause = &usage["pause"];
+    assert_eq!(pause["note"], "429: Retry-After");
+    let [since, now, until] = [&pause["since"], &usage["now"], &pause["until"]]
+        .map(|time| time.as_u64().expect("a time"));
+    assert!(since < now && now < until, "{usage}");
+    assert_eq!(
+        (&usage["held"], &usage["waiting"]),
+        (&json!([]), &json!([]))
+    );
+    assert_eq!(json("usage concurrency ann")[0]["pause"], Value::Null);
+
+    let carl = json!({"key": "carl", "units": 0, "waiting": 0, "pause": pause});
+    assert!(json("keys concurrency").contains(&carl));
+    let top = json("top").remove(0);
+    assert_eq!((&top["keys"], &top["paused"]), (&json!(3), &json!(1)));
+    let mut carl = carl;
+    carl["limit"] = Value::Null;
+    assert_eq!(top["fullest"][2], carl);
 }
 
 #[test]
@@ -123,7 +156,9 @@ fn completions_and_manual_pages_are_written() {
     for shell in ["bash", "zsh", "fish"] {
         let run = words(&server, &format!("completions {shell}"));
         done(&run);
-        assert!(run.out.contains("set-limit"), "{shell}");
+        for command in ["set-limit", "resume"] {
+            assert!(run.out.contains(command), "{shell}: {command}");
+        }
     }
     let page = words(&server, "man");
     done(&page);
@@ -134,4 +169,7 @@ fn completions_and_manual_pages_are_written() {
     let page = folder.path().join("semaphore-set-limit.1");
     let page = fs::read_to_string(page).expect("a page of each command");
     assert!(page.contains("default"));
+    let page = folder.path().join("semaphore-pause.1");
+    let page = fs::read_to_string(page).expect("a page of each command");
+    assert!(page.contains("1h30m"));
 }

@@ -53,7 +53,8 @@ async fn fleet() -> Fleet {
 async fn nothing_that_a_terminal_obeys_is_printed() {
     let fleet = fleet().await;
     for args in [
-        &["keys", "concurrency"][..],
+        &["pause", "concurrency", TEXT, "1h", "--note", TEXT][..],
+        &["keys", "concurrency"],
         &["usage", "concurrency", TEXT],
         &["top"],
         &["processes"],
@@ -61,6 +62,8 @@ async fn nothing_that_a_terminal_obeys_is_printed() {
         &["set-limit", TEXT, TEXT, "3"],
         &["limits"],
         &["revoke", "concurrency", TEXT, TEXT],
+        &["resume", "concurrency", TEXT],
+        &["resume", TEXT, TEXT],
         &["usage", TEXT, "nobody"],
         &["revoke", "concurrency", TEXT, "--all", "--yes"],
     ] {
@@ -70,8 +73,14 @@ async fn nothing_that_a_terminal_obeys_is_printed() {
             assert_harmless(&run);
         }
     }
-    let wrong = run_on(&fleet.server, &["--url", TEXT, "keys", "concurrency"]);
-    assert_harmless(&wrong);
+    for wrong in [
+        &["--url", TEXT, "keys", "concurrency"],
+        &["pause", "concurrency", "ann", TEXT],
+    ] {
+        let run = run_on(&fleet.server, wrong);
+        assert_eq!(run.code, Some(2), "{wrong:?}: {run:?}");
+        assert_harmless(&run);
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use crate::{
     program::{Run, program, run},
 };
 use std::collections::BTreeSet;
+use std::time::Duration;
 use testing::resp::Raw;
+use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
 const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
@@ -18,7 +20,9 @@ const LOOKS: [&str; 5] = [
     "processes",
     "limits",
 ];
-const ACTS: [&str; 4] = [
+const ACTS: [&str; 6] = [
+    "pause concurrency ann 30s --note 429",
+    "resume concurrency ann",
     "set-limit concurrency ann 3",
     "set-limit concurrency ann default",
     "revoke concurrency bob 00000000000000a1.21",
@@ -119,12 +123,27 @@ fn one_who_may_act_has_the_rights_of_one_who_looks_and_what_the_scripts_run() {
     for script in [
         include_str!("../../../src/redis/protocol/common.lua"),
         include_str!("../../../src/redis/protocol/grant.lua"),
+        include_str!("../../../src/redis/protocol/pause.lua"),
         include_str!("../../../src/redis/protocol/revoke.lua"),
         include_str!("../../../src/redis/protocol/limits.lua"),
     ] {
         expected.extend(scripted(script));
     }
     assert_eq!(named("act"), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_s_user_pauses_and_resumes() {
+    let mut fleet = Fleet::empty().await;
+    make(&mut fleet.raw, &command(DEPLOY, "limits")).await;
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    let store = builder
+        .connect(fleet.server.url_of("limits:PASSWORD"))
+        .await;
+    let (store, policy, key) = (store.expect("it connects"), Policy::DEFAULT, "ann".into());
+    let paused = store.pause(&policy, &key, Duration::from_secs(3_600), "429");
+    paused.await.expect("it may");
+    assert!(store.resume(&policy, &key).await.expect("it may"));
 }
 
 #[tokio::test]

@@ -51,6 +51,15 @@ async fn serves(store: &RedisSemaphore, ways: &[&str]) {
         let run = with(ways, args);
         assert_eq!(run.code, Some(0), "{args}: {run:?}");
     }
+    for (args, expected) in [
+        ("pause concurrency account-4 1h", "the pause ends in 60 min"),
+        ("usage concurrency account-4", "paused "),
+        ("top", "paused 1"),
+        ("resume concurrency account-4", "the pause has ended"),
+    ] {
+        let run = with(ways, args);
+        assert!(run.code == Some(0) && run.out.contains(expected), "{run:?}");
+    }
     let usage = with(ways, "usage concurrency account-1");
     assert!(usage.out.contains("limit 0 (set), held 1"), "{usage:?}");
     let closed = async || store.acquire(Claim::new("account-1").with_limit(2)).await;

@@ -37,8 +37,12 @@ impl PartialEq for Look {
     fn eq(&self, other: &Self) -> bool {
         let (before, after) = (&self.usage, &other.usage);
         let limit = |usage: &Usage| (usage.limit, usage.is_limit_set);
-        (self.queue_length, limit(before), &before.held)
-            == (other.queue_length, limit(after), &after.held)
+        (
+            self.queue_length,
+            limit(before),
+            &before.held,
+            &before.pause,
+        ) == (other.queue_length, limit(after), &after.held, &after.pause)
             && before
                 .waiting
                 .iter()

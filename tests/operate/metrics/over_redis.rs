@@ -16,6 +16,7 @@ use tower_semaphore::{
 
 const CLAIMS: &str = "tower_semaphore_claims_total";
 const LOST: &str = "tower_semaphore_lost_permits_total";
+const PAUSES: &str = "tower_semaphore_pauses_total";
 const DEGRADED: &str = "tower_semaphore_degraded_permits_total";
 const TIMES_IN_QUEUE: &str = "tower_semaphore_claim_time_in_queue_seconds_count";
 const CALLS: &str = "tower_semaphore_store_call_duration_seconds_count";
@@ -47,6 +48,35 @@ async fn connected() -> (RedisServer, RedisSemaphore) {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     (server, store.expect("it connects"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_counts_under_its_policy_as_do_the_claims_that_it_refuses() {
+    install();
+    let (_server, store) = connected().await;
+    let both: Claims = [claim("pauses"), claim("goes on")].into();
+    let permit = store.acquire_all(both).await.expect("there is room");
+    let hour = Duration::from_secs(3_600);
+    permit
+        .pause("pauses", hour, "429")
+        .await
+        .expect("an answer");
+    let refused = store.acquire(claim("pauses")).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Paused { .. })),
+        "{refused:?}"
+    );
+    let by = |outcome: &str, count| (outcome.to_owned(), count);
+    let outcomes = [by("admitted", 1.0), by("paused", 1.0)];
+    assert_eq!(by_outcome(CLAIMS, "pauses"), outcomes.into());
+    for (policy, count) in [("pauses", 1.0), ("goes on", 0.0)] {
+        let labels = [("policy", policy), ("store", "redis")];
+        assert_eq!(value(PAUSES, &labels), count, "{policy}");
+    }
+    // An operator's is no request of a permit.
+    let paused = store.pause(&"goes on".into(), &"a".into(), hour, "ann");
+    paused.await.expect("an answer");
+    assert_eq!(value(PAUSES, &[("policy", "goes on")]), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

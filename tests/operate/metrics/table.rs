@@ -121,6 +121,7 @@ async fn the_docs_list_each_verb() {
         assert!(!revoked.await.expect("an answer"));
         let set = store.set_limit(&policy, Some(&key), None, "");
         set.await.expect("an answer");
+        assert!(!store.resume(&policy, &key).await.expect("an answer"));
         exposed_verbs().is_superset(&documented_verbs())
     })
     .await;

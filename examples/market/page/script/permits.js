@@ -24,9 +24,24 @@ function showPermits(usage) {
   setText(byId("limit"), limit);
   byId("limit-set").hidden = usage.limit_set !== true;
   byId("full").hidden = units(held) < limit;
+  pause = usage.pause ?? null;
+  tickPause();
   document.title = `${units(held)}/${limit} · ${watched} · Market`;
   announcePermits(units(held), limit, length);
 }
+
+/** The pause of the account, or null. */
+let pause = null;
+
+/** How long nothing more is granted. */
+function tickPause() {
+  const left = pause === null ? 0 : instant(pause.until) - storeNow();
+  byId("pause").hidden = left <= 0;
+  const note = pause?.note ? `: ${pause.note}` : "";
+  setText(byId("pause"), left > 0 ? `paused for ${lasting(left + 999)}${note}` : "");
+}
+
+ticking.add(tickPause);
 
 const units = (held) => held.reduce((sum, permit) => sum + (permit.weight ?? 1), 0);
 
@@ -168,7 +183,8 @@ function announcePermits(held, limit, waiting) {
   clearTimeout(announcing);
   const full = held < limit ? "" : ", full";
   const queue = waiting ? `, ${waiting} waiting` : "";
-  announcing = setTimeout(() => announce(`${held} of ${limit} permits held${full}${queue}`), 600);
+  const paused = pause ? ", paused" : "";
+  announcing = setTimeout(() => announce(`${held} of ${limit} permits held${full}${queue}${paused}`), 600);
 }
 
 const announce = (text) => setText(byId("announcement"), text);

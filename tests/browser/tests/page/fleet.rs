@@ -5,7 +5,9 @@ use browser::{
     browser::BOUND,
     market::{Market, status},
 };
+use std::time::Duration;
 use testing::{redis::RedisServer, wait::eventually};
+use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 #[tokio::test]
 async fn a_killed_process_holds_its_slots_until_its_leases_end() {
@@ -36,6 +38,38 @@ async fn a_killed_process_holds_its_slots_until_its_leases_end() {
 
 async fn status_of_another(market: &Market) -> u16 {
     status(&mut market.send("GET", ENDLESS).await).await
+}
+
+#[tokio::test]
+async fn a_paused_account_is_shown_with_the_rest_and_the_note_until_it_is_resumed() {
+    let server = RedisServer::start();
+    let here = Market::start(&[("REDIS_URL", &server.url())]).await;
+    let browser = watching(&here).await;
+    let operator = RedisSemaphore::builder().operator(true);
+    let operator = operator.connect(server.url()).await.expect("it connects");
+    let (policy, ann) = (Policy::DEFAULT, "ann".into());
+    let hour = Duration::from_secs(3_600);
+    let paused = operator.pause(&policy, &ann, hour, "<b>429</b>").await;
+    paused.expect("an answer");
+    browser.reads("#pause", "paused for ").await;
+    let text = browser.text("#pause").await;
+    assert!(text.ends_with(": <b>429</b>"), "{text}");
+    browser
+        .reads("#announcement", "0 of 5 permits held, paused")
+        .await;
+    shows_waiting(&browser, 0).await;
+    browser
+        .shows(
+            "it counts down",
+            "!document.getElementById('pause').innerText.includes('1:00:00 h')",
+        )
+        .await;
+
+    assert!(operator.resume(&policy, &ann).await.expect("an answer"));
+    browser
+        .shows("it goes on", "document.getElementById('pause').hidden")
+        .await;
+    assert_eq!(status_of_another(&here).await, 200);
 }
 
 #[tokio::test]
