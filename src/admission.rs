@@ -167,6 +167,16 @@ impl Granted {
         ))
     }
 
+    /// See [`Cooldown::start`](crate::settings::Cooldown::start). `None` if the response pauses nothing.
+    pub(crate) fn cool_down<B>(
+        &self,
+        response: &Response<B>,
+        settings: &Settings,
+    ) -> Option<SyncFuture<()>> {
+        let cooldown = settings.cooldown.as_ref()?;
+        cooldown.start(response, &self.permit, &settings.mistakes)
+    }
+
     /// Moves the permit into the guard of the response's body, or releases it here under [`ReleaseAt::Head`].
     pub(crate) fn guard_body<B>(
         self,

@@ -1,7 +1,9 @@
 //! Settings of a limit.
 
+mod cooldown;
 mod methods;
 
+pub(crate) use cooldown::Cooldown;
 pub(crate) use methods::{claim_methods, inner_service_methods, settings_methods};
 
 use crate::{
@@ -43,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
     pub(crate) drain: Drain,
+    pub(crate) cooldown: Option<Cooldown>,
     /// Shared by the copies of a layer.
     pub(crate) retry: Arc<Retry>,
     pub(crate) shadow: Option<Arc<Shadow>>,
@@ -66,6 +69,7 @@ impl Settings {
             release_at: ReleaseAt::default(),
             reject: Arc::new(default_rejection),
             drain: Drain::default(),
+            cooldown: None,
             retry: Arc::default(),
             shadow: None,
             mistakes: Arc::default(),
@@ -201,6 +205,7 @@ pub(crate) struct Mistakes {
     /// True once a nested limit of the same semaphore was logged.
     is_nested: Arc<AtomicBool>,
     has_unheld_tunnel: AtomicBool,
+    has_unheld_cooldown: AtomicBool,
 }
 
 impl Mistakes {
@@ -220,6 +225,13 @@ impl Mistakes {
     pub(crate) fn unheld_tunnel(&self, policy: &Policy) {
         if !self.has_unheld_tunnel.swap(true, Relaxed) {
             events::unheld_tunnel(policy.as_str());
+        }
+    }
+
+    /// Logs once that a response has asked for a pause under a policy that its request does not hold.
+    pub(crate) fn unheld_cooldown(&self, policy: &Policy) {
+        if !self.has_unheld_cooldown.swap(true, Relaxed) {
+            events::unheld_cooldown(policy.as_str());
         }
     }
 
