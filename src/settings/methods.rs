@@ -147,8 +147,7 @@ macro_rules! settings_methods {
         /// Obeys the `Retry-After` of the inner service: not unless set. For a layer around a *client*. A response with
         /// status 429 or 503 pauses the key of its request under `policy`, for the time that `Retry-After` names and
         /// for `max` at most. So every process that shares the store stops sending, and waiters keep their places.
-        /// The chapter [`pauses`](crate::guide::pauses) of the guide has the rules and an example. A later call replaces
-        /// an earlier one.
+        /// The guide's chapter `pauses` has the rules and a whole client. A later call replaces an earlier one.
         ///
         /// - `Retry-After` is a number of seconds, or a date. A date counts from the `Date` of the response if it has
         ///   one, otherwise from now. Zero, a past date and any other text pause nothing.
