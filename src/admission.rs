@@ -173,8 +173,7 @@ impl Granted {
         response: &Response<B>,
         settings: &Settings,
     ) -> Option<SyncFuture<()>> {
-        let cooldown = settings.cooldown.as_ref()?;
-        cooldown.start(response, &self.permit, &settings.mistakes)
+        settings.cooldown.as_ref()?.start(response, &self.permit)
     }
 
     /// Moves the permit into the guard of the response's body, or releases it here under [`ReleaseAt::Head`].

@@ -1,6 +1,5 @@
 //! Pauses that a response asks for with `Retry-After`.
 
-use super::Mistakes;
 use crate::{
     observe::events,
     reject::is_rejection,
@@ -11,7 +10,13 @@ use http::{
     HeaderMap, HeaderName, Response, StatusCode,
     header::{DATE, RETRY_AFTER},
 };
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime},
+};
 
 /// The longest time for which a response waits for the store's answer to its pause. It is longer than the wait for a
 /// release, because such a response is rare and its caller has to wait anyway.
@@ -20,11 +25,22 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// The policy whose keys the responses of the inner service may pause.
 #[derive(Clone)]
 pub(crate) struct Cooldown {
-    pub(crate) policy: Policy,
-    pub(crate) max: Duration,
+    policy: Policy,
+    max: Duration,
+    /// True once a request without a permit under the policy was logged. Shared by the copies of a layer.
+    is_unheld: Arc<AtomicBool>,
 }
 
 impl Cooldown {
+    pub(crate) fn new(policy: Policy, max: Duration) -> Self {
+        let is_unheld = Arc::default();
+        Self {
+            policy,
+            max,
+            is_unheld,
+        }
+    }
+
     /// Pauses the key of a request's permit if the response asks for it. The future is ready after the store's answer,
     /// or after [`LONGEST_WAIT`]. The pause is a task, so it goes on if the future is dropped. The task keeps the permit
     /// until the answer, so that no waiter takes its place before.
@@ -36,7 +52,6 @@ impl Cooldown {
         &self,
         response: &Response<B>,
         permit: &Permit,
-        mistakes: &Mistakes,
     ) -> Option<SyncFuture<()>> {
         let time = asked_time(response)?.min(self.max);
         if time.is_zero() {
@@ -44,8 +59,8 @@ impl Cooldown {
         }
         if !permit.levels().any(|level| *level.policy() == self.policy) {
             // A permit in shadow has the narrowest level only.
-            if !permit.is_shadow() {
-                mistakes.unheld_cooldown(&self.policy);
+            if !permit.is_shadow() && !self.is_unheld.swap(true, Relaxed) {
+                events::unheld_cooldown(self.policy.as_str());
             }
             return None;
         }

@@ -178,8 +178,8 @@ macro_rules! settings_methods {
             policy: impl Into<$crate::semaphore::Policy>,
             max: std::time::Duration,
         ) -> Self {
-            let policy = policy.into();
-            self.settings_mut().cooldown = Some($crate::settings::Cooldown { policy, max });
+            let cooldown = $crate::settings::Cooldown::new(policy.into(), max);
+            self.settings_mut().cooldown = Some(cooldown);
             self
         }
     };

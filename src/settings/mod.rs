@@ -205,7 +205,6 @@ pub(crate) struct Mistakes {
     /// True once a nested limit of the same semaphore was logged.
     is_nested: Arc<AtomicBool>,
     has_unheld_tunnel: AtomicBool,
-    has_unheld_cooldown: AtomicBool,
 }
 
 impl Mistakes {
@@ -225,13 +224,6 @@ impl Mistakes {
     pub(crate) fn unheld_tunnel(&self, policy: &Policy) {
         if !self.has_unheld_tunnel.swap(true, Relaxed) {
             events::unheld_tunnel(policy.as_str());
-        }
-    }
-
-    /// Logs once that a response has asked for a pause under a policy that its request does not hold.
-    pub(crate) fn unheld_cooldown(&self, policy: &Policy) {
-        if !self.has_unheld_cooldown.swap(true, Relaxed) {
-            events::unheld_cooldown(policy.as_str());
         }
     }
 
