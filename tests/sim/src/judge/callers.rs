@@ -97,7 +97,7 @@ impl Callers {
     }
 
     /// A process pauses a semaphore until then, or ends its pause.
-    pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>, local: Time) {
+    pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
         match until {
             Some(until) => {
                 let end = self.paused.entry(of).or_default();
@@ -105,7 +105,6 @@ impl Callers {
             }
             None => drop(self.paused.remove(&of)),
         }
-        self.paused.retain(|_, end| *end > local);
     }
 
     /// For how long a process has paused a level of a claim, at most.

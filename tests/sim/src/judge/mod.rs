@@ -448,8 +448,8 @@ impl Judge {
     }
 
     /// A process has asked for a pause of a semaphore until then, or for its end.
-    pub fn closes(&mut self, of: (usize, Key), until: Option<Time>, local: Time) {
-        self.callers.closes(of, until, local);
+    pub fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
+        self.callers.closes(of, until);
     }
 
     /// The message of a grant has come to its process.

@@ -336,7 +336,10 @@ impl Record {
         let late = self.waits().find(|(lease, level)| {
             let over = level.wait.map(|wait| self.asked + wait.time);
             let paused = lease.paused.zip(over);
-            paused.is_some_and(|((until, told), over)| over < until && moment.local > told + LATE)
+            paused.is_some_and(|((until, told), over)| {
+                // An answer that comes after both is no reason.
+                over.max(told) < until && moment.local > told + LATE
+            })
         });
         check(!waits || late.is_none(), "a pause", || {
             self.says(moment, "waits for a pause that outlasts its wait")

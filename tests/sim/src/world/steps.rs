@@ -115,7 +115,7 @@ impl World<'_> {
         if let Some(core) = &mut process.core {
             let until = time.map(|time| local + time);
             core.note_pause(local, key, until);
-            self.judge.closes((at, key), until, local);
+            self.judge.closes((at, key), until);
         }
         self.drive(at);
         let copies = if self.random.one_in(6) { 2 } else { 1 };
