@@ -313,6 +313,7 @@ async fn a_pause_that_has_begun_goes_on_when_its_request_is_dropped() {
         store.pauses().len() == 1
     })
     .await;
+    assert_eq!(store.held(), 1, "it goes on");
     store.answer();
     eventually("it is released", BOUND, async || store.held() == 0).await;
 }

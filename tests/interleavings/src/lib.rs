@@ -28,6 +28,7 @@
 //! | evict beside take, wait, leave, through a whole store | 2 | 23 |
 //! | several levels locked together, in opposite orders, beside take, join, release | 2 and 3 | 482 |
 //! | the driver: drops beside a lock or a claim, a grant beside its waker, a dropped carrier, a thread that sleeps or ends | 2 and 3 | 1,979, up to 3 preemptions |
+//! | pause and resume beside join, take, release | 2 and 3 | 232 |
 //! | resize beside take, wait, release | 2 and 3 | 4,167 |
 //! | set, clear and wait of a loss | 3 | 7,437 |
 //!
