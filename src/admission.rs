@@ -167,6 +167,15 @@ impl Granted {
         ))
     }
 
+    /// See [`Cooldown::start`](crate::settings::Cooldown::start). `None` if the response pauses nothing.
+    pub(crate) fn cool_down<B>(
+        &self,
+        response: &Response<B>,
+        settings: &Settings,
+    ) -> Option<SyncFuture<()>> {
+        settings.cooldown.as_ref()?.start(response, &self.permit)
+    }
+
     /// Moves the permit into the guard of the response's body, or releases it here under [`ReleaseAt::Head`].
     pub(crate) fn guard_body<B>(
         self,

@@ -57,7 +57,8 @@ pin_project! {
     /// The future resolves to the inner service's response, or to the response of a rejection. If the permit's key is
     /// full in Redis and the body ends in its first frame, the response waits at most 2 ms for the answer to the
     /// permit's release. A custom store decides this with
-    /// [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). Under
+    /// [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). A response that pauses its key waits at most
+    /// 100 ms: see [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown). Under
     /// [`OnLost::Abort`](crate::OnLost::Abort) the future drops the inner service's future before it returns a
     /// rejection.
     ///
@@ -68,13 +69,14 @@ pin_project! {
     /// # Panics
     ///
     /// If it is polled after it was ready, or if the polled body panics. If it is polled outside of a Tokio runtime
-    /// although the store, [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
-    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) needs one.
+    /// although the store, [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold),
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) or
+    /// [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown) needs one.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind: the claim leaves the queue, a permit is released,
-    /// and the inner service's future is dropped.
+    /// and the inner service's future is dropped. A pause that has begun goes on.
     pub struct ResponseFuture<S, B>
     where
         S: HttpService<B>,
@@ -94,6 +96,7 @@ pin_project! {
         Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
         Call { #[pin] future: S::Future, granted: Option<Granted> },
+        Pause { answer: Option<(Option<Granted>, Response<S::Body>)>, paused: SyncFuture<()> },
         /// The inner service's future is dropped already, and the request with it.
         Start { answer: Option<(Response<S::Body>, PermitGuard)> },
         Release { response: Option<Response<ResponseBody<S::Body>>>, answered: SyncFuture<()> },
@@ -211,10 +214,15 @@ where
             }
             StateProj::Call { future, granted } => {
                 match ready!(Granted::poll_inner(granted, cx, |cx| future.poll(cx))) {
-                    Ok(Ok(response)) => State::respond(granted.take(), response, settings),
+                    Ok(Ok(response)) => State::receive(granted.take(), response, settings),
                     Ok(Err(error)) => Break(Err(error)),
                     Err(PermitLost) => Continue(State::aborted(granted, settings)),
                 }
+            }
+            StateProj::Pause { answer, paused } => {
+                ready!(Pin::new(paused).poll(cx));
+                let (granted, response) = answer.take().expect(AGAIN);
+                State::respond(granted, response, settings)
             }
             StateProj::Start { answer } => {
                 let (response, guard) = answer.take().expect(AGAIN);
@@ -230,6 +238,23 @@ where
             }
             StateProj::Done => panic!("{AGAIN}"),
         })
+    }
+
+    /// Pauses the permit's key first if the response asks for it, so that no request is admitted after the caller has
+    /// the response.
+    fn receive(
+        granted: Option<Granted>,
+        response: Response<ResBody>,
+        settings: &Settings,
+    ) -> Step<S, ReqBody, ResBody, S::Error> {
+        let paused = granted.as_ref();
+        match paused.and_then(|granted| granted.cool_down(&response, settings)) {
+            Some(paused) => Continue(Self::Pause {
+                answer: Some((granted, response)),
+                paused,
+            }),
+            None => Self::respond(granted, response, settings),
+        }
     }
 
     /// Returns the response, unless its permit should be released first if the body ends at once.

@@ -1,8 +1,10 @@
-//! A crawler that has at most three requests in flight at each host, however many of it run.
+//! A crawler that has at most three requests in flight at each host, and obeys the host's `Retry-After`, however many
+//! of it run.
 //!
 //! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the
 //! end it reads from each host how many requests the host has seen at a time, and fails if these
-//! were more than three.
+//! were more than three. It also fails if a host has seen more than two requests in a pause that it had asked for: these
+//! were under way before.
 //!
 //! Two crawlers that share the limit need a site that outlives them, and Redis:
 //!
@@ -66,8 +68,9 @@ async fn report(web: &Web) -> Result<ExitCode, BoxError> {
     let mut code = ExitCode::SUCCESS;
     for host in web.hosts() {
         let seen = web.most_seen(&host).await?;
-        println!("{host} has seen {seen} requests at a time");
-        if seen > MOST {
+        let early = web.most_early(&host).await?;
+        println!("{host} has seen {seen} requests at a time, and {early} in a pause");
+        if seen > MOST || early >= MOST {
             code = ExitCode::FAILURE;
         }
     }

@@ -1,10 +1,12 @@
-//! A site of three hosts, each with a tree of pages that take their time.
+//! A site of three hosts, each with a tree of pages that take their time. Now and then a host asks its clients for a
+//! pause.
 
 use axum::{
     Router,
     body::Body,
     extract::{Path, State},
-    response::Html,
+    http::{StatusCode, header::RETRY_AFTER},
+    response::{Html, IntoResponse, Response},
     routing::get,
 };
 use futures_util::stream;
@@ -14,10 +16,10 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{net::TcpListener, time::sleep};
 
@@ -29,12 +31,28 @@ const PAGES: usize = 1 + 3 + 9 + 27 + 81;
 /// How long the head of a page takes, and its body.
 const DELAY: Duration = Duration::from_millis(10);
 
+/// A host closes at each request of this number, for this time.
+const CLOSES_AT: usize = 75;
+const CLOSED: Duration = Duration::from_secs(1);
+
 /// One of the hosts: its neighbours, and the requests that it sees.
 struct Host {
     addresses: Vec<SocketAddr>,
     own: usize,
     now: AtomicUsize,
     most: AtomicUsize,
+    closing: Mutex<Closing>,
+}
+
+/// When a host is closed, and the requests that it sees then.
+#[derive(Default)]
+struct Closing {
+    until: Option<Instant>,
+    /// Those that it has answered otherwise.
+    answered: usize,
+    /// Those since it has closed, and the most of these in one closing.
+    early: usize,
+    most_early: usize,
 }
 
 /// Serves the site on ports that are free. Returns where to begin.
@@ -57,32 +75,47 @@ fn routes(host: Host) -> Router {
         .route("/", get(async |host| page(host, Path(0)).await))
         .route("/pages/{number}", get(page))
         .route("/most", get(most))
+        .route("/early", get(early))
         .with_state(Arc::new(host))
 }
 
 /// A request is seen until the last of its page is on its way.
-async fn page(State(host): State<Arc<Host>>, Path(number): Path<usize>) -> Html<Body> {
+async fn page(State(host): State<Arc<Host>>, Path(number): Path<usize>) -> Response {
     let visit = Visit::begin(host);
+    if let Some(rest) = visit.host.closing().answer(Instant::now()) {
+        let seconds = rest.as_secs_f64().ceil().to_string();
+        return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds)]).into_response();
+    }
     sleep(DELAY).await;
-    Html(Body::from_stream(stream::once(async move {
+    let page = stream::once(async move {
         sleep(DELAY).await;
         Ok::<_, Infallible>(visit.host.page(number))
-    })))
+    });
+    Html(Body::from_stream(page)).into_response()
 }
 
 async fn most(State(host): State<Arc<Host>>) -> String {
     host.most.load(Ordering::SeqCst).to_string()
 }
 
+async fn early(State(host): State<Arc<Host>>) -> String {
+    host.closing().most_early.to_string()
+}
+
 impl Host {
     fn new(own: usize, addresses: Vec<SocketAddr>) -> Self {
-        let (now, most) = Default::default();
+        let (now, most, closing) = Default::default();
         Self {
             addresses,
             own,
             now,
             most,
+            closing,
         }
+    }
+
+    fn closing(&self) -> MutexGuard<'_, Closing> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The page of this number: links to its children, from the first one to the other hosts too.
@@ -97,6 +130,23 @@ impl Host {
             let _ = writeln!(html, "<a href=\"http://{host}/\">{host}</a>");
         }
         html
+    }
+}
+
+impl Closing {
+    /// Returns the time for which the host is closed, if it is.
+    fn answer(&mut self, now: Instant) -> Option<Duration> {
+        if let Some(until) = self.until.filter(|until| now < *until) {
+            self.early += 1;
+            self.most_early = self.most_early.max(self.early);
+            return Some(until - now);
+        }
+        self.answered += 1;
+        let closes = self.answered.is_multiple_of(CLOSES_AT);
+        closes.then(|| {
+            (self.until, self.early) = (Some(now + CLOSED), 0);
+            CLOSED
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{BoxError, store::Store};
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{
@@ -16,15 +16,18 @@ use std::{
 };
 use tokio::time::sleep;
 use tower::{Layer, Service, ServiceExt};
-use tower_semaphore::{AcquireError, GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
+use tower_semaphore::{AcquireError, GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, Policy};
 
 type Http = Client<HttpConnector, Empty<Bytes>>;
 type Host = GlobalConcurrencyLimit<Http>;
 type Get = Request<Empty<Bytes>>;
 
-/// How often to retry while the store fails, and the pause before each retry.
+/// How often to request a page, and the time between two attempts while the store fails.
 const TRIES: usize = 10;
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// The longest pause that a host may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub(crate) struct Web {
@@ -48,16 +51,17 @@ impl Web {
     /// Reads a page as soon as its host has a permit for it.
     pub(crate) async fn page(&self, url: &str) -> Result<String, BoxError> {
         let uri: Uri = url.parse()?;
-        let mut response = self.send(&uri).await?;
         for _ in 0..TRIES {
-            // The request was not sent, because the store could not say whether there was room.
-            if response.extensions().get::<AcquireError>().is_none() {
-                break;
+            let response = self.send(&uri).await?;
+            if response.extensions().get::<AcquireError>().is_some() {
+                // The request was not sent, because the store could not say whether there was room.
+                sleep(RETRY_AFTER).await;
+            } else if response.status() != StatusCode::TOO_MANY_REQUESTS {
+                return text(response).await;
             }
-            sleep(PAUSE).await;
-            response = self.send(&uri).await?;
+            // The layer has paused the host for all crawlers, so the next attempt waits for its turn.
         }
-        text(response).await
+        Err(format!("{url}: {TRIES} attempts have failed").into())
     }
 
     async fn send(&self, uri: &Uri) -> Result<<Host as Service<Get>>::Response, BoxError> {
@@ -67,9 +71,18 @@ impl Web {
 
     /// How many requests a host has seen at a time. Read without a limit, and not counted.
     pub(crate) async fn most_seen(&self, host: &str) -> Result<usize, BoxError> {
-        let uri = format!("http://{host}/most").parse()?;
-        let most = text(self.http.request(get(&uri)?).await?).await?;
-        Ok(most.parse()?)
+        self.number(host, "most").await
+    }
+
+    /// How many requests a host has seen in the pause that it had asked for.
+    pub(crate) async fn most_early(&self, host: &str) -> Result<usize, BoxError> {
+        self.number(host, "early").await
+    }
+
+    async fn number(&self, host: &str, path: &str) -> Result<usize, BoxError> {
+        let uri = format!("http://{host}/{path}").parse()?;
+        let number = text(self.http.request(get(&uri)?).await?).await?;
+        Ok(number.parse()?)
     }
 
     /// All hosts that were sent a request.
@@ -82,7 +95,9 @@ impl Web {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let host = hosts.entry(name.to_owned()).or_insert_with_key(|name| {
             let (key, store) = (name.clone(), self.store.clone());
-            GlobalConcurrencyLimitLayer::new(self.limit, key, store).layer(self.http.clone())
+            GlobalConcurrencyLimitLayer::new(self.limit, key, store)
+                .with_cooldown(Policy::DEFAULT, LONGEST_PAUSE)
+                .layer(self.http.clone())
         });
         host.clone()
     }

@@ -57,6 +57,7 @@
 //! |---|---|---|---|---|
 //! | an operator has [closed the key](crate::Operate::set_limit) | 403 | `about:blank` | 7 `PERMISSION_DENIED` | no |
 //! | limit reached, queue full, wait over, wait ended by an operator | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After` |
+//! | the key is [paused](super::pauses) | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After`, the rest of the pause |
 //! | the store failed, is overloaded or shut down | 503 | `temporary-reduced-capacity` | 14 `UNAVAILABLE` | after `Retry-After` |
 //! | no key, or a wrong one | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
 //! | the service has not provided the key's extension | 500 | `about:blank` | 13 `INTERNAL` | no |

@@ -10,6 +10,7 @@
 //! | [`order`] | Who goes first: first come, fair shares, head starts? How do an account's and the fleet's limit work together? |
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
+//! | [`pauses`] | How does my fleet obey an upstream's `Retry-After`? How do I stop a key for a while? |
 //! | [`proxies`] | What do nginx, HAProxy and platforms that freeze processes do to limits, waits and streams? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
@@ -31,6 +32,7 @@ pub mod moving;
 pub mod operate;
 pub mod order;
 pub mod outages;
+pub mod pauses;
 pub mod promises;
 pub mod proxies;
 pub mod recipes;

@@ -47,6 +47,7 @@
 //! | question | look at |
 //! |---|---|
 //! | Is a limit too low? | `claims` with outcome `full`, `timed_out` or `queue_full`, as a part of all, by policy |
+//! | Does an upstream stop us? | `claims` with outcome `paused`, by policy: [pauses](super::pauses) |
 //! | Is a wait too long? | `claim.time_in_queue`: its 99th percentile against `with_wait` |
 //! | What does *W* of Little's law do? | `permit.duration` |
 //! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |

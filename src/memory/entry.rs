@@ -4,13 +4,14 @@ use super::{
     holders::Details,
     queue::{Acquired, Decided, Full, Queue, Waiting},
 };
-use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Policy, SemaphoreId, Units};
-use std::sync::Arc;
+use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Pause, Policy, SemaphoreId, Units};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// The semaphore of one key under one policy.
 ///
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
-/// are counted. Nothing waits while nothing is held, because every claim in the queue fits then.
+/// are counted. While nothing is held and the key is not paused, nothing waits, because every claim in the queue fits then.
 pub(super) struct Entry {
     /// Unique in the process: after an eviction the next entry of the key has another one.
     pub(super) id: u64,
@@ -18,9 +19,18 @@ pub(super) struct Entry {
     pub(super) held: u32,
     /// The limit that an operator has set. Read at each decision, so that whoever waits waits under it too.
     pub(super) limit: Option<u32>,
+    /// Nothing is granted while this is set, also after its end: the next claim or waiter then removes it.
+    pause: Option<Box<Paused>>,
     pub(super) queue: Queue,
     pub(super) policy: Policy,
     pub(super) key: CompactKey,
+}
+
+/// A pause of a key.
+pub(super) struct Paused {
+    pub(super) since: Instant,
+    pub(super) until: Instant,
+    pub(super) note: Option<String>,
 }
 
 /// What the entries of a shard count together.
@@ -29,10 +39,18 @@ pub(super) struct Counts {
     token: u64,
     /// How many entries have nothing held.
     pub(super) idle: usize,
+    /// How many of these the last eviction has kept, because their keys were paused.
+    pub(super) kept: usize,
 }
 
 /// An entry, and the counts of its shard.
 pub(super) type Changing<'a> = (&'a mut Entry, &'a mut Counts);
+
+impl Paused {
+    fn is_over(&self) -> bool {
+        self.until <= Instant::now()
+    }
+}
 
 impl Entry {
     pub(super) fn new(id: u64, hash: u64, claim: &Claim, limit: Option<u32>) -> Self {
@@ -41,6 +59,7 @@ impl Entry {
             hash,
             held: 0,
             limit,
+            pause: None,
             queue: Queue::default(),
             policy: claim.policy().clone(),
             key: CompactKey::new(claim.key()),
@@ -63,18 +82,22 @@ impl Entry {
         u64::from(self.held) + u64::from(units.weight) <= u64::from(self.in_force(units))
     }
 
+    /// Why units cannot be acquired. A pause is no reason for a claim that is heavier than the limit in force.
     pub(super) fn full(&self, units: Units) -> Full {
+        let limit = self.in_force(units);
+        let pause = self.pause.as_ref().filter(|_| units.weight <= limit);
         Full {
             id: self.id,
             held: self.held,
-            limit: self.in_force(units),
+            limit,
+            pause: pause.map(|pause| pause.until.saturating_duration_since(Instant::now())),
         }
     }
 
-    /// Whether units can be [acquired](Self::acquire): if they fit, and nothing waits.
+    /// Whether units can be [acquired](Self::acquire): if they fit, nothing waits, and the key is not paused.
     #[inline]
     pub(super) fn admits(&self, units: Units) -> Result<(), Full> {
-        match self.fits(units) && self.queue.is_empty() {
+        match self.fits(units) && self.queue.is_empty() && self.pause.is_none() {
             true => Ok(()),
             false => Err(self.full(units)),
         }
@@ -110,14 +133,24 @@ impl Entry {
         counts.idle += usize::from(weight > 0 && self.held == 0);
     }
 
-    /// Joins the queue, unless `max_waiting` claims or more are ahead, or it is too heavy for the limit in force.
-    pub(super) fn join(&mut self, waiting: Waiting, max_waiting: u32) -> Result<(), AcquireError> {
+    /// Joins the queue, unless `max_waiting` claims or more are ahead, it is too heavy for the limit in force, or the key
+    /// is paused for longer than the claim waits.
+    pub(super) fn join(
+        &mut self,
+        waiting: Waiting,
+        wait: Duration,
+        max_waiting: u32,
+    ) -> Result<(), AcquireError> {
         let units = waiting.units();
-        if units.weight > self.in_force(units) {
-            return Err(self.full(units).error(&self.policy));
+        let full = self.full(units);
+        if units.weight > full.limit || full.pause.is_some_and(|left| left > wait) {
+            return Err(full.error(&self.policy));
         }
         match self.queue.push(waiting, max_waiting) {
             true => Ok(()),
+            false if full.pause.is_some_and(|left| !left.is_zero()) => {
+                Err(full.error(&self.policy))
+            }
             false => Err(AcquireError::QueueFull {
                 policy: self.policy.clone(),
                 limit: self.in_force(units),
@@ -130,7 +163,7 @@ impl Entry {
     /// granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
-        match self.queue.is_empty() || self.is_full() {
+        match self.queue.is_empty() || self.is_full() || self.is_paused() {
             true => Vec::new(),
             false => self.grant_waiters(counts),
         }
@@ -153,12 +186,63 @@ impl Entry {
         granted
     }
 
+    /// True if the key is paused now. Removes a pause that is over. [`grant`](Self::grant) follows.
+    #[inline]
+    pub(super) fn is_paused(&mut self) -> bool {
+        self.pause.is_some() && self.pause_in_force().is_some()
+    }
+
+    /// The pause of the key, if it is paused now. Removes a pause that is over. [`grant`](Self::grant) follows.
+    pub(super) fn pause_in_force(&mut self) -> Option<&Paused> {
+        if self.pause.as_ref().is_some_and(|pause| pause.is_over()) {
+            self.pause = None;
+        }
+        self.pause.as_deref()
+    }
+
+    /// Pauses the key, unless it is paused for as long already. Returns the waiters that do not know yet that it is
+    /// paused.
+    pub(super) fn set_pause(&mut self, Pause { time, note }: Pause) -> Vec<Arc<Details>> {
+        let since = Instant::now();
+        let until = since + time;
+        if self.pause.as_ref().is_some_and(|old| old.until >= until) {
+            return Vec::new();
+        }
+        let paused = Paused { since, until, note };
+        match self.pause.replace(Box::new(paused)) {
+            // At the end of this one they look for another one.
+            Some(_) => Vec::new(),
+            None => self.queue.waiters(),
+        }
+    }
+
+    /// Ends the pause of the key. Returns false if it is not paused now. [`grant`](Self::grant) follows.
+    pub(super) fn end_pause(&mut self) -> bool {
+        self.pause.take().is_some_and(|pause| !pause.is_over())
+    }
+
+    /// True if claims or permits have the key, or if it is paused now.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.is_busy() || self.pause.as_ref().is_some_and(|pause| !pause.is_over())
+    }
+
+    /// True if the key has permits, or claims wait for it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.held > 0 || !self.queue.is_empty()
+    }
+
     /// Puts the limit in force that an operator has set. Refuses waiters that it can never serve, and grants those
     /// that fit under it.
     pub(super) fn set_limit(&mut self, limit: Option<u32>, counts: &mut Counts) -> Vec<Decided> {
         self.limit = limit;
         let (id, held) = (self.id, self.held);
-        let full = limit.map(|limit| Full { id, held, limit });
+        let pause = None;
+        let full = limit.map(|limit| Full {
+            id,
+            held,
+            limit,
+            pause,
+        });
         let refused = full.map_or_else(Vec::new, |full| self.queue.refuse_heavy(full));
         refused.into_iter().chain(self.grant(counts)).collect()
     }

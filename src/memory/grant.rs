@@ -10,7 +10,7 @@ use super::{
 use crate::{
     observe::Store,
     semaphore::{
-        AcquireError, BoxFuture, Claim, ClaimError, Few, Grant, LevelState, Loss, Permit,
+        AcquireError, BoxFuture, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause, Permit,
         PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
     },
     sync::AtomicU32,
@@ -23,6 +23,32 @@ use std::{
 
 /// Acquires what all of these claim, or nothing, in one step. What refuses is the first that does, in their order.
 pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
+    let end_pauses = || {
+        for claim in claims {
+            keys.change(claim.policy(), claim.key(), |entry, _| entry.is_paused());
+        }
+    };
+    decided_after_pauses(|| try_all(keys, claims), end_pauses)
+}
+
+/// The answer of `decide`, when no pause refuses that is over. `end_pauses` ends such a pause, and grants to the waiters
+/// before.
+fn decided_after_pauses<T>(
+    decide: impl Fn() -> Result<T, AcquireError>,
+    end_pauses: impl Fn(),
+) -> Result<T, AcquireError> {
+    loop {
+        match decide() {
+            Err(AcquireError::Paused {
+                retry_after: Duration::ZERO,
+                ..
+            }) => end_pauses(),
+            answer => return answer,
+        }
+    }
+}
+
+fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
     let loss = keys.has_holders.then(Arc::default);
     let details = |claim| loss.as_ref().map(|loss| keys.details(claim, loss));
     if let [claim] = claims {
@@ -215,8 +241,18 @@ struct MemoryGrant {
 }
 
 impl MemoryGrant {
-    /// Changes weights under the locks of all shards, so that nobody sees some of them changed.
+    /// Changes weights, after the end of pauses that are over.
     fn change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
+        let end_pauses = || {
+            for level in self.levels.iter() {
+                level.change(|entry, _| entry.is_paused());
+            }
+        };
+        decided_after_pauses(|| self.try_change(wanted), end_pauses)
+    }
+
+    /// Changes weights under the locks of all shards, so that nobody sees some of them changed.
+    fn try_change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
         let is_lost = self.loss().is_set();
         let wanted = wanted.iter();
         let wanted = wanted.map(|wanted| (&self.levels[wanted.level], wanted.weight));
@@ -269,8 +305,17 @@ impl Grant for MemoryGrant {
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }
 
-    fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
-        Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
+    /// Works while the store has the key in memory: at least until the release.
+    fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        let level = &self.levels[level];
+        let (hash, shard, id) = (level.hash, Arc::clone(&level.shard), level.acquired.id);
+        let pause = Pause::new(time, note);
+        Box::pin(async move {
+            match pause.is_none_or(|pause| shard.pause_entry(hash, id, pause)) {
+                true => Ok(()),
+                false => Err(StoreError::new(PermitLost)),
+            }
+        })
     }
 
     fn awaits_release(&self) -> bool {

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, atomic::AtomicI64},
     time::{Duration, SystemTime},
 };
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// The system time that a store's clock assigns to an instant. Ages follow Tokio's clock, which a
 /// test can pause.
@@ -29,7 +29,7 @@ impl Now {
     }
 
     /// The system time of another instant, if it is representable.
-    fn at(self, instant: Instant) -> Option<SystemTime> {
+    pub(super) fn at(self, instant: Instant) -> Option<SystemTime> {
         match instant.checked_duration_since(self.instant) {
             Some(later) => self.system.checked_add(later),
             None => self.system.checked_sub(self.instant - instant),
@@ -79,6 +79,8 @@ pub(super) struct Details {
     pub(super) weight: AtomicU32,
     /// The loss of all that the claims of one request are granted, if that is listed.
     pub(super) loss: Arc<Loss>,
+    /// Notified when the key of a waiter is paused.
+    pub(super) paused: Notify,
     /// Its permit, and which level of that, once the request has it.
     permit: OnceLock<(WeakPermit, usize)>,
 }
@@ -96,6 +98,7 @@ impl Details {
             is_listed,
             weight: AtomicU32::new(claim.weight()),
             loss: Arc::clone(loss),
+            paused: Notify::new(),
             permit: OnceLock::default(),
         })
     }

@@ -7,7 +7,7 @@ use super::{
     shard::{Place, SHARDS, Shard, number},
 };
 use crate::{
-    semaphore::{AcquireError, Claim, CompactKey, Key, Loss, Policy},
+    semaphore::{AcquireError, Claim, CompactKey, Key, Loss, Pause, Policy},
     sync::{AtomicU64, RandomState},
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
@@ -84,6 +84,12 @@ impl Keys {
     ) -> Option<R> {
         let (hash, shard) = self.place(key);
         shard.change(hash, |entry| entry.is_of(policy, Some(key)), change)
+    }
+
+    /// Pauses the key of a claim.
+    pub(super) fn pause(&self, claim: &Claim, pause: Pause) {
+        let (hash, shard) = self.place(claim.key());
+        shard.pause(hash, claim, pause);
     }
 
     /// The refusal of a claim that would wait for the permit of its own request.

@@ -14,7 +14,7 @@
 
 // operate ─> store ─> waiter ─> grant ─> keys ─> shard ─> entry ─> queue ─> fair, holders; limits
 //
-// - `operate`: usage and revocations for operators.
+// - `operate`: usage, revocations and pauses for operators.
 // - `store`: answers claims at once or with a waiter; the settings of a store.
 // - `waiter`: a request in the queue of a key.
 // - `grant`: units of keys that a permit holds, and how they are acquired together.

@@ -1,16 +1,16 @@
-//! Usage and revocations of the store in memory, for operators.
+//! Usage, revocations and pauses of the store in memory, for operators.
 
 use super::{
-    entry::Entry,
-    holders::{infos, serial_of},
+    entry::{Entry, Paused},
+    holders::{Now, infos, serial_of},
     shard::SHARDS,
     store::MemorySemaphore,
 };
 use crate::{
     observe::contain,
     semaphore::{
-        BoxFuture, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
-        Policy, Process, StoreError, StoredKey, Usage,
+        BoxFuture, Claim, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream,
+        Operate, Pause, PauseInfo, Policy, Process, StoreError, StoredKey, Usage,
     },
 };
 use std::time::Duration;
@@ -20,8 +20,8 @@ use tokio::{task::yield_now, time::Instant};
 /// holders](super::Builder::holders); without, [`units`](Usage::units) counts them, and only
 /// waiting claims can be revoked.
 ///
-/// `now` and `since` of a usage follow Tokio's clock, which a test can pause, and differ from the
-/// system's clock by at most a second.
+/// `now` and `since` of a usage, and the times of a pause, follow Tokio's clock, which a test can pause, and differ from
+/// the system's clock by at most a second. A pause ends with the store at the latest.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
@@ -80,6 +80,33 @@ impl Operate for MemorySemaphore {
         Box::pin(Items(self.0.limits.list().into_iter().map(Ok)))
     }
 
+    fn pause(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        time: Duration,
+        note: &str,
+    ) -> BoxFuture<Result<(), StoreError>> {
+        let checked = Pause::check(key);
+        let claim = Claim::new(key.clone()).with_policy(policy.clone());
+        let (store, pause) = (self.clone(), Pause::new(time, note));
+        Box::pin(async move {
+            checked?;
+            if let Some(pause) = pause {
+                store.0.pause(&claim, pause);
+            }
+            Ok(())
+        })
+    }
+
+    fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
+        let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
+        Box::pin(async move {
+            let ended = store.0.change(&policy, &key, |entry, _| entry.end_pause());
+            Ok(ended.unwrap_or(false))
+        })
+    }
+
     fn counts(
         &self,
         policy: &Policy,
@@ -126,20 +153,28 @@ impl MemorySemaphore {
         let now = self.0.clock.now();
         let seen = self.0.change(policy, key, |entry, _| {
             let listed = entry.queue.listed(entry.limit);
-            (entry.held, entry.limit, listed)
+            let pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
+            (entry.held, entry.limit, listed, pause)
         });
-        let nothing = || (0, self.0.limits.find(policy, key), Default::default());
-        let (units, limit, (held, waiting)) = seen.unwrap_or_else(nothing);
-        let usage = Usage::new(now.system, units, infos(&held, now), infos(&waiting, now));
+        let nothing = || (0, self.0.limits.find(policy, key), Default::default(), None);
+        let (units, limit, (held, waiting), pause) = seen.unwrap_or_else(nothing);
+        let mut usage = Usage::new(now.system, units, infos(&held, now), infos(&waiting, now));
+        usage.pause = pause;
         usage.under(limit)
     }
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
-        let count = |entry: &mut Entry, _: &mut _| (entry.held, entry.queue.len() as u32);
+        let now = self.0.clock.now();
+        let count = |entry: &mut Entry, _: &mut _| {
+            let pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
+            (entry.held, entry.queue.len() as u32, pause)
+        };
         let compact = key.compact();
         let counts = compact.and_then(|compact| self.0.change_listed(policy, &compact, count));
-        let (units, waiting) = counts.unwrap_or_default();
-        KeyCounts::new(key, units, waiting)
+        let (units, waiting, pause) = counts.unwrap_or_default();
+        let mut counts = KeyCounts::new(key, units, waiting);
+        counts.pause = pause;
+        counts
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: u64) -> bool {
@@ -157,6 +192,13 @@ impl MemorySemaphore {
         }
         was_there
     }
+}
+
+fn pause_info(paused: &Paused, now: Now) -> PauseInfo {
+    let at = |instant| now.at(instant).unwrap_or(now.system);
+    let mut info = PauseInfo::new(at(paused.since), at(paused.until));
+    info.note.clone_from(&paused.note);
+    info
 }
 
 /// Where a list goes on: at a shard, and at a hash of a key there.

@@ -12,6 +12,7 @@ use crate::{
 use std::{
     collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
@@ -53,23 +54,28 @@ pub(super) struct Acquired {
     pub(super) limit: u32,
 }
 
-/// No room: the id of the entry, the units of the key that are held, and the limit in force.
+/// No room: the id of the entry, the units of the key that are held, the limit in force, and the rest of a pause.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full {
     pub(super) id: u64,
     pub(super) held: u32,
     pub(super) limit: u32,
+    pub(super) pause: Option<Duration>,
 }
 
 impl Full {
     #[cold]
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
-        AcquireError::under(
-            policy,
-            self.limit,
-            self.held,
-            SemaphoreId::numbered(self.id),
-        )
+        let (limit, id) = (self.limit, SemaphoreId::numbered(self.id));
+        match self.pause {
+            None => AcquireError::under(policy, limit, self.held, id),
+            Some(retry_after) => AcquireError::Paused {
+                policy: policy.clone(),
+                limit,
+                retry_after,
+                semaphore: Some(id),
+            },
+        }
     }
 }
 
@@ -366,6 +372,14 @@ impl Queue {
             (self.waiting, self.departed) = (VecDeque::new(), 0);
             (self.tags, self.max_limit) = (None, 0);
         }
+    }
+
+    /// The details of all waiters, to notify them.
+    pub(super) fn waiters(&self) -> Vec<Arc<Details>> {
+        let waiting = self.waiting.iter().filter(|waiting| !waiting.has_left());
+        waiting
+            .map(|waiting| Arc::clone(&waiting.details))
+            .collect()
     }
 
     /// Lists a permit under the limit in force.

@@ -7,14 +7,19 @@ use super::{
     queue::{Acquired, Full, Waiting, deliver},
 };
 use crate::{
-    semaphore::{AcquireError, Claim, Key, Policy, StoredKey},
+    observe::contain,
+    semaphore::{AcquireError, Claim, Key, Pause, Policy, StoredKey},
     sync::{Mutex, MutexGuard},
 };
 use hashbrown::hash_table::HashTable;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// Shards of a store. Each has a lock of its own, which is held for every decision about one of its keys.
 pub(super) const SHARDS: usize = 64;
@@ -84,21 +89,42 @@ impl Shard {
         Ok(entry.acquire(units, counts, listed))
     }
 
-    /// Joins the queue of a claim's key, and is granted at once if it fits by now. Returns the entry's id.
+    /// Joins the queue of a claim's key, for this time at most, and is granted at once if it fits by now. Returns the
+    /// entry's id, and the end of its pause.
     pub(super) fn join(
         &self,
         hash: u64,
         claim: &Claim,
         waiting: Waiting,
+        wait: Duration,
         max_waiting: u32,
-    ) -> Result<u64, AcquireError> {
+    ) -> Result<(u64, Option<Instant>), AcquireError> {
         let mut table = self.0.lock();
         let (entry, counts) = table.entry(hash, claim);
-        entry.join(waiting, max_waiting)?;
+        entry.join(waiting, wait, max_waiting)?;
+        // In this order: a pause that ends here is over for the grant.
+        let pause = entry.pause_in_force().map(|pause| pause.until);
         let (id, granted) = (entry.id, entry.grant(counts));
         drop(table);
         deliver(granted);
-        Ok(id)
+        Ok((id, pause))
+    }
+
+    /// Pauses the key of a claim.
+    pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: Pause) {
+        let waiters = self.0.lock().entry(hash, claim).0.set_pause(pause);
+        notify(&waiters);
+    }
+
+    /// Pauses the key of an entry, if it is there.
+    pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: Pause) -> bool {
+        let waiters = self
+            .0
+            .lock()
+            .held(hash, id)
+            .map(|(entry, _)| entry.set_pause(pause));
+        notify(waiters.iter().flatten());
+        waiters.is_some()
     }
 
     /// Changes the entry of this hash, if it is there, and grants to waiters that fit then. Those are told without the
@@ -140,14 +166,14 @@ impl Shard {
     /// The number of keys with permits or waiters.
     pub(super) fn busy(&self) -> usize {
         let table = self.0.lock();
-        table.entries.len() - table.counts.idle
+        table.entries.iter().filter(|entry| entry.is_busy()).count()
     }
 
-    /// The keys that have permits or waiters under a policy, by their hashes, from this hash on.
+    /// The keys that have permits or waiters under a policy, or are paused, by their hashes, from this hash on.
     pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, StoredKey)> {
         let table = self.0.lock();
         let is_it =
-            |entry: &&Entry| entry.hash >= from && entry.held > 0 && entry.is_of(policy, None);
+            |entry: &&Entry| entry.hash >= from && entry.is_of(policy, None) && entry.is_in_use();
         let entries = table.entries.iter().filter(is_it);
         entries
             .map(|entry| (entry.hash, StoredKey::from(&entry.key)))
@@ -200,19 +226,28 @@ impl Table {
         (entry, &mut self.counts)
     }
 
-    /// An entry of which something is held.
+    /// The entry with this id, if it is there.
     pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<Changing<'_>> {
         let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
         Some((entry, &mut self.counts))
     }
 }
 
-/// Evicts all idle entries once they are too many: that makes room for recent keys, at a small cost per entry.
+/// Notifies waiters that their key is paused. A waker is user code, so no lock is held.
+fn notify<'a>(waiters: impl IntoIterator<Item = &'a Arc<Details>>) {
+    for details in waiters {
+        contain(|| details.paused.notify_one());
+    }
+}
+
+/// Evicts all idle entries once they are too many, except for paused keys: that makes room for recent keys, at a small
+/// cost per entry.
 #[inline]
 fn evict(entries: &mut HashTable<Entry>, counts: &mut Counts) {
-    if counts.idle > IDLE_CAPACITY.max(entries.len() / 2) {
-        counts.idle = 0;
-        entries.retain(|entry| entry.held > 0);
+    if counts.idle > IDLE_CAPACITY.max(entries.len() / 2) + counts.kept {
+        entries.retain(|entry| entry.is_in_use());
+        counts.kept = entries.iter().filter(|entry| entry.held == 0).count();
+        counts.idle = counts.kept;
         entries.shrink_to(IDLE_CAPACITY, |entry| entry.hash);
     }
 }

@@ -15,8 +15,8 @@ use std::{fmt, slice, sync::Arc};
 ///
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit
 /// needs no lease, because it ends with its process at the latest. A key takes memory while one of
-/// its permits is held. The store also keeps idle keys, because the next claim is likely to be for one of
-/// them: a few thousand at most, or as many as are in use.
+/// its permits is held, or while it is [paused](crate::Operate::pause). The store also keeps idle keys, because the next
+/// claim is likely to be for one of them: a few thousand at most, or as many as are in use.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,
@@ -108,7 +108,7 @@ impl MemorySemaphore {
         let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
         let all = claims.as_slice();
         match acquire_all(&self.0, all) {
-            Err(AcquireError::Full { .. }) if may_wait() => {
+            Err(AcquireError::Full { .. } | AcquireError::Paused { .. }) if may_wait() => {
                 match Waiter::begin(&self.0, claims.clone()) {
                     Ok(waiter) => Acquire::pending(waiter.wait()),
                     Err(error) => Acquire::ready(Err(error)),

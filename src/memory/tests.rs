@@ -5,7 +5,7 @@ use super::{
     shard::{IDLE_CAPACITY, SHARDS, Tables},
     store::MemorySemaphore,
 };
-use crate::semaphore::{Claim, Key, Operate, Permit, Policy, Semaphore, StoredKey};
+use crate::semaphore::{AcquireError, Claim, Key, Operate, Permit, Policy, Semaphore, StoredKey};
 use futures_util::FutureExt;
 use std::{
     collections::HashSet,
@@ -77,6 +77,60 @@ fn recent_keys_are_kept() {
     let store = MemorySemaphore::new();
     (0..1_000).for_each(|key| drop(acquire(&store, key)));
     assert_eq!(keys_in_tables(&store).len(), 1_000);
+}
+
+/// Pauses a key. The clock has to be Tokio's.
+async fn pause(store: &MemorySemaphore, key: u64, time: Duration) {
+    let paused = store.pause(&Policy::DEFAULT, &key.into(), time, "");
+    paused.await.expect("it is paused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_keys_are_kept_and_forgotten_when_the_pause_is_over() {
+    let (store, minute) = (MemorySemaphore::new(), Duration::from_secs(60));
+    for key in 0..50_000 {
+        pause(&store, key, minute).await;
+    }
+    (50_000..200_000).for_each(|key| drop(acquire(&store, key)));
+    let in_tables = keys_in_tables(&store);
+    assert!((0..50_000).all(|key: u64| in_tables.contains(&StoredKey::whole(key))));
+    assert!(in_tables.len() <= 2 * 50_000 + SHARDS * IDLE_CAPACITY);
+    assert_eq!(store.busy_keys(), 0);
+    tokio::time::advance(minute).await;
+    for key in 200_000..400_000 {
+        pause(&store, key, Duration::from_millis(1)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let kept = keys_in_tables(&store).len();
+    assert!(kept <= SHARDS * 2 * IDLE_CAPACITY, "{kept} are kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_evicted_after_a_pause_keep_their_limit_and_their_permits_count() {
+    let store = MemorySemaphore::new();
+    let held: Vec<Permit> = (0..20_000).map(|key| acquire(&store, key)).collect();
+    for round in 0..4 {
+        for key in 0..40_000 {
+            pause(&store, key, Duration::from_millis(1 + (key + round) % 3)).await;
+        }
+        tokio::time::advance(Duration::from_millis(2)).await;
+        (40_000..90_000).for_each(|key| drop(acquire(&store, key)));
+    }
+    tokio::time::advance(Duration::from_millis(2)).await;
+    let again = |key| store.acquire(Claim::new(key).with_limit(1)).now_or_never();
+    for key in 0..20_000_u64 {
+        let refused = again(key).expect("an answer");
+        assert!(
+            matches!(refused, Err(AcquireError::Full { .. })),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(store.busy_keys(), held.len());
+    drop(held);
+    assert_eq!(store.busy_keys(), 0);
+    (0..40_000).for_each(|key| drop(acquire(&store, key)));
+    (100_000..300_000).for_each(|key| drop(acquire(&store, key)));
+    assert!(keys_in_tables(&store).len() <= SHARDS * IDLE_CAPACITY);
 }
 
 #[test]

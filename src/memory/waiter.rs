@@ -41,6 +41,8 @@ struct Place {
     /// The id of the entry.
     entry: u64,
     details: Arc<Details>,
+    /// The end of the key's pause, as far as the waiter knows. The wait does not end before it.
+    pause: Option<Instant>,
     level: oneshot::Receiver<Result<Level, AcquireError>>,
     is_granted: bool,
     waiting: observe::Waiting,
@@ -102,7 +104,8 @@ impl Waiter {
                 Err(full) => Err(full.error(&granted.policy)),
             }));
         });
-        let entry = shard.join(hash, claim, waiting, wait.max_waiting)?;
+        let left = self.left(claim);
+        let (entry, pause) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
         let mut waiting = observe::Waiting::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         waiting.join(MEMORY, claim.policy().as_str(), key);
@@ -111,6 +114,7 @@ impl Waiter {
             hash,
             entry,
             details,
+            pause,
             level,
             is_granted: false,
             waiting,
@@ -152,10 +156,38 @@ impl Waiter {
         }
     }
 
+    /// The answer to a claim in a queue. When a pause ends, each waiter grants to all that fit.
+    async fn granted(&self, claim: &Claim, place: &mut Place) -> Result<Level, AcquireError> {
+        loop {
+            let now = Instant::now();
+            let pause = place.pause.map(|end| end.saturating_duration_since(now));
+            let time = pause.unwrap_or_else(|| self.left(claim));
+            match timeout(time, place.granted(&self.loss)).await {
+                Ok(Some(granted)) => return granted,
+                Err(_) if pause.is_none() => return Err(self.timed_out(claim, place.entry)),
+                _ => place.pause = self.pause(claim, place)?,
+            }
+        }
+    }
+
+    /// The end of a key's pause, if it is paused and the claim waits for as long. A pause that is over ends here.
+    fn pause(&self, claim: &Claim, place: &Place) -> Result<Option<Instant>, AcquireError> {
+        let units = claim.checked_units();
+        let pause = place.change(|entry| {
+            let until = entry.pause_in_force()?.until;
+            Some((until, entry.full(units)))
+        });
+        match pause.flatten() {
+            Some((_, full)) if full.pause.is_some_and(|left| left > self.left(claim)) => {
+                Err(full.error(claim.policy()))
+            }
+            pause => Ok(pause.map(|(until, _)| until)),
+        }
+    }
+
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
         while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
-            let granted = timeout(self.left(claim), place.granted(&self.loss)).await;
-            let granted = granted.unwrap_or_else(|_| Err(self.timed_out(claim, place.entry)));
+            let granted = self.granted(claim, &mut place).await;
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
                 Ok(_) => Outcome::Admitted,
@@ -177,29 +209,34 @@ impl Waiter {
 }
 
 impl Place {
-    /// Its units, unless an operator ends the wait, or what it has of a narrower limit.
-    async fn granted(&mut self, loss: &Loss) -> Result<Level, AcquireError> {
-        let mut revoked = pin!(loss.wait());
+    /// Its units, unless an operator ends the wait, or what it has of a narrower limit. `None`: its key is paused now.
+    async fn granted(&mut self, loss: &Loss) -> Option<Result<Level, AcquireError>> {
+        let (mut revoked, mut paused) = (pin!(loss.wait()), pin!(self.details.paused.notified()));
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
-            Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Ok(level)),
-            Poll::Ready(Ok(Err(error))) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Some(Ok(level))),
+            Poll::Ready(Ok(Err(error))) => Poll::Ready(Some(Err(error))),
             // Only an operator drops a sender that has sent nothing, or ends what nobody has yet.
-            Poll::Ready(_) => Poll::Ready(Err(AcquireError::Revoked)),
-            Poll::Pending => revoked
-                .as_mut()
-                .poll(cx)
-                .map(|()| Err(AcquireError::Revoked)),
+            Poll::Ready(_) => Poll::Ready(Some(Err(AcquireError::Revoked))),
+            Poll::Pending if revoked.as_mut().poll(cx).is_ready() => {
+                Poll::Ready(Some(Err(AcquireError::Revoked)))
+            }
+            Poll::Pending => paused.as_mut().poll(cx).map(|()| None),
         })
         .await
+    }
+
+    /// Changes its entry. Grants to the waiters that fit then.
+    fn change<R>(&self, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let is_it = |entry: &Entry| entry.id == self.entry;
+        self.shard
+            .change(self.hash, is_it, |entry, _| change(entry))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_granted {
-            let is_it = |entry: &Entry| entry.id == self.entry;
-            let leave = |entry: &mut Entry, _: &mut _| entry.queue.leave(&self.details);
-            let left = self.shard.change(self.hash, is_it, leave);
+            let left = self.change(|entry| entry.queue.leave(&self.details));
             // Its task is woken without the lock.
             contain(|| drop(left));
         }

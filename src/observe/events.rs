@@ -60,6 +60,23 @@ events! {
          before hyper::upgrade::on takes the request"
     }
 
+    /// A response asks for a pause, and its request holds no permit of the policy that should be paused.
+    ERROR unheld_cooldown(policy: &str) {
+        policy,
+        "a response with Retry-After pauses nothing, because its request holds no permit under the policy of \
+         with_cooldown: give with_cooldown the policy of the limit, or of one of the request's claims"
+    }
+
+    /// A store has failed to pause a key.
+    WARN not_paused(policy: &str, error: &dyn Error) {
+        policy, error = causes(error), "the Retry-After of a response may pause nothing, because the store has failed"
+    }
+
+    /// A response goes on before the store has answered its pause.
+    WARN pauses_late(policy: &str) {
+        policy, "a response with Retry-After is returned before the store has answered its pause, which goes on"
+    }
+
     /// A service of a global limit is still not ready.
     WARN waits_long(seconds: u64) {
         seconds,

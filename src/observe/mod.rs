@@ -101,6 +101,9 @@
 //! DEBUG tower_semaphore: a request has no such extension, so the next extractor counts extension="u64"
 //! ERROR tower_semaphore: requests are refused because a limit outside counts them in the same semaphore (store, policy and key): give one of the two limits a policy of its own with with_policy policy="concurrency" limit=5 outer_policy="concurrency" outer_limit=20
 //!  WARN tower_semaphore: a WebSocket, another upgrade or a CONNECT tunnel is not limited, because its permit has ended with the response's empty body: move the Permit from the request's extensions into the task of the connection, before hyper::upgrade::on takes the request policy="concurrency"
+//! ERROR tower_semaphore: a response with Retry-After pauses nothing, because its request holds no permit under the policy of with_cooldown: give with_cooldown the policy of the limit, or of one of the request's claims policy="upstream"
+//!  WARN tower_semaphore: the Retry-After of a response may pause nothing, because the store has failed policy="concurrency" error=the semaphore's store failed: connection refused
+//!  WARN tower_semaphore: a response with Retry-After is returned before the store has answered its pause, which goes on policy="concurrency"
 //!  WARN tower_semaphore: a request has no route for key::matched_path: unless it was for an unknown path or a nested service, apply the limit to axum's Router instead of around it
 //!  WARN tower_semaphore: a permit is lost store="memory" policy="concurrency" by="bound" token=1
 //!  WARN tower_semaphore: a permit is lost store="redis" policy="concurrency" by="lease" token=1784000000000001

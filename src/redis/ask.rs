@@ -6,14 +6,22 @@ use super::{
     store::Store,
     transport::Replies,
 };
-use crate::observe::{Answered, Store::Redis as REDIS, called};
+use crate::{
+    observe::{Answered, Store::Redis as REDIS, called},
+    semaphore::{BoxFuture, StoreError},
+};
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     io,
+    panic::resume_unwind,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
+
+/// How many operators' calls of a store run at once. A server runs as many revocations within a few milliseconds, so
+/// none times out because of the others, and a claim is not delayed for longer.
+pub(super) const OPERATOR_CALLS: usize = 32;
 
 /// The pause before commands are sent again: their keys are just moving, or the end of a broken connection was not
 /// noticed yet.
@@ -30,6 +38,31 @@ pub(super) enum To<'a> {
 }
 
 impl Store {
+    /// Runs an operator's call when it is its turn. Its time begins with its turn.
+    ///
+    /// The call runs in a task, so that its turn ends even if the caller does not poll the future any more, as that of
+    /// a stream between two items.
+    pub(super) fn in_turn<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl Future<Output = Result<T, CallError>> + Send + 'static,
+    ) -> BoxFuture<Result<T, StoreError>> {
+        let store = Arc::clone(self);
+        Box::pin(async move {
+            // Aborts the task if the caller drops the future.
+            let mut task = JoinSet::new();
+            let in_turn = Arc::clone(&store);
+            task.spawn(async move {
+                let _turn = in_turn.turns.acquire().await;
+                call.await
+            });
+            match task.join_next().await {
+                Some(Ok(result)) => result.map_err(|error| store.failure(&error)),
+                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                Some(Err(_)) | None => Err(StoreError::new("the runtime of the call has ended")),
+            }
+        })
+    }
+
     /// Until when an operator's question is answered.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.settings.budget()

@@ -19,6 +19,7 @@ use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    future::ready,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -46,12 +47,7 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move {
-            store
-                .usage(&name)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.in_turn(async move { store.usage(&name).await })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
@@ -77,12 +73,8 @@ impl Operate for RedisSemaphore {
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
-        Box::pin(async move {
-            store
-                .revoke(&name, &id)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0
+            .in_turn(async move { store.revoke(&name, &id).await })
     }
 
     fn set_limit(
@@ -95,13 +87,10 @@ impl Operate for RedisSemaphore {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
         let asked = store.owner.set_limit(policy, key, limit, note);
+        let set = self.0.in_turn(async move { store.set_limit(asked).await });
         Box::pin(async move {
             checked?;
-            match store
-                .set_limit(asked)
-                .await
-                .map_err(|error| store.failure(&error))?
-            {
+            match set.await? {
                 true => Ok(()),
                 false => Err(StoreError::new("there are as many limits as there may be")),
             }
@@ -110,10 +99,7 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all =
-            stream::once(
-                async move { store.limits().await.map_err(|error| store.failure(&error)) },
-            );
+        let all = stream::once(self.0.in_turn(async move { store.limits().await }));
         Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
@@ -135,12 +121,7 @@ impl Operate for RedisSemaphore {
 
     fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move {
-            store
-                .resume(name)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.in_turn(async move { store.resume(name).await })
     }
 
     fn counts(
@@ -149,22 +130,13 @@ impl Operate for RedisSemaphore {
         keys: &[StoredKey],
     ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
         let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
-        Box::pin(async move {
-            store
-                .counts(&policy, keys)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0
+            .in_turn(async move { store.counts(&policy, keys).await })
     }
 
     fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
         let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            store
-                .processes()
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.in_turn(async move { store.processes().await })
     }
 }
 
@@ -196,38 +168,40 @@ impl Store {
     }
 
     /// Pauses a semaphore. `None`: for no time.
-    pub(super) async fn pause(
-        &self,
+    pub(super) fn pause(
+        self: &Arc<Self>,
         name: Arc<str>,
         pause: Option<Pause>,
-    ) -> Result<(), StoreError> {
+    ) -> BoxFuture<Result<(), StoreError>> {
         let Some(pause) = pause else {
-            return Ok(());
+            return Box::pin(ready(Ok(())));
         };
-        self.driver.note_pause(Arc::clone(&name), Some(pause.time));
-        let pausing = Pausing {
-            name: &name,
-            floor: self.driver.floor(),
-            pause: Some(&pause),
-        };
-        let command = |form| pausing.command(&self.owner, form);
-        let reply = self.run("pause", To::Key(&name), command).await;
-        match reply.and_then(is_done) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.failure(&error)),
-        }
+        let store = Arc::clone(self);
+        Box::pin(async move {
+            // At once, for claims that are decided without the server.
+            store.driver.note_pause(Arc::clone(&name), Some(pause.time));
+            let asked = Arc::clone(&store);
+            let set = asked.in_turn(async move { store.set_pause(&name, Some(&pause)).await });
+            set.await.map(drop)
+        })
     }
 
     /// Ends the pause of a semaphore. Returns false if it was not paused.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
         self.driver.note_pause(Arc::clone(&name), None);
-        let pausing = Pausing {
-            name: &name,
-            floor: self.driver.floor(),
-            pause: None,
-        };
+        self.set_pause(&name, None).await
+    }
+
+    /// Sets or ends the pause of a semaphore. A second end of a pause would report that there was none.
+    async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
+        let floor = self.driver.floor();
+        let pausing = Pausing { name, floor, pause };
         let command = |form| pausing.command(&self.owner, form);
-        is_done(self.run("pause", To::KeyOnce(&name), command).await?)
+        let to = match pause {
+            Some(_) => To::Key(name),
+            None => To::KeyOnce(name),
+        };
+        is_done(self.run("pause", to, command).await?)
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
@@ -361,6 +335,7 @@ fn time(ms: u64) -> SystemTime {
 }
 
 /// Finds the keys of one policy on all servers.
+#[derive(Clone)]
 struct Scan {
     store: Arc<Store>,
     /// The servers that have keys now, by names that all processes give them.
@@ -401,9 +376,8 @@ impl Scan {
 
     /// All keys, each once.
     fn stream(self) -> KeyStream {
-        let scan = Arc::new(self);
         let pages = stream::try_unfold(Some(Position::default()), move |at| {
-            let scan = Arc::clone(&scan);
+            let scan = self.clone();
             async move {
                 let Some(at) = at else { return Ok(None) };
                 let page = scan.page(at, TIME).await?;
@@ -420,7 +394,12 @@ impl Scan {
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
-    async fn page(&self, mut at: Position, time: Duration) -> Result<KeyPage, StoreError> {
+    fn page(self, at: Position, time: Duration) -> BoxFuture<Result<KeyPage, StoreError>> {
+        let store = Arc::clone(&self.store);
+        store.in_turn(async move { self.find(at, time).await })
+    }
+
+    async fn find(&self, mut at: Position, time: Duration) -> Result<KeyPage, CallError> {
         let (start, mut keys) = (Instant::now(), HashSet::new());
         let next = loop {
             let mut servers = self.servers.range(at.server.clone()..);
@@ -429,8 +408,7 @@ impl Scan {
             };
             let cursor = if *name == at.server { at.cursor } else { 0 };
             let names;
-            let scanned = self.scan(*server, cursor).await;
-            (at.cursor, names) = scanned.map_err(|error| self.store.failure(&error))?;
+            (at.cursor, names) = self.scan(*server, cursor).await?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
             let goes_on = (at.cursor > 0).then_some(name);
             let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {

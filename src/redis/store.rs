@@ -176,6 +176,8 @@ pub(super) struct Store {
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: u32,
     pub(super) waiting: [AtomicU32; 2],
+    /// The operators' calls that may start now.
+    pub(super) turns: tokio::sync::Semaphore,
 }
 
 impl Store {

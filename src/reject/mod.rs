@@ -12,4 +12,4 @@ pub(crate) use drain::Drain;
 pub use reason::Reason;
 pub(crate) use reason::{Limit, Limits};
 pub use rejection::Rejection;
-pub(crate) use rejection::{Reject, default_rejection, reject, respond};
+pub(crate) use rejection::{Reject, default_rejection, is_rejection, reject, respond};

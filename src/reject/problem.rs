@@ -35,6 +35,9 @@ impl Problem {
             Reason::Acquire {
                 error: error @ AcquireError::KeyClosed { .. },
             } => Self::closed(error.to_string()),
+            Reason::Acquire {
+                error: error @ AcquireError::Paused { .. },
+            } => Self::paused(error.to_string()),
             Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
             Reason::Aborted { error } => Self::aborted(error.to_string()),
@@ -53,6 +56,13 @@ impl Problem {
             title: "Too many requests in flight",
             detail: None,
             violated: true,
+        }
+    }
+
+    fn paused(detail: String) -> Self {
+        Self {
+            detail: Some(detail),
+            ..Self::quota_exceeded()
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Response,
+    Extensions, HeaderMap, HeaderValue, Response,
     header::{CACHE_CONTROL, CONNECTION, RETRY_AFTER},
     request::Parts,
 };
@@ -38,10 +38,20 @@ where
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
 }
 
-/// Makes the response to a refused request, and forbids caches to store it.
+/// Marks a layer's rejection, whoever has made its response.
+#[derive(Clone)]
+struct Rejected;
+
+/// True for a rejection by a layer of this process, or by a handler with [`Rejection::of`].
+pub(crate) fn is_rejection(response: &Extensions) -> bool {
+    response.get::<Rejected>().is_some() || response.get::<AcquireError>().is_some()
+}
+
+/// Makes the response to a refused request, marks it, and forbids caches to store it.
 pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<RejectionBody> {
     let connection = rejection.connection;
     let mut response = reject(rejection);
+    response.extensions_mut().insert(Rejected);
     let headers = response.headers_mut();
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(CACHE_CONTROL).or_insert(no_store);
@@ -59,6 +69,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// | reason | status | problem type |
 /// |---|---|---|
 /// | limit reached, queue full, wait over | 429, `Retry-After` | `quota-exceeded` |
+/// | the key is [paused](crate::AcquireError::Paused) | 429, `Retry-After` | `quota-exceeded` |
 /// | an operator has [closed the key](crate::AcquireError::KeyClosed) | 403 | `about:blank` |
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
@@ -124,6 +135,9 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 ///   time in its first slot.
 /// - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
 ///   for 30 s. Under a limit of 0 each key has such a schedule.
+///
+/// A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up to whole
+/// seconds, and takes no slot.
 ///
 /// No slot is reserved: a client that comes early or is new may take the room. The layer knows only the permits of its
 /// own process. If the holds of a key are shorter than 5 ms, the layer times one permit in 16.

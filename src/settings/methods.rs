@@ -143,6 +143,45 @@ macro_rules! settings_methods {
             self.settings_mut().drain = drain;
             self
         }
+
+        /// Obeys the `Retry-After` of the inner service: not unless set. For a layer around a *client*. A response with
+        /// status 429 or 503 pauses the key of its request under `policy`, for the time that `Retry-After` names and
+        /// for `max` at most. So every process that shares the store stops sending, and waiters keep their places.
+        /// The guide's chapter `pauses` has the rules and a whole client. A later call replaces an earlier one.
+        ///
+        /// - `Retry-After` is a number of seconds, or a date. A date counts from the `Date` of the response if it has
+        ///   one, otherwise from now. Zero, a past date and any other text pause nothing.
+        /// - Rejections of this crate in the same process pause nothing. They may come from an inner limit.
+        /// - The response waits until the store has answered the pause, for 100 ms at most, so that no request is
+        ///   admitted after the caller has the response. A pause that is later goes on in a task. With the feature
+        ///   `tracing` a late or failed pause is a warning in the log. Neither changes the response.
+        /// - The permit is held until the store has answered, even with
+        ///   [`ReleaseAt::Head`](crate::ReleaseAt::Head).
+        /// - If the request holds no permit under `policy`, nothing is paused, and the mistake is logged once.
+        /// - [In shadow](Self::with_shadow) only claims in shadow observe the pause. It counts for the narrowest limit
+        ///   of a request.
+        ///
+        /// # Panics
+        ///
+        /// A response that pauses a key panics outside of a Tokio runtime with time enabled.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*; use std::time::Duration;
+        #[doc = concat!("let layer = ", $new)]
+        ///     .with_policy("upstream")
+        ///     .with_cooldown("upstream", Duration::from_secs(300));
+        /// ```
+        pub fn with_cooldown(
+            mut self,
+            policy: impl Into<$crate::semaphore::Policy>,
+            max: std::time::Duration,
+        ) -> Self {
+            let cooldown = $crate::settings::Cooldown::new(policy.into(), max);
+            self.settings_mut().cooldown = Some(cooldown);
+            self
+        }
     };
 }
 

@@ -1,7 +1,9 @@
 //! Settings of a limit.
 
+mod cooldown;
 mod methods;
 
+pub(crate) use cooldown::Cooldown;
 pub(crate) use methods::{claim_methods, inner_service_methods, settings_methods};
 
 use crate::{
@@ -43,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
     pub(crate) drain: Drain,
+    pub(crate) cooldown: Option<Cooldown>,
     /// Shared by the copies of a layer.
     pub(crate) retry: Arc<Retry>,
     pub(crate) shadow: Option<Arc<Shadow>>,
@@ -66,6 +69,7 @@ impl Settings {
             release_at: ReleaseAt::default(),
             reject: Arc::new(default_rejection),
             drain: Drain::default(),
+            cooldown: None,
             retry: Arc::default(),
             shadow: None,
             mistakes: Arc::default(),

@@ -147,11 +147,7 @@ impl Claimed {
 
 /// A request that was admitted would have been refused.
 fn refused(policy: &Policy, error: &AcquireError) {
-    let policy = match error {
-        AcquireError::Full { policy, .. } => policy,
-        _ => policy,
-    };
-    report(policy, error.outcome());
+    report(error.policy().unwrap_or(policy), error.outcome());
 }
 
 /// The only function that tells of a trial.

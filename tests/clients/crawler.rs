@@ -27,6 +27,13 @@ fn report(output: &Output) -> (usize, usize) {
     (pages, seen.into_iter().max().unwrap_or_default())
 }
 
+/// The most requests that a host has seen in a pause that it had asked for.
+fn early(output: &Output) -> usize {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let early = text.lines().filter_map(|line| number(line, 9, "in"));
+    early.max().expect("it reports them")
+}
+
 /// The number at word `position` of a text, if `unit` follows it.
 fn number(text: &str, position: usize, unit: &str) -> Option<usize> {
     let mut words = text.split(' ').skip(position);
@@ -80,7 +87,8 @@ async fn two_crawlers_that_share_nothing_exceed_the_limit_together() {
 
 #[cfg(feature = "redis")]
 #[tokio::test]
-async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_together() {
+async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_and_obey_it_together()
+{
     let server = testing::redis::RedisServer::start();
     let (site, redis) = (Site::start().await, server.url());
     let settings = [("SITE", site.url.as_str()), ("REDIS_URL", redis.as_str())];
@@ -89,6 +97,8 @@ async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_to
         let (pages, seen) = report(output);
         assert_eq!(pages, PAGES);
         assert!(seen <= 3, "{seen}");
+        // Those that were under way when the host answered 429.
+        assert!(early(output) <= 2, "{output:?}");
         assert!(output.status.success(), "{output:?}");
     }
     let mut raw = testing::resp::Raw::connect(server.port()).await;

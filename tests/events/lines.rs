@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
 use testing::{
+    pausing::Pausing,
     redis::RedisServer,
     resp::Raw,
     rig::Rig,
@@ -85,6 +86,24 @@ async fn with_mistakes() {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));
     let Ok(_) = service.oneshot(connect).await;
+    with_cooldowns().await;
+}
+
+/// One is of a policy that is not held, the store of one fails, and that of one is slow.
+async fn with_cooldowns() {
+    let busy = service_fn(async |_: Request<String>| {
+        let response = Response::builder().status(429).header("retry-after", "30");
+        Ok::<_, Infallible>(response.body(String::new()).expect("a response"))
+    });
+    for (policy, store) in [
+        ("upstream", Pausing::prompt()),
+        ("concurrency", Pausing::failing()),
+        ("concurrency", Pausing::slow()),
+    ] {
+        let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), store);
+        let service = layer.with_cooldown(policy, BOUND).layer(busy);
+        let Ok(_) = service.oneshot(Request::new(String::new())).await;
+    }
 }
 
 async fn send(key: impl KeyExtractor) {

@@ -2,7 +2,8 @@
 
 use crate::log::{listen, text};
 use http::{Request, Response};
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
+use testing::pausing::Pausing;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, key};
 
@@ -109,6 +110,23 @@ async fn nested_limits_of_one_semaphore_are_an_error_once_that_names_both() {
     ];
     let names_all = names.map(|part| told[0].contains(part));
     assert_eq!(names_all, [true; 5], "{told:?}");
+}
+
+#[tokio::test]
+async fn a_cooldown_of_a_policy_that_is_not_held_is_an_error_once() {
+    listen();
+    let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), Pausing::prompt());
+    let layer = layer.with_cooldown("unheld", Duration::from_secs(60));
+    let service = layer.layer(service_fn(async |_: Request<String>| {
+        let response = Response::builder().status(429).header("retry-after", "30");
+        Ok::<_, Infallible>(response.body(String::new()).expect("a response"))
+    }));
+    for _ in 0..3 {
+        let Ok(_) = service.clone().oneshot(Request::new(String::new())).await;
+    }
+    let told = lines("ERROR", "unheld");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("with_cooldown"), "{told:?}");
 }
 
 #[cfg(feature = "axum")]

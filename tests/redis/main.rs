@@ -13,6 +13,7 @@ mod fair;
 mod faults;
 mod leases;
 mod managed;
+mod pause;
 mod queue;
 mod replicas;
 mod schema;

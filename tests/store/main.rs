@@ -5,6 +5,7 @@ mod agreed;
 mod conformance;
 mod lock;
 mod memory;
+mod pauses;
 mod semaphore;
 mod several;
 

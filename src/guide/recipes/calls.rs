@@ -38,6 +38,7 @@
 //!   `oneshot` on a clone, as here, does both steps in one.
 //! - A refusal is a *response* with status 429 or 503, made here and never sent by the host. The extension tells
 //!   it apart.
+//! - `with_cooldown` obeys the host's own `Retry-After` in all processes: [pauses](super::super::pauses).
 //! - Put retries outside of the limit, so that a retry takes a permit of its own and a pause holds none.
 //!
 //! # Many hosts
@@ -66,7 +67,8 @@
 //! # }
 //! ```
 //!
-//! The example `crawler` has a global limit for each host, and lets two processes share them.
+//! The example `crawler` has a global limit for each host, obeys the host's `Retry-After`, and lets two processes share
+//! both.
 //!
 //! # Refusals as errors
 //!

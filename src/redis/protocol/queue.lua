@@ -52,7 +52,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
 
   -- How many ms a semaphore is paused from now on, or nothing.
   local function pause_of(level)
-    return is_pause(level.head) and math.max(call('ZSCORE', level.alive, level.head) - now, 1) or nil
+    local left = is_pause(level.head) and (call('ZSCORE', level.alive, level.head) or 0) - now or 0
+    return left > 0 and left or nil
   end
 
   -- Removes up to 100 dead waiters, at any position, and ids of `alive` that are in no queue. An aborted script may
@@ -100,8 +101,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
     local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
-    -- `alive` still has the marks of a queue that has emptied.
-    local is_first = last_of[queue] or others and size == 0
+    -- `alive` still has the marks of a queue that has emptied, but for a pause.
+    local is_first = last_of[queue] or others and size == first_of(level)
     if is_first then
       mark, others = nil, nil
     end

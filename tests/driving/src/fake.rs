@@ -220,6 +220,7 @@ impl Server {
                     arrival: 1,
                     recheck: None,
                     last_token: of.token,
+                    pause: None,
                 })
             }
         }

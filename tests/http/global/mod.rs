@@ -1,6 +1,7 @@
 //! The limit whose permit is readiness.
 
 mod abandoned;
+mod cooldown;
 mod inner;
 mod readiness;
 mod refusing;

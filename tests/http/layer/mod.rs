@@ -4,6 +4,7 @@
 mod aborted;
 mod api;
 mod claims;
+mod cooldown;
 mod drain;
 mod early;
 mod fields;
@@ -15,6 +16,7 @@ mod inner;
 mod keys;
 mod limit;
 mod nested;
+mod paused;
 mod permit;
 mod refusal;
 mod request_body;

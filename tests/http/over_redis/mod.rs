@@ -1,6 +1,7 @@
 //! Responses that hold permits of a store in Redis: what a lost permit does to its response, and
 //! what the end of a response does to its permit.
 
+mod cooldown;
 mod early;
 #[cfg(unix)]
 mod frozen;

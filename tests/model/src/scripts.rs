@@ -29,10 +29,12 @@ pub enum Verb {
     Usage,
     /// Sets a limit.
     Limits,
+    /// Closes a semaphore until a time, or opens it.
+    Pause,
 }
 
 /// The files, and which of them each script has, in the order of the verbs.
-const FILES: [Part; 10] = [
+const FILES: [Part; 11] = [
     part!("common"),
     part!("grant"),
     part!("queue"),
@@ -43,8 +45,9 @@ const FILES: [Part; 10] = [
     part!("revoke"),
     part!("usage"),
     part!("limits"),
+    part!("pause"),
 ];
-const PARTS: [&[&str]; 7] = [
+const PARTS: [&[&str]; 8] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "refresh"],
     &["common", "grant", "release"],
@@ -52,6 +55,7 @@ const PARTS: [&[&str]; 7] = [
     &["common", "grant", "revoke"],
     &["common", "usage"],
     &["common", "limits"],
+    &["common", "grant", "pause"],
 ];
 
 /// The units that one call grants from queues, and the dead waiters that it removes.

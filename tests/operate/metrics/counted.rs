@@ -7,7 +7,7 @@ use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use std::{convert::Infallible, time::Duration};
 use testing::{
-    stubs::{Failing, Fickle},
+    stubs::{Failing, Fickle, Refusing},
     wait::within,
 };
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
@@ -96,6 +96,16 @@ async fn requests_count_by_what_becomes_of_them() {
     let of_requests = [&of_claims[..], &[("exempt", 1.0), ("invalid", 1.0)]].concat();
     assert_counts(REQUESTS, "by outcome", &of_requests);
     assert_counts(CLAIMS, "by outcome", &of_claims);
+}
+
+#[tokio::test]
+async fn a_request_for_a_paused_key_counts_as_paused() {
+    install();
+    let paused = AcquireError::paused(&claim("is paused"), WAIT);
+    let service = limited(fixed(Refusing(paused), "is paused"));
+    let Ok(refused) = service.oneshot(request("ann")).await;
+    assert_eq!(refused.status(), 429);
+    assert_counts(REQUESTS, "is paused", &[("paused", 1.0)]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What goes on beside a request that a limit in force would have made wait. Time is paused.
 
-use super::rig::{Noted, ann, claims, done, held, job, run, send};
+use super::rig::{Noted, Text, ann, claims, done, held, job, run, send};
 use http::{Request, request::Parts};
 use std::{convert::Infallible, time::Duration};
 use tokio::{
@@ -206,4 +206,33 @@ async fn several_limits_are_tried_together() {
     );
     let held = held(&store, 2).await;
     assert_eq!(held, 1, "the refused one holds nothing of ann's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_pauses_the_key_of_its_trial_and_none_in_force() {
+    let store = store();
+    let service = layer(&store).layer(service_fn(async |request: Request<String>| {
+        let permit = request.extensions().get::<Permit>();
+        let permit = permit.expect("every request is admitted");
+        let missing = permit.pause("other", WAIT * 2, "").await;
+        assert!(matches!(missing, Err(AcquireError::Invalid { .. })));
+        let paused = permit.pause("concurrency", WAIT * 2, "").await;
+        paused.expect("the store answers");
+        done("done")
+    }));
+    for _ in 0..3 {
+        assert_eq!(send(&service, job([ann()], 0)).await.text().await, "done");
+    }
+    assert!(
+        matches!(
+            store.refusals()[..],
+            [AcquireError::Paused { .. }, AcquireError::Paused { .. }]
+        ),
+        "{:?}",
+        store.refusals()
+    );
+    let other = ann().with_policy("other").with_limit(1);
+    assert!(store.acquire(other).await.is_ok());
+    sleep(WAIT * 2).await;
+    assert_eq!(held(&store, 1).await, 0, "the pause is over");
 }

@@ -17,6 +17,9 @@ const STUCK: u64 = 1_000_000;
 /// Begins the draws of faults that came later.
 const LATER: u64 = 0x6c61_7465;
 
+/// Begins the draws of pauses.
+const PAUSES: u64 = 0x7061_7573;
+
 /// The most processes.
 const PROCESSES: usize = 3;
 
@@ -35,17 +38,20 @@ pub enum Workload {
     Fair,
     /// Likewise, and operators set limits.
     Limits,
+    /// As one of the others, by the seed, and processes pause semaphores.
+    Pauses,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Server,
         Self::Cluster,
         Self::Outage,
         Self::ClusterOutage,
         Self::Fair,
         Self::Limits,
+        Self::Pauses,
     ];
 
     /// What the environment calls it.
@@ -57,6 +63,26 @@ impl Workload {
             Self::ClusterOutage => "cluster-outage",
             Self::Fair => "fair",
             Self::Limits => "limits",
+            Self::Pauses => "pauses",
+        }
+    }
+
+    /// What its schedules are apart from pauses.
+    fn base(self, seed: u64) -> Self {
+        // The last four are on one server with an even seed and on a cluster with an odd one.
+        let all = [
+            Self::Server,
+            Self::Cluster,
+            Self::Outage,
+            Self::ClusterOutage,
+            Self::Fair,
+            Self::Fair,
+            Self::Limits,
+            Self::Limits,
+        ];
+        match self {
+            Self::Pauses => all[seed as usize % all.len()],
+            other => other,
         }
     }
 }
@@ -66,6 +92,8 @@ impl Workload {
 pub struct Schedule {
     /// What kind of a simulation.
     pub workload: Workload,
+    /// The same apart from pauses.
+    base: Workload,
     /// Of the delays.
     pub seed: u64,
     /// How many processes there are.
@@ -137,6 +165,10 @@ pub enum Step {
     Abandon(usize, usize),
     /// An operator revokes one of the permits and waiters of a semaphore.
     Revoke(Key, usize),
+    /// A process pauses a semaphore for so long.
+    PauseKey(usize, Key, Duration),
+    /// A process ends the pause of a semaphore.
+    ResumeKey(usize, Key),
     /// An operator sets the limit of a semaphore, or of the policy of one, or takes it away.
     SetLimit(Key, bool, Option<u32>),
     /// A server is killed and starts again.
@@ -188,19 +220,21 @@ pub enum Data {
 impl Schedule {
     /// The schedule of a seed.
     pub fn of(workload: Workload, seed: u64) -> Self {
-        let (is_fair, has_limits) = (workload == Workload::Fair, workload == Workload::Limits);
-        let is_cluster = match workload {
+        let base = workload.base(seed);
+        let (is_fair, has_limits) = (base == Workload::Fair, base == Workload::Limits);
+        let is_cluster = match base {
             Workload::Cluster | Workload::ClusterOutage => true,
             Workload::Server | Workload::Outage => false,
-            Workload::Fair | Workload::Limits => seed % 2 == 1,
+            Workload::Fair | Workload::Limits | Workload::Pauses => seed % 2 == 1,
         };
-        let has_outages = matches!(workload, Workload::Outage | Workload::ClusterOutage);
+        let has_outages = matches!(base, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
         let lease = random.pick(&[1, 1, 3, 20]);
         // A process asks for limits three times in a lease.
         let lease = Duration::from_secs(if has_limits { lease.min(3) } else { lease });
         let mut schedule = Self {
             workload,
+            base,
             seed,
             processes: random.from(1, PROCESSES as u64) as usize,
             servers: if random.one_in(4) { 2 } else { 1 },
@@ -210,7 +244,7 @@ impl Schedule {
             takes_over: false,
             slots: Slots::default(),
             clocks: vec![(0, 0); 3],
-            policies: policies(workload, &mut random),
+            policies: policies(base, &mut random),
             has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
@@ -223,7 +257,7 @@ impl Schedule {
             schedule.spread(&mut random);
         }
         schedule.homes = schedule.servers;
-        if workload == Workload::ClusterOutage && schedule.has_slots {
+        if base == Workload::ClusterOutage && schedule.has_slots {
             schedule.takes_over = random.one_in(2);
             schedule.homes -= usize::from(random.one_in(2));
         }
@@ -237,7 +271,7 @@ impl Schedule {
         if !is_cluster && !has_outages && random.one_in(6) {
             schedule.add_failovers(&mut random, active);
         }
-        match workload {
+        match base {
             Workload::Outage => schedule.add_outages(&mut random, active),
             Workload::ClusterOutage => schedule.add_absences(&mut random, active),
             _ => {}
@@ -266,6 +300,9 @@ impl Schedule {
             schedule.add_limits(&mut Random::new(!seed), active);
         }
         schedule.add_late_faults(&mut Random::new(seed.rotate_left(32) ^ LATER), active);
+        if workload == Workload::Pauses {
+            schedule.add_pauses(&mut Random::new(seed.rotate_left(32) ^ PAUSES), active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
     }
@@ -277,7 +314,7 @@ impl Schedule {
             self.subscribes_late = Duration::from_millis(random.pick(&[20, 300, 1_500]));
         }
         let moves_own = matches!(
-            self.workload,
+            self.base,
             Workload::Cluster | Workload::Fair | Workload::Limits
         );
         if !self.has_slots || !moves_own || !random.one_in(2) {
@@ -300,6 +337,32 @@ impl Schedule {
             let time = Duration::from_millis(random.from(most / 2, most));
             let at = Duration::from_millis(random.below(active.as_millis() as u64));
             self.steps.push((at, Step::LeaveUnserved(slot, time)));
+        }
+    }
+
+    /// Pauses of semaphores that are claimed, some of which another one follows, longer or shorter, or an early end.
+    fn add_pauses(&mut self, random: &mut Random, active: Duration) {
+        let claims = self.claims();
+        for _ in 0..random.from(1, 6) {
+            let (at, claim, hold) = random.pick(&claims);
+            let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
+            let (key, most) = (random.pick(&keys), active.as_millis() as u64);
+            let mut at = match random.one_in(2) {
+                true => at + random.up_to_ms(hold.as_millis() as u64 + 20),
+                false => random.up_to_ms(most),
+            };
+            let count = random.pick(&[1, 1, 2, 3]);
+            for _ in 0..count {
+                let process = random.below(self.processes as u64) as usize;
+                let time = random.pick(&[5, 60, 400, 1_500, 6_000]);
+                let time = Duration::from_millis(random.from(1, time));
+                self.steps.push((at, Step::PauseKey(process, key, time)));
+                if random.one_in(4) {
+                    let then = at + random.up_to_ms(time.as_millis() as u64 + 50);
+                    self.steps.push((then, Step::ResumeKey(process, key)));
+                }
+                at += random.up_to_ms(time.as_millis() as u64 + 50);
+            }
         }
     }
 
@@ -608,7 +671,7 @@ impl Schedule {
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
             // Elsewhere without a draw, so that a seed keeps its schedule.
-            let is_strict = match self.workload {
+            let is_strict = match self.base {
                 Workload::Outage | Workload::ClusterOutage => random.one_in(8),
                 _ => random.clone().one_in(8),
             };

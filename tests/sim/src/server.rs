@@ -62,6 +62,10 @@ pub struct View {
     pub queue: Set,
     /// Until when waiters count as alive, and marks.
     pub alive: Set,
+    /// The pause before the waiters: its length and its end, ms.
+    pub pause: Option<(i64, i64)>,
+    /// When the queue expires, ms.
+    pub expires: Option<i64>,
     /// The last token.
     pub token: u64,
 }
@@ -285,6 +289,51 @@ impl Server {
         Ok((run, was_there))
     }
 
+    /// Runs the script that closes a semaphore for this time, ms, or opens it. For the judge it is a release of nothing.
+    /// Whether the semaphore is closed then, or was, if it opens.
+    ///
+    /// # Errors
+    ///
+    /// If the script fails, or its reply is not what its header says.
+    pub fn pause(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        (key, script): (Key, &Script),
+    ) -> Result<(Run, bool), String> {
+        let command = Command::Release {
+            with_answer: true,
+            floor: 0,
+            of: vec![(key, Vec::new())],
+        };
+        self.data.now = self.clock(now);
+        self.data.gives_away = self.gives_away;
+        let before = self.view(key);
+        let reply = runner.run(Verb::Pause, &mut self.data, &script.keys, &script.args);
+        let reply = reply.map_err(|error| error.to_string())?;
+        let (own, is_paused) = match &reply {
+            Reply::List(items) if items.len() == 2 => (
+                items[0] == Reply::Int(self.data.now / 1_000),
+                items[1] == Reply::Int(1),
+            ),
+            _ => (false, false),
+        };
+        if !own {
+            return Err(format!("a strange reply {reply:?} to a pause"));
+        }
+        let run = Run {
+            process: 0,
+            clock: self.data.now,
+            command,
+            reply: Ok(reply),
+            answer: Answer::Released,
+            semaphores: vec![(key, before, self.view(key))],
+            is_fresh: false,
+            published: std::mem::take(&mut self.data.published),
+        };
+        Ok((run, is_paused))
+    }
+
     /// Runs the script that sets a limit, or takes it away, for an operator.
     ///
     /// # Errors
@@ -396,6 +445,9 @@ impl Server {
                 }
                 _ => continue,
             };
+            if suffix == ":queue" {
+                view.expires = entry.expires_at;
+            }
             let items = set.items().iter();
             let items = items.map(|(score, member)| (member.clone(), *score as i64));
             let own = match suffix {
@@ -404,6 +456,14 @@ impl Server {
                 _ => &mut view.alive,
             };
             *own = items.collect();
+        }
+        let pause = view.queue.first().filter(|(_, score)| *score == 0);
+        let pause = pause.and_then(|(id, _)| Some((id.clone(), wire::length_of_pause(id)?)));
+        if let Some((id, length)) = pause {
+            let end = view.alive.iter().find(|(other, _)| *other == id);
+            view.pause = Some((length, end.map_or(0, |(_, end)| *end)));
+            view.queue.remove(0);
+            view.alive.retain(|(other, _)| *other != id);
         }
         view
     }

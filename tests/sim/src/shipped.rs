@@ -289,6 +289,11 @@ impl Shipped {
         name.unwrap_or(subject::PermitId(id.serial))
     }
 
+    /// Notes that its process closes a semaphore until then, or opens it.
+    pub(crate) fn note_pause(&mut self, now: Time, key: subject::Key, until: Option<Time>) {
+        self.core.note_pause(now, wire::name(key).into(), until);
+    }
+
     /// Claims no more, and gives up everything.
     pub(crate) fn shutdown(&mut self) {
         self.core.shutdown();
@@ -406,6 +411,7 @@ impl Shipped {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(..) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
+                        Refusal::Paused(_, _, left) => subject::Refusal::Paused(left),
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,
                         Refusal::Failed(_) => subject::Refusal::Failed,

@@ -500,6 +500,13 @@ pub enum Acquired {
         /// Likewise.
         level: usize,
     },
+    /// That level is paused.
+    Paused {
+        /// Likewise.
+        level: usize,
+        /// For how long.
+        left: Duration,
+    },
     /// It waits, and holds the narrower levels.
     Queued {
         /// Likewise.
@@ -510,6 +517,8 @@ pub enum Acquired {
         recheck: Option<Duration>,
         /// The last token of the semaphore.
         last_token: u64,
+        /// For how long the level is paused, if it is.
+        pause: Option<Duration>,
     },
 }
 
@@ -593,6 +602,8 @@ pub enum Refusal {
     QueueFull,
     /// It was reached for as long as the claim may wait.
     TimedOut,
+    /// A level is paused for this time, and the claim waits no longer.
+    Paused(Duration),
     /// An operator has revoked the claim.
     Revoked,
     /// The process claims no more.

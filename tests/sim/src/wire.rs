@@ -11,6 +11,26 @@ use std::{collections::BTreeSet, time::Duration};
 /// What the keys of the store begin with.
 pub const PREFIX: &str = "semaphore:2:";
 
+/// The script that closes a semaphore for this time, ms, or opens it if there is none.
+pub fn pause(key: Key, process: &str, length: u64) -> Script {
+    let [before, behind] = pause_parts(process, length);
+    let args = [
+        "0".to_owned(),
+        length.to_string(),
+        "2".to_owned(),
+        before,
+        behind,
+    ];
+    Script {
+        verb: Verb::Pause,
+        keys: [":held", ":queue", ":alive", ":token"]
+            .map(|end| name(key) + end)
+            .into(),
+        args: args.into(),
+        is_asking: false,
+    }
+}
+
 /// A run of a script.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -23,6 +43,9 @@ pub struct Script {
     /// Whether it is to run although its slot is moving.
     pub is_asking: bool,
 }
+
+/// The flow of a pause's entry in a queue.
+const PAUSE: &str = "!";
 
 /// The number of a semaphore that is a lock.
 pub const LOCK: Key = 9;
@@ -84,7 +107,7 @@ impl Script {
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
             Verb::Presence => self.clock(owner, &mut args),
-            Verb::Revoke | Verb::Usage | Verb::Limits => None,
+            Verb::Revoke | Verb::Usage | Verb::Limits | Verb::Pause => None,
         };
         let read = read.filter(|_| args.0.is_empty());
         read.ok_or_else(|| format!("a strange call {self:?}"))
@@ -313,6 +336,7 @@ impl<'a> Parts<'a> {
         let [process, numbers @ .., share, flow, label] = &parts[..] else {
             return None;
         };
+        (*flow != PAUSE).then_some(())?;
         let numbers = numbers.iter().map(|digits| base36(digits));
         let numbers = numbers.collect::<Option<Vec<_>>>()?;
         let [permit, lease, generation, limit, weight, lease_ms, _] = numbers[..] else {
@@ -333,6 +357,30 @@ impl<'a> Parts<'a> {
             },
             lease_ms,
         })
+    }
+}
+
+/// The parts of a pause's id around the server's time: `PROCESS.0.0.0.0.1.LENGTH.` and `.1.!.NOTE`, which is empty here.
+pub fn pause_parts(process: &str, length: u64) -> [String; 2] {
+    let mut digits = Vec::new();
+    let mut rest = length;
+    while rest > 0 || digits.is_empty() {
+        digits.extend(char::from_digit((rest % 36) as u32, 36));
+        rest /= 36;
+    }
+    let digits: String = digits.iter().rev().collect();
+    [
+        format!("{process}.0.0.0.0.1.{digits}."),
+        format!(".1.{PAUSE}."),
+    ]
+}
+
+/// The length of a pause, by its id, ms. `None`: it is no pause's.
+pub fn length_of_pause(id: &str) -> Option<i64> {
+    let parts: Vec<_> = id.split('.').collect();
+    match parts[..] {
+        [_, "0", "0", "0", "0", "1", length, _, "1", PAUSE, ""] => Some(base36(length)? as i64),
+        _ => None,
     }
 }
 
@@ -501,7 +549,12 @@ fn acquired(reply: &Reply, claims: &[Vec<(Key, Wanted)>]) -> Option<Answer> {
 
 fn refused(items: &[Reply]) -> Option<Acquired> {
     let level = number(items.get(1)?)?.checked_sub(1)? as usize;
+    let time = |item| number(item).map(Duration::from_millis);
     match items {
+        [Reply::Int(-4), _, _, left] => Some(Acquired::Paused {
+            level,
+            left: time(left)?,
+        }),
         [Reply::Int(0), ..] => Some(Acquired::Full { level }),
         [Reply::Int(-1), ..] => Some(Acquired::QueueFull { level }),
         [Reply::Int(-3), ..] => Some(Acquired::Revoked { level }),
@@ -512,11 +565,16 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
             arrival,
             Reply::Int(recheck),
             last_token,
-        ] => Some(Acquired::Queued {
+            pause @ ..,
+        ] if pause.len() < 2 => Some(Acquired::Queued {
             level,
             arrival: number(arrival)?,
             recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
             last_token: number(last_token)?,
+            pause: match pause {
+                [left] => Some(time(left)?),
+                _ => None,
+            },
         }),
         _ => None,
     }

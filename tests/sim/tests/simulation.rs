@@ -121,6 +121,7 @@ mod the_shipped_core_passes_further {
         ClusterOutage in_outages_of_a_cluster: second = 1 third = 2 fourth = 3;
         Fair with_fair_queues: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
         Limits with_limits: second = 1 third = 2 fourth = 3;
+        Pauses with_pauses: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
     }
 }
 
@@ -184,6 +185,11 @@ fn the_shipped_core_passes_with_fair_queues() {
 #[test]
 fn the_shipped_core_passes_with_limits() {
     pass(Workload::Limits);
+}
+
+#[test]
+fn the_shipped_core_passes_with_pauses() {
+    pass(Workload::Pauses);
 }
 
 #[test]

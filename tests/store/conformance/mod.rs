@@ -4,6 +4,7 @@ mod cancels;
 mod fair;
 mod head_starts;
 mod keys;
+mod pauses;
 pub(crate) mod queue;
 mod resize;
 mod runtimes;

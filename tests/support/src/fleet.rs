@@ -91,6 +91,12 @@ impl Process {
         }
     }
 
+    /// Pauses the key of a permit.
+    pub fn pause(&mut self, name: &str, time: Duration) {
+        let answer = self.call(&format!("pause {name} {}", time.as_millis()));
+        assert_eq!(answer, "paused");
+    }
+
     /// Releases a permit. Returns whether it was still held.
     pub fn release(&mut self, name: &str) -> bool {
         self.call(&format!("release {name}")) == "true"

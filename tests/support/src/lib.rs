@@ -1,7 +1,7 @@
 //! What the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `levels`, `rig`, `stores`, `stubs` and `wrappers` use the library. The other modules are
-//! the oracles that judge it, or measure it, so they share no code with it.
+//! `fleet`, `http_requests`, `ledger`, `levels`, `pausing`, `rig`, `stores`, `stubs` and `wrappers` use the library. The other
+//! modules are the oracles that judge it, or measure it, so they share no code with it.
 
 #![allow(
     missing_docs,
@@ -28,6 +28,7 @@ pub mod ledger;
 pub mod levels;
 pub mod machine;
 pub mod monitor;
+pub mod pausing;
 pub mod port;
 pub mod proxy;
 pub mod redis;

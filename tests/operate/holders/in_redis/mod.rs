@@ -1,5 +1,6 @@
 //! What only a store in Redis has to bear: other processes, lost messages, outages, forged ids.
 
+mod crowded;
 mod stored;
 mod told;
 

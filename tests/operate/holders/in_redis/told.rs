@@ -154,7 +154,7 @@ async fn what_is_remembered_of_revocations_is_little_and_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
     const PERMITS: u32 = 2_000;
-    const MESSAGES: u32 = 10_000;
+    const MESSAGES: u32 = 3_000;
     let (_server, mut raw, [holder]) = processes(LONG).await;
     let claims = (0..PERMITS).map(|_| holder.acquire(units(1).with_limit(PERMITS)));
     let granted = stream::iter(claims).buffer_unordered(500);

@@ -56,6 +56,8 @@ pub(super) struct Callers {
     denied: BTreeMap<(usize, usize), Time>,
     /// The semaphores of which somebody had units without their servers.
     admitted: BTreeSet<Key>,
+    /// Until when a process has paused a semaphore, by its clock.
+    paused: BTreeMap<(usize, Key), Time>,
 }
 
 impl Callers {
@@ -69,6 +71,7 @@ impl Callers {
             answers: BTreeMap::new(),
             denied: BTreeMap::new(),
             admitted: BTreeSet::new(),
+            paused: BTreeMap::new(),
         }
     }
 
@@ -93,6 +96,29 @@ impl Callers {
         self.closed.entry(at).or_insert(local);
     }
 
+    /// A process pauses a semaphore until then, or ends its pause.
+    pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
+        match until {
+            Some(until) => {
+                let end = self.paused.entry(of).or_default();
+                *end = until.max(*end);
+            }
+            None => drop(self.paused.remove(&of)),
+        }
+    }
+
+    /// For how long a process has paused a level of a claim, at most.
+    fn left_of_pauses(
+        &self,
+        at: usize,
+        record: &Record,
+        now: Time,
+    ) -> impl Iterator<Item = Duration> {
+        let ends = record.claim.levels();
+        let ends = ends.filter_map(move |level| self.paused.get(&(at, level.key)).copied());
+        ends.filter(move |end| *end > now).map(move |end| end - now)
+    }
+
     pub(super) fn is_closed(&self, at: usize) -> bool {
         self.closed.contains_key(&at)
     }
@@ -113,6 +139,7 @@ impl Callers {
 
     pub(super) fn killed(&mut self, at: usize) {
         self.records.retain(|(process, _), _| *process != at);
+        self.paused.retain(|(process, _), _| *process != at);
     }
 
     /// An operator has revoked a lease. A revocation is of the whole permit, also if the lease is a growth of which its
@@ -294,8 +321,14 @@ impl Callers {
                 true => [Some(acquired), None],
                 false => [lease.answers[0], Some(acquired)],
             };
-            if let Acquired::Queued { .. } = acquired {
+            if let Acquired::Queued { pause, .. } = acquired {
                 lease.alive = lease.alive.max(Some(alive));
+                let paused = pause.map(|left| (flight.sent + left, local));
+                lease.paused = if local < flight.call.deadline {
+                    paused
+                } else {
+                    lease.paused
+                };
             }
         }
         if let Acquired::Granted { .. } = acquired {
@@ -328,6 +361,10 @@ impl Callers {
             Event::Granted(_, [0, rest @ ..]) => {
                 check(rest.iter().all(|token| *token == 0), "the truth", || {
                     says("but one server decides and another does not")
+                })?;
+                let mut left = self.left_of_pauses(who.0, record, seen.times.1);
+                check(left.next().is_none(), "a pause", || {
+                    says("but its process has paused that")
                 })?;
             }
             Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
@@ -474,6 +511,36 @@ impl Callers {
                 }
                 _ => false,
             }),
+            Refusal::Paused(left) => {
+                let is_told = record.leases.iter().any(|lease| {
+                    let mut answers = lease.answers.iter().flatten();
+                    answers.any(|answer| match *answer {
+                        Acquired::Paused { left: told, .. } => told == left,
+                        Acquired::Queued {
+                            level,
+                            pause: Some(told),
+                            ..
+                        } => {
+                            let over = lease.levels[level]
+                                .wait
+                                .map(|wait| record.asked + wait.time);
+                            let until = lease.paused.map(|(until, _)| until);
+                            told == left && over < until
+                        }
+                        _ => false,
+                    })
+                });
+                let mut noted = self.left_of_pauses(who.0, record, now);
+                let is_noted = noted.any(|noted| noted == left);
+                is_told
+                    || is_noted
+                        && self.was_silent(
+                            who.0,
+                            record,
+                            record.asked.saturating_sub(SETTLES),
+                            seen,
+                        )
+            }
             Refusal::Closed => self.is_closed(who.0),
             Refusal::Failed => {
                 let mut keys = record.claim.levels().map(|level| level.key);
@@ -554,7 +621,10 @@ impl Callers {
     /// A server has run a script: what it refuses it has given up.
     pub(super) fn ran(&mut self, run: &Run) {
         for (key, wanted, means) in effect::acquired(run) {
-            let is_given_up = matches!(means, Means::Full | Means::QueueFull | Means::Nothing);
+            let is_given_up = matches!(
+                means,
+                Means::Full | Means::QueueFull | Means::Paused | Means::Nothing
+            );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
                 lease.is_given_up = is_given_up;
             }
@@ -620,7 +690,7 @@ impl Callers {
 fn is_refusal(answer: Option<Acquired>) -> bool {
     matches!(
         answer,
-        Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
+        Some(Acquired::Full { .. } | Acquired::QueueFull { .. } | Acquired::Paused { .. })
     )
 }
 

@@ -288,6 +288,13 @@ impl Calls {
         seen.is_none_or(|seen| seen.failed <= seen.worked)
     }
 
+    /// When a call that acquires or refreshes a lease was sent last.
+    pub(super) fn named(&self, who: Who, key: Key) -> Time {
+        let own = self.permits.get(&who).into_iter().flatten();
+        let own = own.filter(|record| record.keys.contains(&key));
+        own.map(|record| record.named).max().unwrap_or_default()
+    }
+
     /// When a call of the thread of a process has failed last.
     pub(super) fn missed(&self, at: usize, server: usize) -> Time {
         let seen = self.seen.get(&(at, server));
@@ -834,7 +841,7 @@ fn is_release(command: &Command) -> bool {
 fn is_refused(acquired: Option<Acquired>) -> bool {
     matches!(
         acquired,
-        Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
+        Some(Acquired::Full { .. } | Acquired::QueueFull { .. } | Acquired::Paused { .. })
     )
 }
 

@@ -1,6 +1,6 @@
 //! What one script may do to a semaphore, whatever was before.
 
-use super::{Verdict, Who, check};
+use super::{Verdict, Who, check, pauses::Pause};
 use crate::{
     server::{Run, Set, View},
     subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Refused, Wanted},
@@ -81,6 +81,7 @@ pub(super) enum Means {
     QueueFull,
     Queued,
     Revoked,
+    Paused,
     /// Nothing of it is held, and nothing waits there.
     Nothing,
 }
@@ -92,6 +93,7 @@ impl Means {
             Acquired::Full { level } if level == at => Self::Full,
             Acquired::QueueFull { level } if level == at => Self::QueueFull,
             Acquired::Revoked { level } if level == at => Self::Revoked,
+            Acquired::Paused { level, .. } if level == at => Self::Paused,
             Acquired::Queued { level, .. } if level == at => Self::Queued,
             Acquired::Queued { level, .. } if level > at => Self::Kept,
             _ => Self::Nothing,
@@ -127,6 +129,9 @@ pub(super) struct Effect<'a> {
     pub(super) lease: i64,
     /// Whether the server may hold again what was given up.
     pub(super) brings_back: bool,
+    /// The pause of the semaphore, and whether its end is not exactly known.
+    pub(super) pause: Option<Pause>,
+    pub(super) is_rough: bool,
 }
 
 impl Effect<'_> {
@@ -177,7 +182,7 @@ impl Effect<'_> {
     }
 
     /// Whether the script has met an error in its midst.
-    fn is_cut_short(&self) -> bool {
+    pub(super) fn is_cut_short(&self) -> bool {
         matches!(
             self.run.answer,
             Answer::Error(Refused::WrongType | Refused::Midway)
@@ -324,6 +329,7 @@ impl Effect<'_> {
             })?;
         }
         let head = waiting(self.after, self.clock).next();
+        let head = head.filter(|_| self.pause.is_none());
         let idle = head.filter(|(name, _)| self.has_room(name) && self.has_looked());
         // After so many units a call leaves the rest to a poll, which it asks for.
         let idle = idle.filter(|(name, _)| !self.is_asked_to_poll(name));
@@ -386,11 +392,15 @@ impl Effect<'_> {
         (before.count() + after.count()) as i64
     }
 
-    /// Answers are true.
-    pub(super) fn check_answers(&self) -> Verdict {
-        // At some instant of the call as many may have waited.
+    /// How many may have waited at some instant of the call.
+    pub(super) fn all_waiters(&self) -> usize {
         let queue = self.before.queue.iter().chain(&self.after.queue);
         let queue: BTreeSet<_> = queue.map(|(id, _)| id).collect();
+        queue.len()
+    }
+
+    /// Answers are true.
+    pub(super) fn check_answers(&self) -> Verdict {
         let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
             .map(|(name, _)| name)
             .collect();
@@ -418,7 +428,8 @@ impl Effect<'_> {
                 Means::Full => own == 0 && (waited || head.is_some() || !had_room),
                 // Or a later claim of this call has left, and let it pass.
                 Means::Queued => head.is_some() || own as i64 == name.weight,
-                Means::QueueFull => own == 0 && queue.len() >= most as usize,
+                Means::QueueFull => own == 0 && self.all_waiters() >= most as usize,
+                Means::Paused => own == 0 && !stays.contains(&name),
             };
             check(is_true, "the truth", || {
                 self.says(&format!("{name:?} gets {acquired:?}"))
@@ -428,7 +439,7 @@ impl Effect<'_> {
     }
 }
 
-fn has_room(view: &View, clock: i64, name: &Name) -> bool {
+pub(super) fn has_room(view: &View, clock: i64, name: &Name) -> bool {
     let used = live(&view.held, clock).count() as i64;
     used + name.weight <= name.limit
 }

@@ -6,6 +6,7 @@ mod calls;
 mod effect;
 mod fair;
 mod limits;
+mod pauses;
 mod record;
 mod shares;
 mod storage;
@@ -436,6 +437,19 @@ impl Judge {
         for (_, id) in run.command.ids().into_iter().filter(|_| was_there) {
             self.callers.revoked((run.process, id.permit()), server);
         }
+    }
+
+    /// A server has run a pause for this time, ms, or the end of one.
+    pub fn paused(&mut self, server: usize, run: &Run, length: i64, is_paused: bool) {
+        let verdict = self.storage.paused(run, length, is_paused);
+        self.note(verdict);
+        let verdict = self.storage.ran(server, run);
+        self.note(verdict);
+    }
+
+    /// A process has asked for a pause of a semaphore until then, or for its end.
+    pub fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
+        self.callers.closes(of, until);
     }
 
     /// The message of a grant has come to its process.

@@ -1,7 +1,13 @@
 //! What a caller knows of its claim, and what it must be told by now.
 
 use super::{
-    LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, limits::Limits, storage::knows,
+    LATE, Verdict, Who,
+    calls::Calls,
+    check,
+    effect::{has_room, live, waiting},
+    is_dazed,
+    limits::Limits,
+    storage::knows,
 };
 use crate::{
     process::Process,
@@ -37,6 +43,8 @@ pub(super) struct Lease {
     pub(super) is_not_found: bool,
     /// Whether its server has refused it last, whether or not its process knows.
     pub(super) is_given_up: bool,
+    /// Until when at least it is paused where it waits, by the last answer in time, and when that came.
+    pub(super) paused: Option<(Time, Time)>,
 }
 
 #[derive(Debug)]
@@ -59,6 +67,8 @@ pub(super) struct Record {
     pub(super) hears_since: Option<Time>,
     /// Since when it has something of a wider level and not all of a narrower one, and could know.
     pub(super) disordered_since: Option<Time>,
+    /// Since when it is the next one at the end of a pause, and could know.
+    pub(super) opened_since: Option<Time>,
     /// Whether that server knows of it.
     pub(super) is_remembered: bool,
     /// Whether its process stood still a moment ago or does now, and whether it ever has.
@@ -133,6 +143,7 @@ impl Lease {
             answers: [None; 2],
             is_given_up: false,
             is_not_found: false,
+            paused: None,
         }
     }
 
@@ -188,6 +199,7 @@ impl Record {
             is_remembered: false,
             hears_since: None,
             disordered_since: None,
+            opened_since: None,
             is_dazed: false,
             was_dazed: false,
         }
@@ -225,13 +237,17 @@ impl Record {
         match (self.revoked, self.state) {
             (Some(server), _) => self.check_revocation(moment, server)?,
             (None, State::Lost) if moment.closed.is_none() => self.check_return(moment)?,
-            (None, State::Waits) => self.check_levels(moment)?,
+            (None, State::Waits) => {
+                self.check_levels(moment)?;
+                self.check_opening(moment)?;
+            }
             _ => {}
         }
         if self.is_dazed {
             return Ok(());
         }
         self.check_shutdown(moment)?;
+        self.check_waits(moment)?;
         self.check_times(moment)
     }
 
@@ -289,7 +305,9 @@ impl Record {
         let others = live(&view.held, clock)
             .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
         let limit = moment.limits.in_force(moment.who.0, level);
-        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= limit
+        view.queue.is_empty()
+            && view.pause.is_none()
+            && others.count() as u32 + self.units(level.key) <= limit
     }
 
     /// The holder of what was revoked is told when its server could be asked.
@@ -303,6 +321,60 @@ impl Record {
             .filter(|since| moment.local > *since + patience);
         check(is_late.is_none(), "a revocation", || {
             self.says(moment, "is not told that it was revoked")
+        })
+    }
+
+    /// The level of each lease at which its process knows that it waits.
+    fn waits(&self) -> impl Iterator<Item = (&Lease, Level)> {
+        self.leases
+            .iter()
+            .filter_map(|lease| match lease.answers[0] {
+                Some(Acquired::Queued { level, .. }) => Some((lease, lease.levels[level])),
+                _ => None,
+            })
+    }
+
+    /// A claim whose wait would end before a pause does is refused at once.
+    fn check_waits(&self, moment: &Moment<'_>) -> Verdict {
+        let waits = self.state == State::Waits && self.revoked.is_none();
+        let late = self.waits().find(|(lease, level)| {
+            let over = level.wait.map(|wait| self.asked + wait.time);
+            let paused = lease.paused.zip(over);
+            paused.is_some_and(|((until, told), over)| {
+                // An answer that comes after both is no reason.
+                over.max(told) < until && moment.local > told + LATE
+            })
+        });
+        check(!waits || late.is_none(), "a pause", || {
+            self.says(moment, "waits for a pause that outlasts its wait")
+        })
+    }
+
+    /// At the end of a pause the head of the queue polls.
+    fn check_opening(&mut self, moment: &Moment<'_>) -> Verdict {
+        let settings = &moment.process.settings;
+        let next = self.waits().find(|(_, level)| {
+            let (view, clock) = moment.view(level.key);
+            let is_over = view.pause.is_some_and(|(_, end)| end <= clock);
+            let head = waiting(&view, clock).map(|(name, _)| name).next();
+            let is_next =
+                head.is_some_and(|name| name.who() == moment.who && has_room(&view, clock, &name));
+            is_over && is_next && !moment.is_poisoned(level.key)
+        });
+        let next = next.map(|(lease, level)| (lease.paused.is_some(), level.key));
+        let key = next.map(|(_, key)| key);
+        let servers: Vec<_> = key.iter().map(|key| settings.server_of(*key)).collect();
+        self.opened_since = moment.since(self.opened_since, next.is_some(), &servers);
+        let patience = match next {
+            Some((true, _)) => settings.timeout + LATE,
+            _ => settings.heartbeat() + settings.timeout * 2 + LATE,
+        };
+        let named = key.map(|key| moment.calls.named(moment.who, key));
+        let since = self.opened_since.max(named);
+        let is_late = self.opened_since.is_some()
+            && since.is_some_and(|since| moment.local > since + patience);
+        check(!is_late, "a pause", || {
+            self.says(moment, "is the next after a pause, and does not poll")
         })
     }
 

@@ -320,7 +320,7 @@ impl Shares {
                     let link = &process.links[settings.link(0, number)];
                     let is_quiet = link.stalled_until <= now && link.deaf_until <= now;
                     let is_here = is_quiet && link.is_up && server.is_ready(now);
-                    let has_room = view.queue.is_empty() && {
+                    let has_room = view.queue.is_empty() && view.pause.is_none() && {
                         let needs = needs[&((*at, *permit), level.key)];
                         used + needs <= level.limit
                     };

@@ -4,6 +4,7 @@ use super::{
     GivenUp, Verdict, Violation, Who, check,
     effect::{Effect, Means, Name, acquired, live, unit_number, waiting},
     fair::Fair,
+    pauses::Pauses,
 };
 use crate::{
     schedule::{Data, Schedule},
@@ -38,6 +39,7 @@ struct Known {
     over: BTreeSet<(usize, u64)>,
     last_token: u64,
     fair: Fair,
+    pauses: Pauses,
 }
 
 /// All servers.
@@ -77,6 +79,11 @@ impl Storage {
         self.past[server].forward += ms.max(0);
         // It lets keys expire early.
         self.keys.values_mut().for_each(|known| known.fair.forget());
+        let own = self
+            .keys
+            .iter_mut()
+            .filter(|(key, _)| self.settings.server_of(**key) == server);
+        own.for_each(|(_, known)| known.pauses.forget());
     }
 
     pub(super) fn restarted(&mut self, server: usize, data: Data) {
@@ -100,6 +107,7 @@ impl Storage {
         for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
             known.last_token = 0;
             known.fair.forget();
+            known.pauses.forget();
             self.revoked.retain(|(other, _)| other != key);
         }
     }
@@ -148,7 +156,9 @@ impl Storage {
         past.has_lost |= own.has_lost;
         past.has_old |= own.has_old;
         debug_assert_eq!(self.settings.server_of(key), from);
-        self.keys.entry(key).or_default().fair.forget();
+        let known = self.keys.entry(key).or_default();
+        known.fair.forget();
+        known.pauses.forget();
     }
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
@@ -209,8 +219,10 @@ impl Storage {
     }
 
     pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
-        let clock = run.clock / 1_000;
+        let (clock, brings_back) = (run.clock / 1_000, self.brings_back(server));
         for (key, before, after) in &run.semaphores {
+            let known = self.keys.entry(*key).or_default();
+            known.pauses.look(before, clock);
             let script = Effect {
                 run,
                 key: *key,
@@ -218,9 +230,10 @@ impl Storage {
                 after,
                 clock,
                 lease: self.lease,
-                brings_back: self.brings_back(server),
+                brings_back,
+                pause: known.pauses.pause(),
+                is_rough: known.pauses.is_rough(),
             };
-            let known = self.keys.entry(*key).or_default();
             script.check_units()?;
             script.check_limit(|name| known.is_over(name))?;
             script.check_queue()?;
@@ -232,6 +245,9 @@ impl Storage {
             let is_lost = self.settings.slots.poisoned(*key).is_some();
             if is_lost {
                 known.fair.forget();
+                known.pauses.forget();
+            } else {
+                script.check_pause()?;
             }
             known.fair.ran(&script)?;
             if !is_lost && !known.fair.is_fair() {
@@ -240,6 +256,18 @@ impl Storage {
             known.keep(after);
         }
         self.note_tokens(run, self.counts_again(server))
+    }
+
+    /// A server has run a pause for this time, ms, or the end of one.
+    pub(super) fn paused(&mut self, run: &Run, length: i64, is_paused: bool) -> Verdict {
+        let (key, before, after) = &run.semaphores[0];
+        let known = self.keys.entry(*key).or_default();
+        if self.settings.slots.poisoned(*key).is_some() {
+            known.pauses.forget();
+            return Ok(());
+        }
+        let times = (run.clock / 1_000, length, is_paused);
+        known.pauses.ran((before, after), times)
     }
 
     /// A process has released ids, some of them whole.

@@ -52,6 +52,8 @@ enum Happening {
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
+    /// A server gets a pause of a semaphore from a process, or its end.
+    PauseKey(usize, Key, Option<Duration>),
     /// Some keys of a slot that is moving do, and all.
     Split(SlotNo),
     Migrate(SlotNo),
@@ -249,6 +251,7 @@ impl<'a> World<'a> {
             Happening::Moved(slot) => self.moved(slot),
             Happening::Known => self.judge.moves(&self.processes, self.now),
             Happening::Revoke(key, id) => self.revoke(key, &id),
+            Happening::PauseKey(process, key, time) => self.run_pause(process, key, time),
             Happening::Start(server, data) => {
                 self.note(|| format!("server {server} starts with {data:?} data"));
                 self.servers[server].start(self.now, data);

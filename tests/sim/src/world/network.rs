@@ -111,7 +111,7 @@ impl World<'_> {
     }
 
     /// The delay on a way. One in fifty is ten times as long.
-    fn delay(&mut self) -> Duration {
+    pub(super) fn delay(&mut self) -> Duration {
         let slow = if self.random.one_in(50) { 10 } else { 1 };
         Duration::from_micros(100) + self.random.up_to_ms(self.schedule.delay * slow)
     }

@@ -159,7 +159,7 @@ impl World<'_> {
     }
 
     /// Sends and tells what the core of a process wants, and notes when it is to be woken.
-    fn drive(&mut self, at: usize) {
+    pub(super) fn drive(&mut self, at: usize) {
         let now = self.now;
         loop {
             let process = &mut self.processes[at];

@@ -6,7 +6,7 @@ use crate::{
     schedule::{Break, Data, Step},
     server::View,
     subject::{Key, PROCESSES},
-    wire::limited,
+    wire::{self, limited},
 };
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ impl World<'_> {
             Step::Resize(process, pick, by) => self.input(process, Input::Resize(pick, by)),
             Step::Grow(process, key) => self.input(process, Input::Grow(key)),
             Step::Revoke(key, pick) => self.choose(key, pick),
+            Step::PauseKey(process, key, time) => self.pause_key(process, key, Some(time)),
+            Step::ResumeKey(process, key) => self.pause_key(process, key, None),
             Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
@@ -100,6 +102,56 @@ impl World<'_> {
         };
         if let Some(id) = ids.get(pick % ids.len().max(1)) {
             self.after(pause, Happening::Revoke(key, id.clone()));
+        }
+    }
+
+    /// A process asks a server to pause a semaphore, or to end the pause. That may come late, twice or not at all.
+    fn pause_key(&mut self, at: usize, key: Key, time: Option<Duration>) {
+        let process = &mut self.processes[at];
+        let local = process.local(self.now);
+        if !process.runs(self.now) {
+            return;
+        }
+        if let Some(core) = &mut process.core {
+            let until = time.map(|time| local + time);
+            core.note_pause(local, key, until);
+            self.judge.closes((at, key), until);
+        }
+        self.drive(at);
+        let copies = if self.random.one_in(6) { 2 } else { 1 };
+        for _ in 0..copies {
+            let late = if self.random.one_in(8) { 2_000 } else { 0 };
+            let delay = self.delay() + self.random.up_to_ms(late);
+            if !self.random.one_in(10) {
+                self.after(delay, Happening::PauseKey(at, key, time));
+            }
+        }
+    }
+
+    /// A server gets a pause of a semaphore, or its end. One that has no such keys, or not all, does not run it.
+    pub(super) fn run_pause(&mut self, at: usize, key: Key, time: Option<Duration>) {
+        let number = self.home(key);
+        let length = time.map_or(0, |time| time.as_millis() as u64);
+        let script = wire::pause(key, &self.processes[at].settings.process, length);
+        let is_redirected = self.redirects(number, &script).is_some();
+        let gives_away = self.gives_away(number, &script);
+        let server = &mut self.servers[number];
+        if !server.is_ready(self.now) || server.is_poisoned(key) || is_redirected {
+            return;
+        }
+        server.gives_away = gives_away;
+        match server.pause(self.runner, self.now, (key, &script)) {
+            Ok((run, is_paused)) => {
+                self.note(|| {
+                    let (_, before, after) = &run.semaphores[0];
+                    format!(
+                        "server {number} pauses key {key} for {time:?}: {before:?} became {after:?}"
+                    )
+                });
+                self.judge.paused(number, &run, length as i64, is_paused);
+                self.publish(&run);
+            }
+            Err(error) => self.judge.fail("script", || error),
         }
     }
 

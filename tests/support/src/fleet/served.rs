@@ -84,7 +84,7 @@ async fn answer(
                     permits.insert(name.to_owned(), permit);
                     token
                 }
-                Err(AcquireError::Full { .. }) => "full".to_owned(),
+                Err(AcquireError::Full { .. } | AcquireError::Paused { .. }) => "full".to_owned(),
                 Err(error) => format!("{error:?}"),
             }
         }
@@ -112,6 +112,13 @@ async fn answer(
                 .iter()
                 .map(|(name, token)| format!("{name}={token}"));
             pairs.collect::<Vec<_>>().join(" ")
+        }
+        ["pause", name, millis] => {
+            let time = Duration::from_millis(millis.parse().expect("a number"));
+            match permits[name].pause("concurrency", time, "").await {
+                Ok(()) => "paused".to_owned(),
+                Err(error) => format!("{error:?}"),
+            }
         }
         ["release", name] => {
             let permit = permits.remove(name).expect("it was acquired");

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Few, Permit},
+    semaphore::{Claim, Few, Pause, Permit},
     sync::oneshot,
     witness::Witness,
 };
@@ -104,6 +104,17 @@ impl Key {
         queue::deliver(decided.unwrap_or_default());
     }
 
+    /// Pauses the key for longer than the scenario takes.
+    fn pause(&self) {
+        let pause = Pause::new(WAIT / 2, "").expect("a time");
+        self.shard.pause(HASH, &self.claim(1), pause);
+    }
+
+    fn resume(&self) {
+        let was_paused = self.change(|entry, _| entry.end_pause());
+        assert_eq!(was_paused, Some(true));
+    }
+
     fn claim(&self, weight: u32) -> Claim {
         let claim = Claim::new("a").with_limit(self.limit);
         claim.with_weight(weight).with_wait(WAIT)
@@ -148,9 +159,13 @@ impl Key {
             drop(sender.send(permit(&[claim], Few::One([level]))));
         };
         let waiting = queue::Waiting::new(wait, details, deliver);
-        let joined = self
-            .shard
-            .join(HASH, &self.claim(weight), waiting, wait.max_waiting);
+        let joined = self.shard.join(
+            HASH,
+            &self.claim(weight),
+            waiting,
+            wait.time,
+            wait.max_waiting,
+        );
         assert!(joined.is_ok());
         Waiting {
             permit: permit_of,

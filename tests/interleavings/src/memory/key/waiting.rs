@@ -30,6 +30,39 @@ fn a_raised_limit_reaches_a_claim_that_joins() {
     });
 }
 
+#[test]
+fn the_end_of_a_pause_reaches_a_claim_that_joins() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let waiter = key.spawn(|key| key.wait(key.join_queue(1)));
+        key.pause();
+        key.release(1);
+        key.resume();
+        join([waiter]);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
+/// One claim waits, the other does not, and nothing is held in the pause.
+#[test]
+fn the_end_of_a_pause_reaches_a_claim_beside_one_that_does_not_wait() {
+    explore(|| {
+        let key = Key::new(1);
+        key.pause();
+        let waiter = key.spawn(|key| key.wait(key.join_queue(1)));
+        let newcomer = key.spawn(|key| key.take(1));
+        key.resume();
+        let [newcomer] = join([newcomer]);
+        if newcomer.is_ok() {
+            key.release(1);
+        }
+        join([waiter]);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
 /// The unit is released while one claim joins the queue, and another does not wait.
 #[test]
 fn a_newcomer_takes_no_wake_up_away() {

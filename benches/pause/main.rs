@@ -1,0 +1,147 @@
+//! A paused key: what a refusal costs the server, and how soon after the end of a pause the first claim is granted.
+//!
+//! `cargo bench -p tower-semaphore-benches --bench pause`, about a minute; `-- --quick` in ten seconds.
+
+use std::time::{Duration, Instant};
+use testing::{
+    bench::{
+        figures::{Latencies, median, ratio},
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    redis::RedisServer,
+    resp::Raw,
+};
+use tokio::{task::JoinSet, time::sleep};
+use tower_semaphore::{Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore};
+
+const LIMIT: u32 = 5;
+const REFUSALS: usize = 1_000;
+
+#[tokio::main]
+async fn main() {
+    let server = RedisServer::start();
+    println!("{}", refusals(&server).await);
+    println!("{}", ends(&server).await);
+}
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    RedisSemaphore::connect(server.url())
+        .await
+        .expect("the server is there")
+}
+
+/// Fills a key.
+async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    for _ in 0..LIMIT {
+        let claim = Claim::new(key.to_owned()).with_limit(LIMIT);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    permits
+}
+
+/// The time of the server for one refusal: of a full key, and of the same key when it is paused too, by turns.
+async fn refusals(server: &RedisServer) -> Table {
+    let (store, mut raw) = (store(server).await, Raw::connect(server.port()).await);
+    let _permits = fill(&store, "full").await;
+    let (policy, key) = (Policy::DEFAULT, "full".into());
+    let mut all = [Vec::new(), Vec::new(), Vec::new()];
+    let rounds = pick(5, 25);
+    let progress = bar("refusals", rounds);
+    for _ in 0..rounds {
+        all[0].push(refused(&store, &mut raw, "full").await);
+        let paused = store
+            .pause(&policy, &key, Duration::from_secs(60), "")
+            .await;
+        paused.expect("it is paused");
+        all[1].push(refused(&store, &mut raw, "full").await);
+        store.resume(&policy, &key).await.expect("it answers");
+        let free = "free".into();
+        let paused = store
+            .pause(&policy, &free, Duration::from_secs(60), "")
+            .await;
+        paused.expect("it is paused");
+        all[2].push(refused(&store, &mut raw, "free").await);
+        store.resume(&policy, &free).await.expect("it answers");
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let head = ["key", "server µs a refusal", "× full"];
+    let mut table = Table::new("Claims that do not wait", &head);
+    for (name, times) in ["full", "full and paused", "paused"].iter().zip(&all) {
+        let figures = [median(times), ratio(times, &all[0])].map(figure);
+        table.row([(*name).to_owned()].into_iter().chain(figures));
+    }
+    table
+}
+
+async fn refused(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> f64 {
+    let before = micros(raw).await;
+    for _ in 0..REFUSALS {
+        let claim = Claim::new(key.to_owned()).with_limit(LIMIT);
+        assert!(store.acquire(claim).await.is_err(), "no room");
+    }
+    (micros(raw).await - before) / REFUSALS as f64
+}
+
+/// The time that the server has worked for scripts.
+async fn micros(raw: &mut Raw) -> f64 {
+    let info = raw.cmd(&["INFO", "commandstats"]).await;
+    let text = info.text();
+    let of_scripts = text.lines().filter_map(|line| {
+        let (_, stats) = line.strip_prefix("cmdstat_eval")?.split_once("usec=")?;
+        stats.split(',').next()?.parse::<f64>().ok()
+    });
+    of_scripts.sum()
+}
+
+/// How long after the end of a pause its first claim and all of them are granted, with 1, 20 and 500 that wait in two
+/// processes' stores.
+async fn ends(server: &RedisServer) -> Table {
+    let stores = [store(server).await, store(server).await];
+    let head = ["waiters", "first, ms (p50)", "p99", "most"];
+    let mut table = Table::new(
+        "From the end of a pause of 300 ms to the first grant",
+        &head,
+    );
+    for waiters in [1, 20, 500] {
+        let mut first = Latencies::default();
+        let rounds = pick(5, 60);
+        let progress = bar("pauses", rounds);
+        for _ in 0..rounds {
+            first.add(after_end(&stores, waiters).await);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let quantiles = first.quantiles([0.5, 0.99, 1.0]);
+        let figures = quantiles.map(|micros| format!("{:.1}", micros / 1e3));
+        table.row([waiters.to_string()].into_iter().chain(figures));
+    }
+    table
+}
+
+async fn after_end(stores: &[RedisSemaphore; 2], waiters: usize) -> Duration {
+    let (policy, key) = (Policy::DEFAULT, "paused".into());
+    let time = Duration::from_millis(300);
+    let paused = stores[0].pause(&policy, &key, time, "").await;
+    paused.expect("it is paused");
+    // The server paused it before it has answered.
+    let end = Instant::now() + time;
+    let mut tasks = JoinSet::new();
+    for at in 0..waiters {
+        let claim = Claim::new("paused").with_limit(LIMIT);
+        let claim = claim
+            .with_wait(Duration::from_secs(20))
+            .with_max_waiting(1_000);
+        tasks.spawn(stores[at % 2].acquire(claim));
+    }
+    let granted = tasks.join_next().await.expect("one waits");
+    let late = end.elapsed();
+    drop(granted.expect("no panic").expect("it is granted"));
+    while let Some(granted) = tasks.join_next().await {
+        drop(granted.expect("no panic").expect("it is granted"));
+    }
+    sleep(Duration::from_millis(20)).await;
+    late
+}

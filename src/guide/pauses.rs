@@ -1,0 +1,118 @@
+//! Pauses: a key is closed until an instant, in all processes, and waiters keep their places.
+//!
+//! An upstream answers 429 with `Retry-After: 30`. Each further request would be refused too, and some upstreams
+//! punish it. A *pause* stops all processes that share the store: for 30 s no claim of the key is granted. When the
+//! pause ends, the first waiter is granted, and the others follow in their order.
+//!
+//! # A client that obeys `Retry-After`
+//!
+//! [`with_cooldown`](crate::GlobalConcurrencyLimitLayer::with_cooldown) makes a limit around a client pause its key. The
+//! second argument is the longest pause that an upstream may cause:
+//!
+//! ```no_run
+//! use bytes::Bytes;
+//! use http::Request;
+//! use http_body_util::Empty;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_semaphore::{GlobalConcurrencyLimitLayer, RedisSemaphore};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+//!     let limit = GlobalConcurrencyLimitLayer::new(8, "api.example.org", semaphore)
+//!         .with_policy("upstream")
+//!         .with_cooldown("upstream", Duration::from_secs(300));
+//!     let http = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+//!     let client = ServiceBuilder::new().layer(limit).service(http);
+//!
+//!     let request = Request::get("http://api.example.org/").body(Empty::new())?;
+//!     let response = client.clone().oneshot(request).await?;
+//!     println!("{}", response.status()); // the next request waits if this is 429
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - A 429 or 503 with `Retry-After` pauses, in seconds or as a date. Zero, a past date and other text pause nothing.
+//!   Neither do this crate's own rejections in the same process, such as those of an inner limit.
+//! - Your code receives the response as the upstream sent it, once the store has answered the pause. To try again, drop
+//!   the response first, because it holds a permit. The next attempt joins the queue.
+//! - [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) has the same method, for a key per request. Give it a
+//!   [wait](crate::ConcurrencyLimitLayer::with_wait), or it refuses requests during a pause.
+//! - reqwest as a tower service is in a [recipe](super::recipes::calls#reqwest). The example `crawler` obeys its hosts in
+//!   all its processes.
+//!
+//! Without a layer, [`Permit::pause`](crate::Permit::pause) pauses a key of the permit, for any client and any sign that
+//! an upstream is overloaded. Await it before the permit is dropped, so that no waiter takes its place before the pause:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
+//!
+//! async fn call(semaphore: &MemorySemaphore) -> Result<&'static str, AcquireError> {
+//!     let claim = Claim::new("upstream-7").with_policy("upstream").with_limit(8);
+//!     let permit = semaphore.acquire(claim).await?;
+//!     let answer = send().await;
+//!     if answer == "quota exceeded" {
+//!         permit.pause("upstream", Duration::from_secs(60), answer).await?;
+//!     }
+//!     Ok(answer)
+//! }
+//! # async fn send() -> &'static str { "quota exceeded" }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let semaphore = MemorySemaphore::new();
+//! assert!(call(&semaphore).await.is_ok());
+//! let paused = call(&semaphore).await.unwrap_err();
+//! assert!(matches!(paused, AcquireError::Paused { .. }));
+//! assert_eq!(paused.retry_after(), Some(Duration::from_secs(60)));
+//! # }
+//! ```
+//!
+//! # Rules
+//!
+//! | | during a pause |
+//! |---|---|
+//! | a permit that is held | stays held; the pause ends no request |
+//! | a claim that can wait until the pause ends | joins the queue, or keeps its place |
+//! | a claim that does not wait, or whose wait ends before | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429. `Retry-After` is the rest of the pause |
+//! | another pause | makes it longer, never shorter |
+//! | `resume` | ends it at once, and grants to the waiters |
+//!
+//! - A pause is of a key under one policy. Under several limits a paused one is like a full one: all or none.
+//! - It is no waiter: it counts neither in `max_waiting` nor as a waiting claim.
+//! - A pause below 1 ms changes nothing. The longest pause is 31 days; a longer one is shortened.
+//! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses only claims in shadow.
+//!
+//! # From a terminal
+//!
+//! ```sh
+//! semaphore pause upstream api.example.org 30s --note "maintenance"
+//! semaphore resume upstream api.example.org
+//! ```
+//!
+//! In Rust these are [`Operate::pause`](crate::Operate::pause) and [`Operate::resume`](crate::Operate::resume).
+//! [`usage`](crate::Operate::usage) shows since when and until when a key is paused, and the note. The note of a cooldown
+//! is the response, such as `429 with Retry-After: 30`. Refusals count as outcome `paused` in the
+//! [metrics](crate::observe).
+//!
+//! # When the store fails
+//!
+//! - A pause that the store does not answer within 100 ms goes on in the background, and the log has a warning. A pause
+//!   that fails is a warning too. The next 429 pauses again.
+//! - While Redis is away, the process that has paused a key remembers the pause, also under the
+//!   [policies](super::outages) that admit without Redis. Other processes do not know it.
+//! - A Redis that loses its data loses its pauses. The next 429 pauses again.
+//! - If the clock of Redis is set back, a pause lasts at most its own length from then on.
+//! - A process that is killed changes nothing: its pauses stay in Redis until they end.
+//!
+//! # A pause or a limit of 0?
+//!
+//! | | pause | [limit of 0](crate::Operate::set_limit) |
+//! |---|---|---|
+//! | claims that wait | keep their places | are refused |
+//! | other claims | 429 with the rest of the pause | 403, without `Retry-After` |
+//! | ends | by itself, at an instant | when an operator changes the limit |
+//! | of | one key | one key, or all keys of a policy |
+//! | for | an upstream that will be back soon | an account that should stop until somebody decides |

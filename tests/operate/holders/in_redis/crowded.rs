@@ -1,0 +1,63 @@
+//! Operators' calls, many at once: a store runs 32 of them at a time, and the others wait for their turn.
+
+use super::LONG;
+use crate::holders::{BOUND, Store, revoke};
+use futures_util::{FutureExt, future::join_all};
+use std::{sync::Arc, time::Duration};
+use testing::{ids::id, proxy::Proxy, redis::RedisServer};
+use tokio::time::timeout;
+use tower_semaphore::{Operate, Policy, RedisSemaphore};
+
+const AT_ONCE: usize = 32;
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an answer takes.
+const DELAY: Duration = Duration::from_millis(200);
+
+/// A store whose answers are delayed, and whose server knows the script.
+async fn delayed() -> (RedisServer, Proxy, Store) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().lease(LONG).timeout(TIMEOUT);
+    let store = builder.connect(proxy.url()).await;
+    let store: Store = Arc::new(store.expect("it connects"));
+    assert!(!revoke(&store, "a", &unknown(0)).await);
+    proxy.clear_log();
+    proxy.delay(Duration::ZERO, DELAY);
+    (server, proxy, store)
+}
+
+/// The id of a permit that does not exist.
+fn unknown(permit: usize) -> String {
+    id("aaaa", permit as u64, [9, 1, 2_000])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_wait_for_their_turn_longer_than_one_may_take_and_succeed() {
+    // The last ones wait for longer than two timeouts.
+    const CALLS: usize = 22 * AT_ONCE;
+    let (_server, proxy, store) = delayed().await;
+    let ids: Vec<_> = (1..=CALLS).map(unknown).collect();
+    let revoked = join_all(ids.iter().map(|id| revoke(&store, "a", id))).await;
+    assert_eq!(revoked, [false; CALLS]);
+    let mut sent = proxy.log();
+    sent.retain(|seen| seen.args.iter().any(|arg| arg.starts_with(b"aaaa.")));
+    assert_eq!(sent.len(), CALLS);
+    for (earlier, later) in sent.iter().zip(&sent[AT_ONCE..]) {
+        let apart = later.at - earlier.at;
+        assert!(apart >= DELAY, "{apart:?}: too many calls are in flight");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_not_polled_any_more_hold_up_no_others() {
+    let (_server, _proxy, store) = delayed().await;
+    let ids = (1..=2 * AT_ONCE).map(unknown);
+    let mut calls: Vec<_> = ids
+        .map(|id| store.revoke(&Policy::DEFAULT, &"a".into(), &id))
+        .collect();
+    for call in &mut calls {
+        assert!(call.now_or_never().is_none());
+    }
+    let other = timeout(BOUND, revoke(&store, "a", &unknown(0))).await;
+    assert_eq!(other, Ok(false));
+}

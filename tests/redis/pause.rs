@@ -1,0 +1,151 @@
+//! A key that is paused for the whole fleet.
+
+use std::time::{Duration, Instant};
+use testing::{fleet::Process, redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{
+    AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, redis::WhenUnavailable,
+};
+
+const LEASE: Duration = Duration::from_secs(3);
+const BOUND: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(4);
+const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
+const TOKEN: &str = "semaphore:2:{concurrency:a}:token";
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    builder.connect(server.url()).await.expect("it connects")
+}
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(2)
+}
+
+async fn queued(raw: &mut Raw, count: usize) {
+    eventually("as many are in the queue", BOUND, async || {
+        raw.zcard(QUEUE).await == count
+    })
+    .await;
+}
+
+/// A caller that was told of the pause, and one that the server tells of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_paused_is_killed() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let mut fleet: Vec<_> = (0..4)
+        .map(|_| Process::start(&server.url(), LEASE))
+        .collect();
+    fleet[0].acquire("p", "a", 2).expect("there is room");
+
+    let asked = raw.server_time_ms().await;
+    fleet[0].pause("p", PAUSE);
+    let token = raw.cmd(&["GET", TOKEN]).await;
+    fleet[0].kill();
+    let names: Vec<_> = (0..9).map(|at| format!("w{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        fleet[1 + at % 3].contend(None, name, "a", 2);
+        // The pause is an entry too.
+        queued(&mut raw, at + 2).await;
+    }
+    assert_eq!(fleet[1].acquire("q", "a", 2), None);
+    while raw.server_time_ms().await < asked + PAUSE.as_millis() as i64 {
+        assert_eq!(
+            raw.cmd(&["GET", TOKEN]).await,
+            token,
+            "granted in the pause"
+        );
+    }
+
+    eventually("the pause ends", BOUND, async || {
+        raw.cmd(&["GET", TOKEN]).await != token
+    })
+    .await;
+    let late = raw.server_time_ms().await - asked - PAUSE.as_millis() as i64;
+    println!("the first grant after {late} ms");
+    assert!(late < 2_000, "the first grant after {late} ms");
+    let mut granted: Vec<_> = fleet[1..].iter_mut().flat_map(Process::contended).collect();
+    granted.sort_by_key(|(_, token)| *token);
+    let granted: Vec<_> = granted.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(granted, names);
+    assert_eq!(
+        raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_key_that_is_not_used_leaves_nothing() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(&server).await;
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let time = Duration::from_millis(500);
+    store
+        .pause(&policy, &key, time, "")
+        .await
+        .expect("it is paused");
+    assert_eq!(raw.zcard(QUEUE).await, 1);
+    eventually("nothing is left", BOUND, async || {
+        raw.keys("*{concurrency:a}*").await.is_empty()
+    })
+    .await;
+}
+
+/// In an outage only the process that has paused the key knows of the pause.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_that_paused_observes_the_pause_without_its_server() {
+    for policy in [WhenUnavailable::Admit, WhenUnavailable::Share] {
+        let mut server = RedisServer::start();
+        let builder = RedisSemaphore::builder()
+            .lease(LEASE)
+            .when_unavailable(policy);
+        let store = builder.connect(server.url()).await.expect("it connects");
+        let permit = store.acquire(claim()).await.expect("there is room");
+        let paused = permit.pause("concurrency", Duration::from_secs(60), "");
+        paused.await.expect("it is paused");
+        server.kill();
+        let start = Instant::now();
+        let refused = store.acquire(claim()).await.expect_err("it is paused");
+        assert!(
+            matches!(refused, AcquireError::Paused { .. }),
+            "{refused:?}"
+        );
+        let other = store.acquire(Claim::new("b").with_limit(2)).await;
+        assert!(other.is_ok_and(|permit| permit.is_degraded()), "{policy:?}");
+        assert!(start.elapsed() < BOUND);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(&server).await;
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let paused = store.pause(&policy, &key, Duration::from_secs(1), "").await;
+    paused.expect("it is paused");
+    // As if the clock had been an hour ahead when the key was paused.
+    let id = raw.zmembers(QUEUE).await.remove(0).0;
+    let hour_ahead = raw.server_time_ms().await + 3_600_000;
+    let alive = b"semaphore:2:{concurrency:a}:alive".to_vec();
+    raw.cmd(&[
+        b"ZADD".to_vec(),
+        alive.clone(),
+        hour_ahead.to_string().into_bytes(),
+        id,
+    ])
+    .await;
+    for key in [alive, QUEUE.into()] {
+        raw.cmd(&[b"PEXPIRE".to_vec(), key, b"3600000".to_vec()])
+            .await;
+    }
+    let start = Instant::now();
+    let granted = store.acquire(claim().with_wait(BOUND)).await;
+    assert!(granted.is_ok(), "{granted:?}");
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}

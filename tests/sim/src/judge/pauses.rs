@@ -1,0 +1,156 @@
+//! Pauses: until when semaphores are closed, by what servers were asked for and not by what they have.
+
+use super::{Verdict, check, effect::Effect};
+use crate::{
+    server::View,
+    subject::{Acquired, Command},
+};
+
+/// Revocations have scores up to this.
+const REVOKED: i64 = -5_000_000_000_000_000;
+
+/// A pause. Times are ms of the server's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub(super) end: i64,
+    length: i64,
+}
+
+/// What is known of the pause of a semaphore.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    pause: Option<Pause>,
+    /// Whether that is unknown: its server has other data or another clock since. Until all is plain again, what the server
+    /// has counts, though never for longer than its length.
+    is_rough: bool,
+}
+
+impl Pauses {
+    /// Another lineage begins, or the clock was set back.
+    pub(super) fn forget(&mut self) {
+        self.is_rough = true;
+    }
+
+    /// A script begins at this time.
+    pub(super) fn look(&mut self, before: &View, clock: i64) {
+        if self.is_rough {
+            self.pause = before.pause.map(|(length, end)| Pause { end, length });
+            let is_far = |pause: Pause| pause.end > clock + pause.length;
+            self.is_rough = self.pause.is_some_and(is_far);
+        }
+        if let Some(pause) = &mut self.pause {
+            pause.end = pause.end.min(clock + pause.length);
+        }
+        self.pause = self.pause.filter(|pause| pause.end > clock);
+    }
+
+    pub(super) fn pause(&self) -> Option<Pause> {
+        self.pause
+    }
+
+    pub(super) fn is_rough(&self) -> bool {
+        self.is_rough
+    }
+
+    /// A server has run a pause for this time, or the end of one. It has moved nobody, and leaves nothing longer than needed.
+    pub(super) fn ran(
+        &mut self,
+        (before, after): (&View, &View),
+        (clock, length, is_paused): (i64, i64, bool),
+    ) -> Verdict {
+        self.look(before, clock);
+        let says =
+            |what: &str| format!("{what} by a pause for {length} ms: {before:?} became {after:?}");
+        let was_paused = self.pause.is_some();
+        if length == 0 {
+            self.pause = None;
+            return check(is_paused == was_paused, "a pause", || {
+                says("a wrong answer")
+            });
+        }
+        check(is_paused, "a pause", || says("a wrong answer"))?;
+        let end = clock + length;
+        if self.pause.is_none_or(|pause| pause.end < end) {
+            self.pause = Some(Pause { end, length });
+        }
+        check(before.queue == after.queue, "a pause", || {
+            says("waiters are moved")
+        })?;
+        let is_first = before.queue.is_empty() && before.pause.is_none();
+        check(!is_first || after.expires == Some(end), "a pause", || {
+            says("the keys outlive it, or it them")
+        })
+    }
+}
+
+impl Effect<'_> {
+    /// While a semaphore is paused nothing is granted, all wait who can, and answers say for how long that is.
+    pub(super) fn check_pause(&self) -> Verdict {
+        let granted = self.granted();
+        let left = self.pause.map(|pause| pause.end - self.clock);
+        check(left.is_none() || granted.is_empty(), "a pause", || {
+            self.says(&format!("{granted:?} is granted in a pause of {left:?} ms"))
+        })?;
+        let Command::Acquire { claims, .. } = &self.run.command else {
+            return self.check_rest();
+        };
+        let crate::subject::Answer::Acquired(_, each) = &self.run.answer else {
+            return Ok(());
+        };
+        for (claim, acquired) in claims.iter().zip(each) {
+            let (Acquired::Full { level }
+            | Acquired::QueueFull { level }
+            | Acquired::Paused { level, .. }
+            | Acquired::Queued { level, .. }) = *acquired
+            else {
+                continue;
+            };
+            let (key, wanted) = claim[level];
+            if key != self.key {
+                continue;
+            }
+            let is_right = match *acquired {
+                Acquired::Full { .. } | Acquired::QueueFull { .. } => left.is_none(),
+                Acquired::Paused { left: told, .. } => {
+                    let most = wanted.position.map(|position| position.wait.max_waiting);
+                    let is_full = most.is_none_or(|most| self.all_waiters() >= most as usize);
+                    self.is_left(told.as_millis() as i64) && left.is_some() && is_full
+                }
+                Acquired::Queued { pause, recheck, .. } => {
+                    let is_told = match pause {
+                        Some(told) => left.is_some() && self.is_left(told.as_millis() as i64),
+                        None => left.is_none(),
+                    };
+                    let is_woken =
+                        recheck.is_some_and(|after| pause.is_none_or(|told| after <= told));
+                    is_told && (pause.is_none() || is_woken)
+                }
+                _ => true,
+            };
+            check(is_right, "a pause", || {
+                self.says(&format!(
+                    "{:?} gets {acquired:?}, and {left:?} ms are left",
+                    wanted.id
+                ))
+            })?;
+        }
+        self.check_rest()
+    }
+
+    /// Whether this is the time that is left of the pause.
+    fn is_left(&self, told: i64) -> bool {
+        let end = self.pause.map(|pause| pause.end - self.clock);
+        end.is_some_and(|left| told == left || self.is_rough && told <= left)
+    }
+
+    /// Nothing but revocations outlasts what waits.
+    fn check_rest(&self) -> Verdict {
+        let is_empty = |view: &View| view.queue.is_empty() && view.pause.is_none();
+        let has_rest = |view: &View| view.alive.iter().any(|(_, score)| *score > REVOKED);
+        let is_left = is_empty(self.after) && has_rest(self.after);
+        let is_old = is_empty(self.before) && has_rest(self.before);
+        check(!is_left || is_old || self.is_cut_short(), "a pause", || {
+            self.says("something is left")
+        })
+    }
+}
