@@ -72,8 +72,8 @@ pub(crate) fn left(now: SystemTime, until: SystemTime) -> String {
     let left = until.duration_since(now).unwrap_or_default();
     let unit = match left.as_secs() {
         ..120 => 1,
-        ..7_200 => 60,
-        ..172_800 => 3_600,
+        120..7_200 => 60,
+        7_200..172_800 => 3_600,
         _ => 86_400,
     };
     let units = left.as_millis().div_ceil(unit * 1_000) * unit;

@@ -5,7 +5,6 @@ mod forged;
 #[cfg(feature = "redis")]
 mod in_redis;
 mod load;
-#[cfg(feature = "redis")]
 mod paused;
 mod revoked;
 mod shown;

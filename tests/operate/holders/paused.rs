@@ -1,24 +1,21 @@
 //! What is shown of a paused key.
 
-use super::{BOUND, Store, claim, granted, keys, queued, shown, usage, waiting};
+use super::{
+    BOUND, Store, claim, facts_of_operators, granted, keys, queued, shown, usage, waiting,
+};
 use std::time::{Duration, SystemTime};
-use testing::{facts_over_redis, facts_over_shared, wait::eventually};
+use testing::wait::eventually;
 use tower_semaphore::{
     Policy,
     semaphore::{KeyCounts, StoredKey},
 };
 
-facts_over_redis! { redis = redis_of_operators:
+facts_of_operators! {
     a_paused_key_that_nobody_uses_is_listed_with_its_pause
     a_pause_is_neither_a_waiter_nor_a_permit
     the_pause_of_a_long_key_is_counted_by_its_hash
     a_pause_that_has_ended_is_not_shown
     only_a_longer_pause_replaces_the_shown_one
-}
-
-facts_over_shared! { cluster:
-    a_paused_key_that_nobody_uses_is_listed_with_its_pause
-    a_pause_is_neither_a_waiter_nor_a_permit
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -61,7 +58,8 @@ async fn a_paused_key_that_nobody_uses_is_listed_with_its_pause(store: Store) {
     );
 
     let key = StoredKey::whole("a");
-    assert_eq!(keys(&store, &Policy::DEFAULT).await, [key.clone()]);
+    let listed = keys(&store, &Policy::DEFAULT).await;
+    assert_eq!(listed, std::slice::from_ref(&key));
     let mut expected = KeyCounts::new(key.clone(), 0, 0);
     expected.pause = Some(info);
     assert_eq!(counts(&store, key.clone()).await, expected);
