@@ -14,10 +14,18 @@ pub const PREFIX: &str = "semaphore:2:";
 /// The script that closes a semaphore for this time, ms, or opens it if there is none.
 pub fn pause(key: Key, process: &str, length: u64) -> Script {
     let [before, behind] = pause_parts(process, length);
-    let args = ["0".to_owned(), length.to_string(), "2".to_owned(), before, behind];
+    let args = [
+        "0".to_owned(),
+        length.to_string(),
+        "2".to_owned(),
+        before,
+        behind,
+    ];
     Script {
         verb: Verb::Pause,
-        keys: [":held", ":queue", ":alive", ":token"].map(|end| name(key) + end).into(),
+        keys: [":held", ":queue", ":alive", ":token"]
+            .map(|end| name(key) + end)
+            .into(),
         args: args.into(),
         is_asking: false,
     }
@@ -361,7 +369,10 @@ pub fn pause_parts(process: &str, length: u64) -> [String; 2] {
         rest /= 36;
     }
     let digits: String = digits.iter().rev().collect();
-    [format!("{process}.0.0.0.0.1.{digits}."), format!(".1.{PAUSE}.")]
+    [
+        format!("{process}.0.0.0.0.1.{digits}."),
+        format!(".1.{PAUSE}."),
+    ]
 }
 
 /// The length of a pause, by its id, ms. `None`: it is no pause's.

@@ -108,7 +108,12 @@ impl Callers {
     }
 
     /// For how long a process has paused a level of a claim, at most.
-    fn left_of_pauses(&self, at: usize, record: &Record, now: Time) -> impl Iterator<Item = Duration> {
+    fn left_of_pauses(
+        &self,
+        at: usize,
+        record: &Record,
+        now: Time,
+    ) -> impl Iterator<Item = Duration> {
         let ends = record.claim.levels();
         let ends = ends.filter_map(move |level| self.paused.get(&(at, level.key)).copied());
         ends.filter(move |end| *end > now).map(move |end| end - now)
@@ -319,7 +324,11 @@ impl Callers {
             if let Acquired::Queued { pause, .. } = acquired {
                 lease.alive = lease.alive.max(Some(alive));
                 let paused = pause.map(|left| (flight.sent + left, local));
-                lease.paused = if local < flight.call.deadline { paused } else { lease.paused };
+                lease.paused = if local < flight.call.deadline {
+                    paused
+                } else {
+                    lease.paused
+                };
             }
         }
         if let Acquired::Granted { .. } = acquired {
@@ -512,7 +521,9 @@ impl Callers {
                             pause: Some(told),
                             ..
                         } => {
-                            let over = lease.levels[level].wait.map(|wait| record.asked + wait.time);
+                            let over = lease.levels[level]
+                                .wait
+                                .map(|wait| record.asked + wait.time);
                             let until = lease.paused.map(|(until, _)| until);
                             told == left && over < until
                         }
@@ -521,7 +532,14 @@ impl Callers {
                 });
                 let mut noted = self.left_of_pauses(who.0, record, now);
                 let is_noted = noted.any(|noted| noted == left);
-                is_told || is_noted && self.was_silent(who.0, record, record.asked.saturating_sub(SETTLES), seen)
+                is_told
+                    || is_noted
+                        && self.was_silent(
+                            who.0,
+                            record,
+                            record.asked.saturating_sub(SETTLES),
+                            seen,
+                        )
             }
             Refusal::Closed => self.is_closed(who.0),
             Refusal::Failed => {
@@ -603,7 +621,10 @@ impl Callers {
     /// A server has run a script: what it refuses it has given up.
     pub(super) fn ran(&mut self, run: &Run) {
         for (key, wanted, means) in effect::acquired(run) {
-            let is_given_up = matches!(means, Means::Full | Means::QueueFull | Means::Paused | Means::Nothing);
+            let is_given_up = matches!(
+                means,
+                Means::Full | Means::QueueFull | Means::Paused | Means::Nothing
+            );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
                 lease.is_given_up = is_given_up;
             }

@@ -59,18 +59,23 @@ impl Pauses {
         (clock, length, is_paused): (i64, i64, bool),
     ) -> Verdict {
         self.look(before, clock);
-        let says = |what: &str| format!("{what} by a pause for {length} ms: {before:?} became {after:?}");
+        let says =
+            |what: &str| format!("{what} by a pause for {length} ms: {before:?} became {after:?}");
         let was_paused = self.pause.is_some();
         if length == 0 {
             self.pause = None;
-            return check(is_paused == was_paused, "a pause", || says("a wrong answer"));
+            return check(is_paused == was_paused, "a pause", || {
+                says("a wrong answer")
+            });
         }
         check(is_paused, "a pause", || says("a wrong answer"))?;
         let end = clock + length;
         if self.pause.is_none_or(|pause| pause.end < end) {
             self.pause = Some(Pause { end, length });
         }
-        check(before.queue == after.queue, "a pause", || says("waiters are moved"))?;
+        check(before.queue == after.queue, "a pause", || {
+            says("waiters are moved")
+        })?;
         let is_first = before.queue.is_empty() && before.pause.is_none();
         check(!is_first || after.expires == Some(end), "a pause", || {
             says("the keys outlive it, or it them")
@@ -116,13 +121,17 @@ impl Effect<'_> {
                         Some(told) => left.is_some() && self.is_left(told.as_millis() as i64),
                         None => left.is_none(),
                     };
-                    let is_woken = recheck.is_some_and(|after| pause.is_none_or(|told| after <= told));
+                    let is_woken =
+                        recheck.is_some_and(|after| pause.is_none_or(|told| after <= told));
                     is_told && (pause.is_none() || is_woken)
                 }
                 _ => true,
             };
             check(is_right, "a pause", || {
-                self.says(&format!("{:?} gets {acquired:?}, and {left:?} ms are left", wanted.id))
+                self.says(&format!(
+                    "{:?} gets {acquired:?}, and {left:?} ms are left",
+                    wanted.id
+                ))
             })?;
         }
         self.check_rest()

@@ -305,7 +305,9 @@ impl Record {
         let others = live(&view.held, clock)
             .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
         let limit = moment.limits.in_force(moment.who.0, level);
-        view.queue.is_empty() && view.pause.is_none() && others.count() as u32 + self.units(level.key) <= limit
+        view.queue.is_empty()
+            && view.pause.is_none()
+            && others.count() as u32 + self.units(level.key) <= limit
     }
 
     /// The holder of what was revoked is told when its server could be asked.
@@ -324,10 +326,12 @@ impl Record {
 
     /// The level of each lease at which its process knows that it waits.
     fn waits(&self) -> impl Iterator<Item = (&Lease, Level)> {
-        self.leases.iter().filter_map(|lease| match lease.answers[0] {
-            Some(Acquired::Queued { level, .. }) => Some((lease, lease.levels[level])),
-            _ => None,
-        })
+        self.leases
+            .iter()
+            .filter_map(|lease| match lease.answers[0] {
+                Some(Acquired::Queued { level, .. }) => Some((lease, lease.levels[level])),
+                _ => None,
+            })
     }
 
     /// A claim whose wait would end before a pause does is refused at once.
@@ -353,7 +357,8 @@ impl Record {
             let (view, clock) = moment.view(level.key);
             let is_over = view.pause.is_some_and(|(_, end)| end <= clock);
             let head = waiting(&view, clock).map(|(name, _)| name).next();
-            let is_next = head.is_some_and(|name| name.who() == moment.who && has_room(&view, clock, &name));
+            let is_next =
+                head.is_some_and(|name| name.who() == moment.who && has_room(&view, clock, &name));
             is_over && is_next && !moment.is_poisoned(level.key)
         });
         let next = next.map(|(lease, level)| (lease.paused.is_some(), level.key));
@@ -366,7 +371,8 @@ impl Record {
         };
         let named = key.map(|key| moment.calls.named(moment.who, key));
         let since = self.opened_since.max(named);
-        let is_late = self.opened_since.is_some() && since.is_some_and(|since| moment.local > since + patience);
+        let is_late = self.opened_since.is_some()
+            && since.is_some_and(|since| moment.local > since + patience);
         check(!is_late, "a pause", || {
             self.says(moment, "is the next after a pause, and does not poll")
         })

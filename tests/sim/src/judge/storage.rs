@@ -79,7 +79,10 @@ impl Storage {
         self.past[server].forward += ms.max(0);
         // It lets keys expire early.
         self.keys.values_mut().for_each(|known| known.fair.forget());
-        let own = self.keys.iter_mut().filter(|(key, _)| self.settings.server_of(**key) == server);
+        let own = self
+            .keys
+            .iter_mut()
+            .filter(|(key, _)| self.settings.server_of(**key) == server);
         own.for_each(|(_, known)| known.pauses.forget());
     }
 

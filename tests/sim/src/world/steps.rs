@@ -144,7 +144,9 @@ impl World<'_> {
             Ok((run, is_paused)) => {
                 self.note(|| {
                     let (_, before, after) = &run.semaphores[0];
-                    format!("server {number} pauses key {key} for {time:?}: {before:?} became {after:?}")
+                    format!(
+                        "server {number} pauses key {key} for {time:?}: {before:?} became {after:?}"
+                    )
                 });
                 self.judge.paused(number, &run, length as i64, is_paused);
                 self.publish(&run);
