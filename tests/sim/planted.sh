@@ -10,6 +10,7 @@ found() {
     [[ $1 == 'in outages:'* ]] && test+=_in_outages
     [[ $1 == 'in outages of a cluster:'* ]] && test+=_in_outages_of_a_cluster
     [[ $1 == 'with limits:'* ]] && test+=_with_limits
+    [[ $1 == 'with pauses:'* ]] && test+=_with_pauses
     # Of the core only what the bug changes is built again.
     log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 CARGO_INCREMENTAL=1 timeout 900 \
         cargo test -q --release --config 'profile.release.package.tower-semaphore-sim.opt-level=1' \

@@ -280,8 +280,9 @@ local function granting(now, micros, floor, ended, is_provisional)
       end
       local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
       if process and alive_until > now + lease then
-        clamp(alive)
         alive_until = now + lease
+        call('ZADD', alive, text(alive_until), id)
+        clamp(alive)
       end
       local is_alive = alive_until > now
       if is_alive and semaphore.used + weight > limit then

@@ -30,6 +30,7 @@
 //! | the truth | answers of scripts, level by level, and what callers are told |
 //! | its own | no claim is refused because of what its process has given up before |
 //! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
+//! | a pause | each server's log, and what it was asked for: nothing is granted until the end, nobody moves, and the next one polls then; answers and callers are told for how long that is, and only if their waits are shorter |
 //! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
 //! | limits | what is acquired is under the limits that its process was told last; what waits under others is acquired anew at once; each process asks in time, and says what it knows |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
@@ -62,11 +63,12 @@
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! There are six [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! There are seven [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move, as may those of the store's own keys, or be stuck; on one that stands still while claims are admitted up to a
 //! share; on several, single ones of which stand still, stop or refuse connections, while each process has a policy; on one
-//! server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key; and on one server or a
-//! cluster whose operators set limits of semaphores, of their policy, and of a lock, which none of them changes. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
+//! server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key; on one server or a
+//! cluster whose operators set limits of semaphores, of their policy, and of a lock, which none of them changes; and all of
+//! these, by the seed, with processes that pause semaphores, by messages that come late, twice or not at all. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
 //!
 //! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
 //! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A

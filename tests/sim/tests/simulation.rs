@@ -126,7 +126,7 @@ mod the_shipped_core_passes_further {
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
-const FAILED: [(Workload, &[u64]); 6] = [
+const FAILED: [(Workload, &[u64]); 7] = [
     (
         Workload::Server,
         &[
@@ -162,6 +162,7 @@ const FAILED: [(Workload, &[u64]); 6] = [
             20_019_069,
         ],
     ),
+    (Workload::Pauses, &[20_000_133]),
 ];
 
 #[test]
@@ -237,6 +238,11 @@ fn each_rare_bug_of_a_script_is_found() {
 #[test]
 fn each_bug_of_a_fair_queue_is_found() {
     assert_each_is_found(Workload::Fair, bugs("In the scripts, of fair queues"));
+}
+
+#[test]
+fn each_bug_of_a_pause_is_found() {
+    assert_each_is_found(Workload::Pauses, bugs("In the scripts, of pauses"));
 }
 
 #[test]

@@ -38,10 +38,21 @@ fn limits_call(rng: &mut Rng) -> (Verb, Vec<String>, Vec<String>) {
     )
 }
 
+/// A random call of the script of a pause.
+fn pause_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
+    let (length, digits) = rng.one_of(&[("0", "0"), ("100", "2s"), ("300", "8c"), ("5000", "3uw")]);
+    let before = format!("p0.0.0.0.0.1.{digits}.");
+    let args = [&now.to_string(), length, "2", &before, ".1.!."].map(str::to_owned);
+    (Verb::Pause, semaphore::keys(0).into(), args.into())
+}
+
 /// A random call of a script on one or two semaphores, its keys and its arguments.
 fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     if rng.once_in(6) {
         return limits_call(rng);
+    }
+    if rng.once_in(6) {
+        return pause_call(rng, now);
     }
     let verb = rng.one_of(&[
         Verb::Acquire,

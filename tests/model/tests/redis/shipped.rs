@@ -5,9 +5,9 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// What the crate sends: three scripts of semaphores, three for operators, that of a process's presence, and the
+/// What the crate sends: three scripts of semaphores, four for operators, that of a process's presence, and the
 /// check, which is not in the model.
-const SENT: i64 = 8;
+const SENT: i64 = 9;
 
 /// The server knows so many, and no more when those of the model are loaded.
 #[tokio::test(flavor = "multi_thread")]
@@ -24,7 +24,7 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     let both = [Claim::new("narrow"), Claim::new("wide")].map(|claim| claim.with_limit(1));
     let both = store.acquire_all(both.into()).await.expect("there is room");
     let refreshed =
-        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 4;
+        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 5;
     eventually("it is refreshed", Duration::from_secs(20), refreshed).await;
     let (policy, key) = (Policy::DEFAULT, "one".into());
     let usage = store.usage(&policy, &key).await.expect("it answers");
@@ -32,6 +32,8 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     assert!(revoked.expect("it answers"));
     let set = store.set_limit(&policy, None, Some(3), "").await;
     set.expect("it answers");
+    let paused = store.pause(&policy, &key, lease, "").await;
+    paused.expect("it answers");
     both.release().await;
     one.expect("there is room").release().await;
     assert_eq!(known_scripts(&mut raw).await, SENT);

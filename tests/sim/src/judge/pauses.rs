@@ -34,14 +34,19 @@ impl Pauses {
     /// A script begins at this time.
     pub(super) fn look(&mut self, before: &View, clock: i64) {
         if self.is_rough {
-            self.pause = before.pause.map(|(length, end)| Pause { end, length });
-            let is_far = |pause: Pause| pause.end > clock + pause.length;
-            self.is_rough = self.pause.is_some_and(is_far);
+            self.adopt(before, clock);
         }
         if let Some(pause) = &mut self.pause {
             pause.end = pause.end.min(clock + pause.length);
         }
         self.pause = self.pause.filter(|pause| pause.end > clock);
+    }
+
+    /// Takes what the server has for true.
+    fn adopt(&mut self, view: &View, clock: i64) {
+        self.pause = view.pause.map(|(length, end)| Pause { end, length });
+        let is_far = |pause: Pause| pause.end > clock + pause.length;
+        self.is_rough = self.pause.is_some_and(is_far);
     }
 
     pub(super) fn pause(&self) -> Option<Pause> {
@@ -59,6 +64,10 @@ impl Pauses {
         (clock, length, is_paused): (i64, i64, bool),
     ) -> Verdict {
         self.look(before, clock);
+        if self.is_rough {
+            self.adopt(after, clock);
+            return Ok(());
+        }
         let says =
             |what: &str| format!("{what} by a pause for {length} ms: {before:?} became {after:?}");
         let was_paused = self.pause.is_some();

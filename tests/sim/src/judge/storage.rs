@@ -262,12 +262,12 @@ impl Storage {
     pub(super) fn paused(&mut self, run: &Run, length: i64, is_paused: bool) -> Verdict {
         let (key, before, after) = &run.semaphores[0];
         let known = self.keys.entry(*key).or_default();
-        if self.settings.slots.poisoned(*key).is_some() {
-            known.pauses.forget();
-            return Ok(());
-        }
         let times = (run.clock / 1_000, length, is_paused);
-        known.pauses.ran((before, after), times)
+        let verdict = known.pauses.ran((before, after), times);
+        match self.settings.slots.poisoned(*key) {
+            Some(_) => Ok(()),
+            None => verdict,
+        }
     }
 
     /// A process has released ids, some of them whole.
