@@ -6,22 +6,30 @@ use super::{
     store::Store,
     transport::Replies,
 };
-use crate::{
-    observe::{Answered, Store::Redis as REDIS, called},
-    semaphore::{BoxFuture, StoreError},
-};
+use crate::observe::{Answered, Store::Redis as REDIS, called};
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
+use scopeguard::guard;
 use std::{
     io,
-    panic::resume_unwind,
-    sync::Arc,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
-/// How many operators' calls of a store run at once. A server runs as many revocations within a few milliseconds, so
-/// none times out because of the others, and a claim is not delayed for longer.
-pub(super) const OPERATOR_CALLS: usize = 32;
+/// How many operators' calls of a store are in flight at once. A server runs as many revocations within a few
+/// milliseconds, so none times out because of the others, and a claim is not delayed for longer.
+const OPERATOR_CALLS: usize = 32;
+
+/// If no turn has ended for this long, the calls in flight are not polled any more. Longer than the time of a call with
+/// the default settings.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// The pause before commands are sent again: their keys are just moving, or the end of a broken connection was not
 /// noticed yet.
@@ -37,32 +45,40 @@ pub(super) enum To<'a> {
     KeyOnce(&'a str),
 }
 
-impl Store {
-    /// Runs an operator's call when it is its turn. Its time begins with its turn.
-    ///
-    /// The call runs in a task, so that its turn ends even if the caller does not poll the future any more, as that of
-    /// a stream between two items.
-    pub(super) fn in_turn<T: Send + 'static>(
-        self: &Arc<Self>,
-        call: impl Future<Output = Result<T, CallError>> + Send + 'static,
-    ) -> BoxFuture<Result<T, StoreError>> {
-        let store = Arc::clone(self);
-        Box::pin(async move {
-            // Aborts the task if the caller drops the future.
-            let mut task = JoinSet::new();
-            let in_turn = Arc::clone(&store);
-            task.spawn(async move {
-                let _turn = in_turn.turns.acquire().await;
-                call.await
-            });
-            match task.join_next().await {
-                Some(Ok(result)) => result.map_err(|error| store.failure(&error)),
-                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
-                Some(Err(_)) | None => Err(StoreError::new("the runtime of the call has ended")),
-            }
-        })
+/// The turns of operators' calls.
+pub(super) struct Turns {
+    free: Semaphore,
+    /// How many turns have ended.
+    ended: AtomicU64,
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self {
+            free: Semaphore::new(OPERATOR_CALLS),
+            ended: AtomicU64::new(0),
+        }
     }
 
+    /// Waits for a turn, which lasts as long as the result. The caller of a call that holds a turn may never poll it
+    /// again, so a call that meets only such calls goes ahead without a turn.
+    async fn take(&self) -> impl Sized {
+        let mut free = pin!(self.free.acquire());
+        loop {
+            let ended = self.ended.load(Relaxed);
+            let turn = match timeout(STUCK, &mut free).await {
+                Ok(turn) => turn.ok(),
+                Err(_) if self.ended.load(Relaxed) == ended => None,
+                Err(_) => continue,
+            };
+            return guard(turn, |turn| {
+                self.ended.fetch_add(turn.iter().count() as u64, Relaxed);
+            });
+        }
+    }
+}
+
+impl Store {
     /// Until when an operator's question is answered.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.settings.budget()
@@ -136,8 +152,12 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together. As many replies, in their order.
+    /// Sends commands together, when it is their turn. As many replies, in their order.
     pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
+        let asked = Instant::now();
+        let _turn = self.turns.take().await;
+        // The time of a call begins with its turn.
+        let until = until + asked.elapsed();
         let (mut asking, mut server) = match to {
             To::Server(server) => (None, server),
             To::Key(key) | To::KeyOnce(key) => (None, self.server_of(key)),

@@ -1,7 +1,7 @@
 //! From settings to a running store: on one server or on several.
 
 use super::{
-    ask::OPERATOR_CALLS,
+    ask::Turns,
     builder::Builder,
     core::Settings,
     driver::{Driver, Wire},
@@ -393,7 +393,7 @@ impl Builder {
             running_check: Default::default(),
             max_waiting: self.max_waiting_total,
             waiting: Default::default(),
-            turns: tokio::sync::Semaphore::new(OPERATOR_CALLS),
+            turns: Turns::new(),
         }))
     }
 }

@@ -47,7 +47,12 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        self.0.in_turn(async move { store.usage(&name).await })
+        Box::pin(async move {
+            store
+                .usage(&name)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
@@ -73,8 +78,12 @@ impl Operate for RedisSemaphore {
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
-        self.0
-            .in_turn(async move { store.revoke(&name, &id).await })
+        Box::pin(async move {
+            store
+                .revoke(&name, &id)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn set_limit(
@@ -87,10 +96,13 @@ impl Operate for RedisSemaphore {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
         let asked = store.owner.set_limit(policy, key, limit, note);
-        let set = self.0.in_turn(async move { store.set_limit(asked).await });
         Box::pin(async move {
             checked?;
-            match set.await? {
+            match store
+                .set_limit(asked)
+                .await
+                .map_err(|error| store.failure(&error))?
+            {
                 true => Ok(()),
                 false => Err(StoreError::new("there are as many limits as there may be")),
             }
@@ -99,7 +111,10 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all = stream::once(self.0.in_turn(async move { store.limits().await }));
+        let all =
+            stream::once(
+                async move { store.limits().await.map_err(|error| store.failure(&error)) },
+            );
         Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
@@ -130,13 +145,22 @@ impl Operate for RedisSemaphore {
         keys: &[StoredKey],
     ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
         let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
-        self.0
-            .in_turn(async move { store.counts(&policy, keys).await })
+        Box::pin(async move {
+            store
+                .counts(&policy, keys)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
         let store = Arc::clone(&self.0);
-        self.0.in_turn(async move { store.processes().await })
+        Box::pin(async move {
+            store
+                .processes()
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 }
 
@@ -335,7 +359,6 @@ fn time(ms: u64) -> SystemTime {
 }
 
 /// Finds the keys of one policy on all servers.
-#[derive(Clone)]
 struct Scan {
     store: Arc<Store>,
     /// The servers that have keys now, by names that all processes give them.
@@ -376,8 +399,9 @@ impl Scan {
 
     /// All keys, each once.
     fn stream(self) -> KeyStream {
+        let scan = Arc::new(self);
         let pages = stream::try_unfold(Some(Position::default()), move |at| {
-            let scan = self.clone();
+            let scan = Arc::clone(&scan);
             async move {
                 let Some(at) = at else { return Ok(None) };
                 let page = scan.page(at, TIME).await?;
@@ -394,12 +418,7 @@ impl Scan {
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
-    fn page(self, at: Position, time: Duration) -> BoxFuture<Result<KeyPage, StoreError>> {
-        let store = Arc::clone(&self.store);
-        store.in_turn(async move { self.find(at, time).await })
-    }
-
-    async fn find(&self, mut at: Position, time: Duration) -> Result<KeyPage, CallError> {
+    async fn page(&self, mut at: Position, time: Duration) -> Result<KeyPage, StoreError> {
         let (start, mut keys) = (Instant::now(), HashSet::new());
         let next = loop {
             let mut servers = self.servers.range(at.server.clone()..);
@@ -408,7 +427,8 @@ impl Scan {
             };
             let cursor = if *name == at.server { at.cursor } else { 0 };
             let names;
-            (at.cursor, names) = self.scan(*server, cursor).await?;
+            let scanned = self.scan(*server, cursor).await;
+            (at.cursor, names) = scanned.map_err(|error| self.store.failure(&error))?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
             let goes_on = (at.cursor > 0).then_some(name);
             let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {

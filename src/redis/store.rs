@@ -1,6 +1,7 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
+    ask::Turns,
     core::Settings,
     driver::{self, Driver, Wire},
     error::{CallError, after},
@@ -176,8 +177,7 @@ pub(super) struct Store {
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: u32,
     pub(super) waiting: [AtomicU32; 2],
-    /// The operators' calls that may start now.
-    pub(super) turns: tokio::sync::Semaphore,
+    pub(super) turns: Turns,
 }
 
 impl Store {

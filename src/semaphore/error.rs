@@ -196,15 +196,17 @@ impl AcquireError {
     pub fn find_in<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         let mut next = Some(error);
         while let Some(error) = next {
-            // An error of I/O shows what it wraps only in this way.
-            let inner = error
-                .downcast_ref::<io::Error>()
-                .and_then(io::Error::get_ref);
-            let inner = inner.and_then(|inner| inner.downcast_ref());
-            if let Some(found) = error.downcast_ref().or(inner) {
+            if let Some(found) = error.downcast_ref() {
                 return Some(found);
             }
-            next = error.source();
+            // Some errors show what they wrap only in this way.
+            let io = error.downcast_ref::<io::Error>();
+            let shared = error.downcast_ref::<Arc<dyn Error + Send + Sync>>();
+            next = match (io.and_then(io::Error::get_ref), shared) {
+                (Some(inner), _) => Some(inner),
+                (None, Some(shared)) => Some(&**shared),
+                (None, None) => error.source(),
+            };
         }
         None
     }

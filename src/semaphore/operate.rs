@@ -25,10 +25,11 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 /// A permit is named by its policy, its key and its id: so a route for one account's operators cannot
 /// reach another account's permits, whatever id it is given.
 ///
-/// Any number of calls may be made at once. Over Redis, a store runs 32 of them at a time, and
+/// Any number of calls may be made at once. Over Redis, a store sends 32 of them at a time, and
 /// the others wait for their turn, first come, first served. The time of a call begins with its turn, so calls do not
 /// time out because of each other, and claims are not delayed for long. To bound the wait too, use a timeout:
-/// dropping a call's future takes the call out of the queue.
+/// dropping a call's future takes the call out of the queue. A call waits for other calls whose futures are not polled
+/// for at most a second. Over Redis, a call panics outside of a Tokio runtime.
 ///
 /// # Examples
 ///

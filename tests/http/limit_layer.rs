@@ -6,6 +6,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::{
     convert::Infallible,
+    error::Error,
     future::{Future, Ready, ready},
     io,
     sync::{
@@ -47,6 +48,22 @@ fn is_full(error: &BoxError) -> bool {
             ..
         })
     )
+}
+
+/// Their sources skip what they wrap.
+#[test]
+fn an_error_is_found_in_errors_of_io_and_in_shared_errors() {
+    let refused = || AcquireError::Overloaded;
+    let shared: Arc<dyn Error + Send + Sync> = Arc::new(io::Error::other(refused()));
+    let wrapped: [BoxError; 3] = [
+        io::Error::other(io::Error::other(refused())).into(),
+        io::Error::other(Arc::clone(&shared)).into(),
+        shared.into(),
+    ];
+    for error in wrapped {
+        let found = AcquireError::find_in(&*error);
+        assert!(matches!(found, Some(AcquireError::Overloaded)), "{error:?}");
+    }
 }
 
 #[tokio::test]

@@ -184,7 +184,15 @@ async fn a_connector_that_ignores_what_it_is_given_is_named() {
         let settings = settings.set_protocol(ProtocolVersion::RESP2);
         open(info.set_redis_settings(settings), config)
     });
-    for builder in [without_config, without_protocol] {
+    let without_any = cluster::patient().connector(|info, _| {
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP2);
+        open(
+            info.set_redis_settings(settings),
+            AsyncConnectionConfig::new(),
+        )
+    });
+    for builder in [without_config, without_protocol, without_any] {
         let outcome = builder.connect(server.url()).await;
         let error = outcome.expect_err("it brings no messages");
         let blamed = (error.kind(), error.setting());

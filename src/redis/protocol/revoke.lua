@@ -25,15 +25,22 @@ if not process then
   return {now, 0}
 end
 
-local was_there = leave(queue, alive, id)
 -- No permit has more units than this.
-for unit = 1, math.min(tonumber(weight, 36), 1000) do
-  local freed = free(semaphore, unit == 1 and id or id .. ':' .. unit)
-  was_there = was_there or freed == 1
+local units, was_there = math.min(tonumber(weight, 36), 1000), call('ZSCORE', queue, id)
+local function name_of(unit)
+  return unit == 1 and id or id .. ':' .. unit
+end
+for unit = 1, semaphore.used > 0 and units or 0 do
+  was_there = was_there or call('ZSCORE', held, name_of(unit))
 end
 if was_there then
-  call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
+  -- Before anything changes, because the user may have no right to it.
   call('PUBLISH', string.match(held, '^[^{]*') .. 'wake:' .. process, permit .. ' revoked')
+  leave(queue, alive, id)
+  for unit = 1, units do
+    free(semaphore, name_of(unit))
+  end
+  call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
   -- Removes the revocations whose time is over.
   call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
   if call('PTTL', alive) < remember then

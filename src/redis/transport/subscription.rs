@@ -93,13 +93,17 @@ impl Subscription {
         let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
-        let mut connection = connected.await.map_err(|error| match error.kind() {
-            // redis-rs rejects a push sender with RESP2, which this connector must have set.
-            ErrorKind::InvalidClientConfig => CallError::unconnected(Unfit::WrongConnector),
-            _ => refused(error, login),
+        // redis-rs rejects a push sender and a subscription with RESP2, which this connector must have set.
+        let wrong = |error: &RedisError| error.kind() == ErrorKind::InvalidClientConfig;
+        let mut connection = connected.await.map_err(|error| match wrong(&error) {
+            true => CallError::unconnected(Unfit::WrongConnector),
+            false => refused(error, login),
         })?;
         let subscribed = connection.subscribe(channel).await;
-        subscribed.map_err(|error| CallError::Redis(error).without_password(login))?;
+        subscribed.map_err(|error| match wrong(&error) {
+            true => CallError::unconnected(Unfit::WrongConnector),
+            false => CallError::Redis(error).without_password(login),
+        })?;
         // The confirmation is the first one, and comes before `subscribe` returns.
         if pushes.try_recv().is_err() {
             return Err(CallError::unconnected(Unfit::WrongConnector));

@@ -31,6 +31,30 @@ async fn the_holder_in_another_process_is_told_by_a_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_by_a_user_without_channels_fails_and_changes_nothing() {
+    let (server, mut raw, [holder]) = processes(LONG).await;
+    let user = "ACL SETUSER op on >secret ~* resetchannels +@all";
+    raw.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    let builder = RedisSemaphore::builder().lease(LONG).operator(true);
+    let operator = builder.connect(server.url_of("op:secret")).await;
+    let operator = operator.expect("it connects");
+    let permit = granted(&holder, 1).await;
+    let info = first(&holder).await;
+    let revoked = operator
+        .revoke(&Policy::DEFAULT, &"a".into(), &info.id)
+        .await;
+    let error = revoked.expect_err("it may not be told");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(
+        cause.is_some_and(|cause| cause.contains("channels")),
+        "{error:?}"
+    );
+    assert_eq!(usage(&holder, "a").await.held, [info]);
+    assert!(!permit.is_lost());
+    assert_eq!(raw.keys(ALIVE).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waits_in_another_process_is_told_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
