@@ -389,7 +389,7 @@ impl Grant for RedisGrant {
     fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         let (store, name) = (Arc::clone(&self.store), Arc::clone(self.held.name(level)));
         let pause = Pause::new(time, note);
-        store.pause(name, pause)
+        Box::pin(async move { store.pause(name, pause).await })
     }
 
     fn awaits_release(&self) -> bool {

@@ -19,7 +19,6 @@ use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
 use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    future::ready,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -136,7 +135,12 @@ impl Operate for RedisSemaphore {
 
     fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        self.0.in_turn(async move { store.resume(name).await })
+        Box::pin(async move {
+            store
+                .resume(name)
+                .await
+                .map_err(|error| store.failure(&error))
+        })
     }
 
     fn counts(
@@ -183,8 +187,10 @@ impl Store {
         to: To<'_>,
         command: impl Fn(Form) -> Cmd,
     ) -> Result<Value, CallError> {
-        let until = self.deadline();
-        let run = async |form| counted(verb, self.confirmed(to, vec![command(form)], until)).await;
+        let run = async |form| {
+            let commands = vec![command(form)];
+            counted(verb, self.confirmed(to, commands, self.deadline())).await
+        };
         match run(Form::Hash).await {
             Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
             reply => reply,
@@ -192,22 +198,20 @@ impl Store {
     }
 
     /// Pauses a semaphore. `None`: for no time.
-    pub(super) fn pause(
-        self: &Arc<Self>,
+    pub(super) async fn pause(
+        &self,
         name: Arc<str>,
         pause: Option<Pause>,
-    ) -> BoxFuture<Result<(), StoreError>> {
+    ) -> Result<(), StoreError> {
         let Some(pause) = pause else {
-            return Box::pin(ready(Ok(())));
+            return Ok(());
         };
-        let store = Arc::clone(self);
-        Box::pin(async move {
-            // At once, for claims that are decided without the server.
-            store.driver.note_pause(Arc::clone(&name), Some(pause.time));
-            let asked = Arc::clone(&store);
-            let set = asked.in_turn(async move { store.set_pause(&name, Some(&pause)).await });
-            set.await.map(drop)
-        })
+        // At once, for claims that are decided without the server.
+        self.driver.note_pause(Arc::clone(&name), Some(pause.time));
+        match self.set_pause(&name, Some(&pause)).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failure(&error)),
+        }
     }
 
     /// Ends the pause of a semaphore. Returns false if it was not paused.

@@ -296,6 +296,15 @@ impl Core {
         self.let_go(id);
     }
 
+    /// Notes that this process pauses a semaphore until this time, or ends its pause.
+    pub(in crate::redis) fn note_pause(&mut self, now: Time, name: Arc<str>, until: Option<Time>) {
+        self.now = now;
+        match until {
+            Some(until) => self.pauses.set(now, name, until),
+            None => self.pauses.remove(&name),
+        }
+    }
+
     /// True if a semaphore of this permit counts as full.
     pub(in crate::redis) fn is_full(&mut self, now: Time, id: PermitId) -> bool {
         self.now = now;

@@ -162,6 +162,17 @@ impl Core {
         }
     }
 
+    /// The refusal of a claim if this process has paused one of its semaphores.
+    fn paused(&self, id: PermitId) -> Option<Refusal> {
+        let levels = self.permits[id].levels.iter().enumerate();
+        let mut paused = levels.filter_map(|(number, level)| {
+            let end = self.pauses.end_of(&self.keys[level.key].name, self.now)?;
+            let (limit, left) = (level.units.id.limit, end - self.now);
+            Some(Refusal::Paused(number, limit, left))
+        });
+        paused.next()
+    }
+
     /// Admits a claim without its server.
     fn admit(&mut self, id: PermitId) {
         let permit = &self.permits[id];
