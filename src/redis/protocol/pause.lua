@@ -31,8 +31,8 @@ local ends = old and tonumber(call('ZSCORE', alive, old) or 0) or 0
 if length == 0 then
   if old then
     leave(queue, alive, old)
-    advance(semaphore)
   end
+  advance(semaphore)
 elseif now + length > ends then
   if waiting_in(queue) == 0 then
     -- An aborted script may have left the marks of an earlier queue.

@@ -45,7 +45,10 @@ impl Pauses {
     /// Takes what the server has for true.
     fn adopt(&mut self, view: &View, clock: i64) {
         self.pause = view.pause.map(|(length, end)| Pause { end, length });
-        let is_far = |pause: Pause| pause.end > clock + pause.length;
+        // The keys that came from a server with another clock expire at the true end.
+        let is_far = |pause: Pause| {
+            pause.end > clock + pause.length || view.expires.is_some_and(|end| end < pause.end)
+        };
         self.is_rough = self.pause.is_some_and(is_far);
     }
 
