@@ -149,3 +149,24 @@ async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
         start.elapsed()
     );
 }
+
+/// Its heartbeats are five seconds apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waits_already_is_granted_soon_after_a_short_pause() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(LEASE * 20);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let held = store.acquire(Claim::new("a").with_limit(1)).await;
+    let held = held.expect("there is room");
+    let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
+    let waiter = tokio::spawn(store.acquire(claim));
+    queued(&mut raw, 1).await;
+    let paused = held.pause("concurrency", Duration::from_millis(300), "");
+    paused.await.expect("it is paused");
+    assert!(held.release().await);
+    let start = Instant::now();
+    let granted = waiter.await.expect("no panic");
+    assert!(granted.is_ok(), "{granted:?}");
+    assert!(start.elapsed() < LEASE, "{:?}", start.elapsed());
+}

@@ -34,6 +34,13 @@ if length == 0 then
   end
   advance(semaphore)
 elseif now + length > ends then
+  local at = old and 1 or 0
+  local process, name = string.match(call('ZRANGE', queue, at, at)[1] or '', '^(%w+)%.(%w+%.%w+%.%w+)%.')
+  if process and ends <= now then
+    -- Notifies the first waiter, whose poll returns the end of the pause. The others learn it from their heartbeats.
+    -- Before anything changes, because the user may have no right to it.
+    call('PUBLISH', string.match(held, '^[^{]*') .. 'wake:' .. process, name .. ' 0 ' .. semaphore.used)
+  end
   if waiting_in(queue) == 0 then
     -- An aborted script may have left the marks of an earlier queue.
     call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
