@@ -8,28 +8,12 @@ use super::{
 };
 use crate::observe::{Answered, Store::Redis as REDIS, called};
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
-use scopeguard::guard;
 use std::{
     io,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::Semaphore,
-    time::{sleep, timeout},
-};
-
-/// How many operators' calls of a store are in flight at once. A server runs as many revocations within a few
-/// milliseconds, so none times out because of the others, and a claim is not delayed for longer.
-const OPERATOR_CALLS: usize = 32;
-
-/// If no turn has ended for this long, the calls in flight are not polled any more. Longer than the time of a call with
-/// the default settings.
-const STUCK: Duration = Duration::from_secs(1);
+use tokio::time::sleep;
 
 /// The pause before commands are sent again: their keys are just moving, or the end of a broken connection was not
 /// noticed yet.
@@ -43,39 +27,6 @@ pub(super) enum To<'a> {
     Key(&'a str),
     /// The same, but not again if they may have run, and have no answer.
     KeyOnce(&'a str),
-}
-
-/// The turns of operators' calls.
-pub(super) struct Turns {
-    free: Semaphore,
-    /// How many turns have ended.
-    ended: AtomicU64,
-}
-
-impl Turns {
-    pub(super) fn new() -> Self {
-        Self {
-            free: Semaphore::new(OPERATOR_CALLS),
-            ended: AtomicU64::new(0),
-        }
-    }
-
-    /// Waits for a turn, which lasts as long as the result. The caller of a call that holds a turn may never poll it
-    /// again, so a call that meets only such calls goes ahead without a turn.
-    async fn take(&self) -> impl Sized {
-        let mut free = pin!(self.free.acquire());
-        loop {
-            let ended = self.ended.load(Relaxed);
-            let turn = match timeout(STUCK, &mut free).await {
-                Ok(turn) => turn.ok(),
-                Err(_) if self.ended.load(Relaxed) == ended => None,
-                Err(_) => continue,
-            };
-            return guard(turn, |turn| {
-                self.ended.fetch_add(turn.iter().count() as u64, Relaxed);
-            });
-        }
-    }
 }
 
 impl Store {

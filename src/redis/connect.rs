@@ -1,7 +1,6 @@
 //! From settings to a running store: on one server or on several.
 
 use super::{
-    ask::Turns,
     builder::Builder,
     core::Settings,
     driver::{Driver, Wire},
@@ -12,6 +11,7 @@ use super::{
     risk::Risk,
     store::{RedisSemaphore, Store},
     transport::{Connector, Endpoint, Inquiry, Nodes, Place, Sentinels, Single, Topology},
+    turns::Turns,
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;

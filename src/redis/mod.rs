@@ -214,6 +214,7 @@ mod store;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
 mod transport;
+mod turns;
 
 /// redis-rs, in the version that this crate uses. The arguments of a [`Builder::connector`] and the sources of [`Error`]
 /// and [`ConnectError`] have its types.

@@ -1,7 +1,6 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    ask::Turns,
     core::Settings,
     driver::{self, Driver, Wire},
     error::{CallError, after},
@@ -10,6 +9,7 @@ use super::{
     report::{Reports, given},
     risk::{Checked, Risk},
     transport::Topology,
+    turns::Turns,
 };
 use crate::{
     observe::Store::Redis as REDIS,
