@@ -88,7 +88,8 @@ use tower_layer::Layer;
 /// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of the
 /// service: a request would count twice, or wait for its own permit. The first such request gets status 500, or
 /// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Use a separate policy for
-/// each of the two, with [`with_policy`](Self::with_policy).
+/// each of the two, with [`with_policy`](Self::with_policy). Two handles that were connected to one Redis apart count as
+/// one store if their users may run `INFO` and the server was not restarted in between.
 ///
 /// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores of
 /// the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain. If one

@@ -20,8 +20,9 @@
 //!
 //! A race remains for other bodies, such as streams and unary gRPC responses, whose end is a second frame. Their
 //! release is sent at once when the body ends, but the next claim travels over another connection. A second race
-//! remains if Redis takes more than 2 ms. Of 500 requests sent without a pause, at most two were refused
-//! (BENCHMARKS.md). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
+//! remains if Redis takes more than 2 ms, and a third while a key fills for the first time: a process learns only from its
+//! own answers that the key is full. Of 2,500 requests by five loops without a pause, three were refused (BENCHMARKS.md,
+//! `benches/turns`). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
 //! race, or let clients retry once.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
