@@ -64,6 +64,7 @@ impl Site {
 async fn a_crawler_reads_every_page_with_three_requests_at_a_time_at_each_host() {
     let output = run(&[]).await;
     assert_eq!(report(&output), (PAGES, 3));
+    assert!(early(&output) <= 2, "{output:?}");
     assert!(output.status.success(), "{output:?}");
 }
 

@@ -1,11 +1,8 @@
 //! Rejections that a handler makes itself, and how long its client should wait.
 
-use axum::{Router, body::Body, extract::Request, response::IntoResponse, routing::post};
-use http::{Response, StatusCode, request::Parts};
-use http_body_util::BodyExt;
+use http::{Request, Response, StatusCode, request::Parts};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tower::ServiceExt;
 use tower_semaphore::{
     AcquireError, Claim, MemorySemaphore, Rejection, Semaphore,
     semaphore::{ClaimError, StoreError},
@@ -106,9 +103,14 @@ fn an_error_of_the_claim_has_no_retry_after() {
     }
 }
 
+#[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_handler_of_axum_returns_a_rejection() {
-    async fn export(request: Request) -> Result<(), Rejection> {
+    use axum::{Router, body::Body, response::IntoResponse, routing::post};
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    async fn export(request: axum::extract::Request) -> Result<(), Rejection> {
         let (parts, _) = request.into_parts();
         Err(Rejection::of(&full(1).await, &parts))
     }
