@@ -151,8 +151,8 @@ use tower_layer::Layer;
 /// # Clients
 ///
 /// The layer limits any service of `http` requests, so a client too. reqwest has request and response
-/// types of its own: the [guide](crate) has two recipes for it. [`with_cooldown`](Self::with_cooldown) obeys the
-/// `Retry-After` of an upstream in all processes.
+/// types that are not those of `http`: the [guide](crate) has two recipes for it.
+/// [`with_cooldown`](Self::with_cooldown) applies the `Retry-After` of an upstream in all processes.
 ///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///

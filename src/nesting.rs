@@ -1,8 +1,8 @@
 //! Finds two nested limits that count a request in one semaphore: the inner one would count it twice, or wait for the
 //! request's own permit.
 //!
-//! Permits and refusals contain the ids of their semaphores, and this module compares them. A claim contains those of the
-//! limits outside, so that its store can refuse it before it waits.
+//! This module compares the semaphore ids of permits and refusals. A claim contains the ids of the outer limits, so that
+//! the store refuses the claim before it waits.
 
 use crate::{
     observe::events,
@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 /// A limit, and the semaphore in which it counts a request.
-struct Counted {
+struct CountedLimit {
     semaphore: SemaphoreId,
     policy: Policy,
     limit: u32,
@@ -22,8 +22,8 @@ struct Counted {
     is_shadow: bool,
 }
 
-impl Counted {
-    fn by_level(level: Level<'_>) -> Option<Self> {
+impl CountedLimit {
+    fn from_level(level: Level<'_>) -> Option<Self> {
         Some(Self {
             semaphore: level.semaphore().filter(|_| level.is_held())?,
             policy: level.policy().clone(),
@@ -32,7 +32,7 @@ impl Counted {
         })
     }
 
-    fn by_refusal(error: &AcquireError) -> Option<Self> {
+    fn from_refusal(error: &AcquireError) -> Option<Self> {
         Some(Self {
             semaphore: error.semaphore()?,
             policy: error.policy()?.clone(),
@@ -44,7 +44,7 @@ impl Counted {
 
 /// The limits that a request is under already.
 pub(crate) struct Nesting {
-    outer: Few<Counted>,
+    outer: Few<CountedLimit>,
     /// True once the mistake was logged.
     is_logged: Arc<AtomicBool>,
 }
@@ -52,13 +52,16 @@ pub(crate) struct Nesting {
 impl Nesting {
     pub(crate) fn new(outer: &Permit, is_logged: &Arc<AtomicBool>) -> Self {
         Self {
-            outer: outer.all_levels().filter_map(Counted::by_level).collect(),
+            outer: outer
+                .all_levels()
+                .filter_map(CountedLimit::from_level)
+                .collect(),
             is_logged: Arc::clone(is_logged),
         }
     }
 
-    /// The claims of the request, which contain the semaphores of the limits outside, so that none of them waits for the
-    /// request's own permit. A limit in shadow refuses no claim.
+    /// Adds the semaphores of the outer limits to the claims, so that none waits for the request's own permit. A limit in
+    /// shadow is left out, because it refuses no claim.
     pub(crate) fn mark(&self, claims: Claims) -> Claims {
         let counting = self.outer.iter().filter(|outer| !outer.is_shadow);
         let semaphores: Arc<[_]> = counting.map(|outer| outer.semaphore).collect();
@@ -75,8 +78,8 @@ impl Nesting {
         answer: Result<Permit, AcquireError>,
     ) -> Result<Permit, AcquireError> {
         let found = match &answer {
-            Ok(permit) => self.find(permit.all_levels().filter_map(Counted::by_level)),
-            Err(error) => self.find(Counted::by_refusal(error)),
+            Ok(permit) => self.find(permit.all_levels().filter_map(CountedLimit::from_level)),
+            Err(error) => self.find(CountedLimit::from_refusal(error)),
         };
         match found {
             Some((outer, inner)) => {
@@ -91,7 +94,7 @@ impl Nesting {
     }
 
     /// Logs once that a limit outside counts in the same semaphore.
-    fn log(&self, outer: &Counted, inner: &Counted) {
+    fn log(&self, outer: &CountedLimit, inner: &CountedLimit) {
         if !self.is_logged.swap(true, Relaxed) {
             let (outer_policy, outer_limit) = (outer.policy.as_str(), outer.limit);
             events::nested(
@@ -103,7 +106,10 @@ impl Nesting {
         }
     }
 
-    fn find(&self, inner: impl IntoIterator<Item = Counted>) -> Option<(&Counted, Counted)> {
+    fn find(
+        &self,
+        inner: impl IntoIterator<Item = CountedLimit>,
+    ) -> Option<(&CountedLimit, CountedLimit)> {
         inner.into_iter().find_map(|inner| {
             let mut outer = self.outer.iter();
             let outer = outer.find(|outer| outer.semaphore == inner.semaphore)?;

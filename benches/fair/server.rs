@@ -70,22 +70,11 @@ async fn round(server: &RedisServer, name: &str, flows: Flows) -> (f64, f64) {
         }
     }
     sleep(Duration::from_millis(200)).await;
-    let joins = scripts_micros(&mut raw).await;
+    let joins = raw.script_micros().await;
     raw.reset_stats().await;
     drop(held);
     queue.join_all().await;
     sleep(Duration::from_millis(50)).await;
-    let grants = scripts_micros(&mut raw).await;
+    let grants = raw.script_micros().await;
     (joins / WAITERS as f64, grants / WAITERS as f64)
-}
-
-/// Microseconds in scripts since the last reset.
-async fn scripts_micros(raw: &mut Raw) -> f64 {
-    let info = raw.cmd(&["INFO", "commandstats"]).await;
-    let lines = info.text().lines().filter_map(|line| {
-        let (_, stats) = line.split_once("cmdstat_evalsha:")?;
-        let (_, micros) = stats.split_once("usec=")?;
-        micros.split(',').next()?.parse::<f64>().ok()
-    });
-    lines.sum()
 }

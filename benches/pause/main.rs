@@ -45,25 +45,18 @@ async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
 async fn refusals(server: &RedisServer) -> Table {
     let (store, mut raw) = (store(server).await, Raw::connect(server.port()).await);
     let _permits = fill(&store, "full").await;
-    let (policy, key) = (Policy::DEFAULT, "full".into());
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     let rounds = pick(5, 25);
     let progress = bar("refusals", rounds);
     for _ in 0..rounds {
         all[0].push(refused(&store, &mut raw, "full").await);
-        let paused = store
-            .pause(&policy, &key, Duration::from_secs(60), "")
-            .await;
-        paused.expect("it is paused");
-        all[1].push(refused(&store, &mut raw, "full").await);
-        store.resume(&policy, &key).await.expect("it answers");
-        let free = "free".into();
-        let paused = store
-            .pause(&policy, &free, Duration::from_secs(60), "")
-            .await;
-        paused.expect("it is paused");
-        all[2].push(refused(&store, &mut raw, "free").await);
-        store.resume(&policy, &free).await.expect("it answers");
+        for (key, times) in ["full", "free"].into_iter().zip(&mut all[1..]) {
+            let (policy, named) = (Policy::DEFAULT, key.into());
+            let paused = store.pause(&policy, &named, Duration::from_secs(60), "");
+            paused.await.expect("it is paused");
+            times.push(refused(&store, &mut raw, key).await);
+            store.resume(&policy, &named).await.expect("it answers");
+        }
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -77,27 +70,15 @@ async fn refusals(server: &RedisServer) -> Table {
 }
 
 async fn refused(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> f64 {
-    let before = micros(raw).await;
+    let before = raw.script_micros().await;
     for _ in 0..REFUSALS {
         let claim = Claim::new(key.to_owned()).with_limit(LIMIT);
         assert!(store.acquire(claim).await.is_err(), "no room");
     }
-    (micros(raw).await - before) / REFUSALS as f64
+    (raw.script_micros().await - before) / REFUSALS as f64
 }
 
-/// The time that the server has worked for scripts.
-async fn micros(raw: &mut Raw) -> f64 {
-    let info = raw.cmd(&["INFO", "commandstats"]).await;
-    let text = info.text();
-    let of_scripts = text.lines().filter_map(|line| {
-        let (_, stats) = line.strip_prefix("cmdstat_eval")?.split_once("usec=")?;
-        stats.split(',').next()?.parse::<f64>().ok()
-    });
-    of_scripts.sum()
-}
-
-/// How long after the end of a pause its first claim and all of them are granted, with 1, 20 and 500 that wait in two
-/// processes' stores.
+/// The time from the end of a pause to the first grant, with 1, 20 and 500 waiters in two stores.
 async fn ends(server: &RedisServer) -> Table {
     let stores = [store(server).await, store(server).await];
     let head = ["waiters", "first, ms (p50)", "p99", "most"];

@@ -65,20 +65,8 @@ async fn round(store: &RedisSemaphore, raw: &mut Raw, limit: u32) -> Round {
     Round {
         acquire: acquire.p50(),
         pair: pair.p50(),
-        server: in_scripts(raw).await / f64::from(pairs),
+        server: raw.script_micros().await / f64::from(pairs),
     }
-}
-
-/// Microseconds that the server has spent in scripts since its figures were reset.
-async fn in_scripts(raw: &mut Raw) -> f64 {
-    let info = raw.cmd(&["INFO", "commandstats"]).await;
-    let stats = info
-        .text()
-        .lines()
-        .find_map(|field| field.strip_prefix("cmdstat_evalsha:"));
-    let used = stats.and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("usec=")));
-    used.and_then(|used| used.parse().ok())
-        .expect("the server has it")
 }
 
 async fn take(store: &RedisSemaphore, limit: u32) -> Permit {

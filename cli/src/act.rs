@@ -29,7 +29,7 @@ pub(crate) async fn revoke(
     let ids = Ids::of(&asked.usage(store).await?);
     let meant: Vec<_> = ids.named(id).collect();
     match meant[..] {
-        [id] => revoke_all(store, &asked, (&ids, &[id.to_owned()]), output).await,
+        [id] => revoke_ids(store, &asked, (&ids, &[id.to_owned()]), output).await,
         [] => Err(Failure::Nothing(format!(
             "no permit is called {}",
             shown(id)
@@ -42,7 +42,7 @@ pub(crate) async fn revoke(
 }
 
 /// Ends all permits of a key.
-pub(crate) async fn revoke_each(
+pub(crate) async fn revoke_key(
     store: &RedisSemaphore,
     of: &Of,
     is_sure: bool,
@@ -55,16 +55,14 @@ pub(crate) async fn revoke_each(
         return Err(Failure::nothing("nobody holds a permit of this key"));
     }
     if !is_sure {
-        let policy = shown(asked.policy.as_str());
-        let (count, of) = (held.len(), whole(&asked.key));
-        let question = format!("End all permits of {policy} {of}: {count}?");
-        confirm(question).await?;
+        let count = held.len();
+        confirm(format!("End all permits of {asked}: {count}?")).await?;
     }
     let ids = Ids::of(&usage);
-    revoke_all(store, &asked, (&ids, &held), output).await
+    revoke_ids(store, &asked, (&ids, &held), output).await
 }
 
-async fn revoke_all(
+async fn revoke_ids(
     store: &RedisSemaphore,
     asked: &Asked,
     (ids, ended): (&Ids, &[String]),

@@ -170,7 +170,7 @@ pub(crate) struct Set {
     pub(crate) note: Note,
 }
 
-/// What a limit or a pause is stored with.
+/// The note of a limit or a pause.
 #[derive(Debug, Args)]
 pub(crate) struct Note {
     /// Who set it, or why: at most 128 characters

@@ -115,7 +115,7 @@ async fn run_on(store: &RedisSemaphore, command: &Command, output: Output) -> Re
         Command::Revoke {
             of, id: Some(id), ..
         } => act::revoke(store, of, id, output).await,
-        Command::Revoke { of, yes, .. } => act::revoke_each(store, of, *yes, output).await,
+        Command::Revoke { of, yes, .. } => act::revoke_key(store, of, *yes, output).await,
         Command::Limits => look::limits(store, output).await,
         Command::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
         Command::Pause { of, time, note } => act::pause(store, of, time, note, output).await,

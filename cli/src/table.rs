@@ -57,27 +57,28 @@ fn number(number: &str) -> Cell {
     Cell::new(number).set_alignment(CellAlignment::Right)
 }
 
+/// The unit in which a length of time is shown: its seconds, and its name.
+fn unit_of(time: Duration) -> (u64, &'static str) {
+    match time.as_secs() {
+        ..120 => (1, "s"),
+        120..7_200 => (60, "min"),
+        7_200..172_800 => (3_600, "h"),
+        _ => (86_400, "d"),
+    }
+}
+
 /// A length of time, in its largest unit.
 pub(crate) fn age(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ ..120 => format!("{seconds} s"),
-        seconds @ ..7_200 => format!("{} min", seconds / 60),
-        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
+    let (seconds, unit) = unit_of(time);
+    format!("{} {unit}", time.as_secs() / seconds)
 }
 
 /// The rest of a pause, which is over when it shows 0: rounded up, in the unit of [`age`].
 pub(crate) fn left(now: SystemTime, until: SystemTime) -> String {
     let left = until.duration_since(now).unwrap_or_default();
-    let unit = match left.as_secs() {
-        ..120 => 1,
-        120..7_200 => 60,
-        7_200..172_800 => 3_600,
-        _ => 86_400,
-    };
-    let units = left.as_millis().div_ceil(unit * 1_000) * unit;
-    age(Duration::from_secs(units as u64))
+    let (seconds, _) = unit_of(left);
+    let units = left.as_millis().div_ceil(u128::from(seconds) * 1_000);
+    age(Duration::from_secs(units as u64 * seconds))
 }
 
 /// The rest of a key's pause, if it is paused.

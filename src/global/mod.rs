@@ -51,13 +51,13 @@
 //!
 //! Two nested limits that count in the same semaphore (store, policy and key) are a
 //! [mistake](crate::ConcurrencyLimitLayer#nested-limits). A service of this layer knows its request only in `call`, which
-//! is then answered with status 500. If the key is full, the service is not ready before, because it waits for the
-//! permit of its own request: until the end of a bounded wait, or without end. With the feature `tracing` a wait of 30 s is
+//! is then answered with status 500. If the key is full, `poll_ready` waits for the permit that the request already holds:
+//! until a bounded wait ends, or for ever. With the feature `tracing` a wait of 30 s is
 //! logged as a warning that names this cause. Use a separate policy for each of the two limits.
 //!
-//! A request that was given back, and is sent again, contains the permit of its first attempt until `call` removes it. So
-//! under a limit of 1 the service never becomes ready for it. A middleware outside of this layer that sends such a
-//! request again first removes the permit: `request.extensions_mut().remove::<Permit>()`.
+//! A client may give a request back, for example if its connection was closed. Such a request contains the permit of its
+//! first attempt until `call` removes it. So under a limit of 1 the service never becomes ready for the second attempt. A
+//! middleware that retries must remove the permit first: `request.extensions_mut().remove::<Permit>()`.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

@@ -6,7 +6,7 @@
 //!
 //! # A client that obeys `Retry-After`
 //!
-//! [`with_cooldown`](crate::GlobalConcurrencyLimitLayer::with_cooldown) makes a limit around a client pause its key. The
+//! With [`with_cooldown`](crate::GlobalConcurrencyLimitLayer::with_cooldown), a limit around a client pauses its key. The
 //! second argument is the longest pause that an upstream may cause:
 //!
 //! ```no_run
@@ -34,8 +34,8 @@
 //! }
 //! ```
 //!
-//! - A 429 or 503 with `Retry-After` pauses, in seconds or as a date. Zero, a past date and other text pause nothing.
-//!   Neither do this crate's own rejections in the same process, such as those of an inner limit.
+//! - A 429 or 503 pauses the key if it has `Retry-After` in seconds or as a date. Zero, a past date and other text pause
+//!   nothing. Rejections of this crate in the same process, such as those of an inner limit, pause nothing either.
 //! - Your code receives the response as the upstream sent it, once the store has answered the pause. To try again, drop
 //!   the response first, because it holds a permit. The next attempt joins the queue.
 //! - [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) has the same method, for a key per request. Give it a
@@ -44,7 +44,7 @@
 //!   all its processes.
 //!
 //! Without a layer, [`Permit::pause`](crate::Permit::pause) pauses a key of the permit, for any client and any sign that
-//! an upstream is overloaded. Await it before the permit is dropped, so that no waiter takes its place before the pause:
+//! an upstream is overloaded. Await it before the permit is dropped, so that no waiter is granted before the pause:
 //!
 //! ```
 //! use std::time::Duration;
@@ -76,12 +76,14 @@
 //! |---|---|
 //! | a permit that is held | stays held; the pause ends no request |
 //! | a claim that can wait until the pause ends | joins the queue, or keeps its place |
-//! | a claim that does not wait, or whose wait ends before | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429. `Retry-After` is the rest of the pause |
+//! | a claim that does not wait, or whose wait ends before | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429 |
 //! | another pause | makes it longer, never shorter |
 //! | `resume` | ends it at once, and grants to the waiters |
 //!
-//! - A pause is of a key under one policy. Under several limits a paused one is like a full one: all or none.
-//! - It is no waiter: it counts neither in `max_waiting` nor as a waiting claim.
+//! - The `Retry-After` of a refusal is the rest of the pause.
+//! - A pause applies to one key under one policy. A claim with several limits gets all of them or none, so a paused limit
+//!   refuses it like a full one.
+//! - A pause counts neither in `max_waiting` nor as a waiting claim.
 //! - A pause below 1 ms changes nothing. The longest pause is 31 days; a longer one is shortened.
 //! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses only claims in shadow.
 //!
@@ -114,5 +116,5 @@
 //! | claims that wait | keep their places | are refused |
 //! | other claims | 429 with the rest of the pause | 403, without `Retry-After` |
 //! | ends | by itself, at an instant | when an operator changes the limit |
-//! | of | one key | one key, or all keys of a policy |
-//! | for | an upstream that will be back soon | an account that should stop until somebody decides |
+//! | applies to | one key | one key, or all keys of a policy |
+//! | meant for | an upstream that will be back soon | an account that should stop until an operator decides |

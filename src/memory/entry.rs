@@ -11,23 +11,23 @@ use tokio::time::Instant;
 /// The semaphore of one key under one policy.
 ///
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
-/// are counted. While nothing is held and the key is not paused, nothing waits, because every claim in the queue fits then.
+/// are counted. The queue is empty while no units are held and the key is not paused, because its head would fit.
 pub(super) struct Entry {
     /// Unique in the process: after an eviction the next entry of the key has another one.
     pub(super) id: u64,
     pub(super) hash: u64,
     pub(super) held: u32,
-    /// The limit that an operator has set. Read at each decision, so that whoever waits waits under it too.
+    /// The limit that an operator has set. Read at each decision, so that it also applies to waiters.
     pub(super) limit: Option<u32>,
-    /// Nothing is granted while this is set, also after its end: the next claim or waiter then removes it.
-    pause: Option<Box<Paused>>,
+    /// While this is set nothing is granted, even if the pause is over. The next claim or waiter removes it.
+    pause: Option<Box<ActivePause>>,
     pub(super) queue: Queue,
     pub(super) policy: Policy,
     pub(super) key: CompactKey,
 }
 
 /// A pause of a key.
-pub(super) struct Paused {
+pub(super) struct ActivePause {
     pub(super) since: Instant,
     pub(super) until: Instant,
     pub(super) note: Option<String>,
@@ -39,14 +39,14 @@ pub(super) struct Counts {
     token: u64,
     /// How many entries have nothing held.
     pub(super) idle: usize,
-    /// How many of these the last eviction has kept, because their keys were paused.
+    /// The number of idle entries that the last eviction has kept, because their keys were paused.
     pub(super) kept: usize,
 }
 
 /// An entry, and the counts of its shard.
 pub(super) type Changing<'a> = (&'a mut Entry, &'a mut Counts);
 
-impl Paused {
+impl ActivePause {
     fn is_over(&self) -> bool {
         self.until <= Instant::now()
     }
@@ -82,8 +82,9 @@ impl Entry {
         u64::from(self.held) + u64::from(units.weight) <= u64::from(self.in_force(units))
     }
 
-    /// Why units cannot be acquired. A pause is no reason for a claim that is heavier than the limit in force.
-    pub(super) fn full(&self, units: Units) -> Full {
+    /// The refusal of these units. It omits the pause if they are heavier than the limit in force, because waiting for the
+    /// end of the pause would not help.
+    pub(super) fn refusal(&self, units: Units) -> Full {
         let limit = self.in_force(units);
         let pause = self.pause.as_ref().filter(|_| units.weight <= limit);
         Full {
@@ -94,12 +95,12 @@ impl Entry {
         }
     }
 
-    /// Whether units can be [acquired](Self::acquire): if they fit, nothing waits, and the key is not paused.
+    /// Succeeds if units can be [acquired](Self::acquire): they fit, no claim waits, and the key is not paused.
     #[inline]
     pub(super) fn admits(&self, units: Units) -> Result<(), Full> {
         match self.fits(units) && self.queue.is_empty() && self.pause.is_none() {
             true => Ok(()),
-            false => Err(self.full(units)),
+            false => Err(self.refusal(units)),
         }
     }
 
@@ -133,8 +134,8 @@ impl Entry {
         counts.idle += usize::from(weight > 0 && self.held == 0);
     }
 
-    /// Joins the queue, unless `max_waiting` claims or more are ahead, it is too heavy for the limit in force, or the key
-    /// is paused for longer than the claim waits.
+    /// Adds a claim to the queue. Fails if `max_waiting` or more claims are ahead, if the claim is too heavy for the limit in
+    /// force, or if the key is paused for longer than the claim waits.
     pub(super) fn join(
         &mut self,
         waiting: Waiting,
@@ -142,15 +143,13 @@ impl Entry {
         max_waiting: u32,
     ) -> Result<(), AcquireError> {
         let units = waiting.units();
-        let full = self.full(units);
-        if units.weight > full.limit || full.pause.is_some_and(|left| left > wait) {
+        let full = self.refusal(units);
+        if units.weight > full.limit || full.outlasts(wait) {
             return Err(full.error(&self.policy));
         }
         match self.queue.push(waiting, max_waiting) {
             true => Ok(()),
-            false if full.pause.is_some_and(|left| !left.is_zero()) => {
-                Err(full.error(&self.policy))
-            }
+            false if full.outlasts(Duration::ZERO) => Err(full.error(&self.policy)),
             false => Err(AcquireError::QueueFull {
                 policy: self.policy.clone(),
                 limit: self.in_force(units),
@@ -163,7 +162,7 @@ impl Entry {
     /// granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
-        match self.queue.is_empty() || self.is_full() || self.is_paused() {
+        match self.queue.is_empty() || self.is_full() || self.pause_in_force().is_some() {
             true => Vec::new(),
             false => self.grant_waiters(counts),
         }
@@ -186,17 +185,16 @@ impl Entry {
         granted
     }
 
-    /// True if the key is paused now. Removes a pause that is over. [`grant`](Self::grant) follows.
+    /// Removes a pause that is over. [`grant`](Self::grant) follows.
     #[inline]
-    pub(super) fn is_paused(&mut self) -> bool {
-        self.pause.is_some() && self.pause_in_force().is_some()
+    pub(super) fn drop_ended_pause(&mut self) {
+        self.pause.take_if(|pause| pause.is_over());
     }
 
     /// The pause of the key, if it is paused now. Removes a pause that is over. [`grant`](Self::grant) follows.
-    pub(super) fn pause_in_force(&mut self) -> Option<&Paused> {
-        if self.pause.as_ref().is_some_and(|pause| pause.is_over()) {
-            self.pause = None;
-        }
+    #[inline]
+    pub(super) fn pause_in_force(&mut self) -> Option<&ActivePause> {
+        self.drop_ended_pause();
         self.pause.as_deref()
     }
 
@@ -208,9 +206,9 @@ impl Entry {
         if self.pause.as_ref().is_some_and(|old| old.until >= until) {
             return Vec::new();
         }
-        let paused = Paused { since, until, note };
+        let paused = ActivePause { since, until, note };
         match self.pause.replace(Box::new(paused)) {
-            // At the end of this one they look for another one.
+            // The waiters already wait for the end of the earlier pause, and look up the new one then.
             Some(_) => Vec::new(),
             None => self.queue.waiters(),
         }
@@ -221,7 +219,7 @@ impl Entry {
         self.pause.take().is_some_and(|pause| !pause.is_over())
     }
 
-    /// True if claims or permits have the key, or if it is paused now.
+    /// True if the key has permits or waiters, or is paused now.
     pub(super) fn is_in_use(&self) -> bool {
         self.is_busy() || self.pause.as_ref().is_some_and(|pause| !pause.is_over())
     }

@@ -25,7 +25,9 @@ use std::{
 pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
     let end_pauses = || {
         for claim in claims {
-            keys.change(claim.policy(), claim.key(), |entry, _| entry.is_paused());
+            keys.change(claim.policy(), claim.key(), |entry, _| {
+                entry.drop_ended_pause();
+            });
         }
     };
     decided_after_pauses(|| try_all(keys, claims), end_pauses)
@@ -245,13 +247,13 @@ impl MemoryGrant {
     fn change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
         let end_pauses = || {
             for level in self.levels.iter() {
-                level.change(|entry, _| entry.is_paused());
+                level.change(|entry, _| entry.drop_ended_pause());
             }
         };
         decided_after_pauses(|| self.try_change(wanted), end_pauses)
     }
 
-    /// Changes weights under the locks of all shards, so that nobody sees some of them changed.
+    /// Changes weights under the locks of all shards, so that no other thread sees a part of the change.
     fn try_change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
         let is_lost = self.loss().is_set();
         let wanted = wanted.iter();

@@ -92,12 +92,12 @@ impl Keys {
         shard.pause(hash, claim, pause);
     }
 
-    /// The refusal of a claim that would wait for the permit of its own request.
+    /// The refusal of a claim that would wait for a permit that its request already holds.
     pub(super) fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
         }
-        let full = |entry: &mut Entry, _: &mut Counts| entry.full(claim.checked_units());
+        let full = |entry: &mut Entry, _: &mut Counts| entry.refusal(claim.checked_units());
         let full = self.change(claim.policy(), claim.key(), full)?;
         let refusal = full.error(claim.policy());
         refusal

@@ -1,7 +1,7 @@
 //! Usage, revocations and pauses of the store in memory, for operators.
 
 use super::{
-    entry::{Entry, Paused},
+    entry::{ActivePause, Entry},
     holders::{Now, infos, serial_of},
     shard::SHARDS,
     store::MemorySemaphore,
@@ -194,7 +194,7 @@ impl MemorySemaphore {
     }
 }
 
-fn pause_info(paused: &Paused, now: Now) -> PauseInfo {
+fn pause_info(paused: &ActivePause, now: Now) -> PauseInfo {
     let at = |instant| now.at(instant).unwrap_or(now.system);
     let mut info = PauseInfo::new(at(paused.since), at(paused.until));
     info.note.clone_from(&paused.note);

@@ -64,6 +64,11 @@ pub(super) struct Full {
 }
 
 impl Full {
+    /// True if the key is paused for longer than this.
+    pub(super) fn outlasts(self, wait: Duration) -> bool {
+        self.pause.is_some_and(|left| left > wait)
+    }
+
     #[cold]
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
         let (limit, id) = (self.limit, SemaphoreId::numbered(self.id));

@@ -89,8 +89,8 @@ impl Shard {
         Ok(entry.acquire(units, counts, listed))
     }
 
-    /// Joins the queue of a claim's key, for this time at most, and is granted at once if it fits by now. Returns the
-    /// entry's id, and the end of its pause.
+    /// Adds a claim to the queue of its key, unless the key is paused for longer than `wait`. Grants the claim at once if it
+    /// fits. Returns the entry's id, and the end of its pause.
     pub(super) fn join(
         &self,
         hash: u64,
@@ -102,7 +102,8 @@ impl Shard {
         let mut table = self.0.lock();
         let (entry, counts) = table.entry(hash, claim);
         entry.join(waiting, wait, max_waiting)?;
-        // In this order: a pause that ends here is over for the grant.
+        // Before the grant. Otherwise the pause could end between the two lines: nothing would be granted, and this claim
+        // would not know when to look again.
         let pause = entry.pause_in_force().map(|pause| pause.until);
         let (id, granted) = (entry.id, entry.grant(counts));
         drop(table);
@@ -127,7 +128,7 @@ impl Shard {
         waiters.is_some()
     }
 
-    /// Changes the entry of this hash, if it is there, and grants to waiters that fit then. Those are told without the
+    /// Changes the entry of this hash, if it exists, and grants to the waiters that fit then. Notifies them without the
     /// lock.
     #[inline]
     pub(super) fn change<R>(

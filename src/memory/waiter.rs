@@ -41,8 +41,8 @@ struct Place {
     /// The id of the entry.
     entry: u64,
     details: Arc<Details>,
-    /// The end of the key's pause, as far as the waiter knows. The wait does not end before it.
-    pause: Option<Instant>,
+    /// The end of the key's pause, as last looked up. The wait does not time out before.
+    paused_until: Option<Instant>,
     level: oneshot::Receiver<Result<Level, AcquireError>>,
     is_granted: bool,
     waiting: observe::Waiting,
@@ -105,7 +105,7 @@ impl Waiter {
             }));
         });
         let left = self.left(claim);
-        let (entry, pause) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
+        let (entry, paused_until) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
         let mut waiting = observe::Waiting::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         waiting.join(MEMORY, claim.policy().as_str(), key);
@@ -114,7 +114,7 @@ impl Waiter {
             hash,
             entry,
             details,
-            pause,
+            paused_until,
             level,
             is_granted: false,
             waiting,
@@ -156,38 +156,40 @@ impl Waiter {
         }
     }
 
-    /// The answer to a claim in a queue. When a pause ends, each waiter grants to all that fit.
-    async fn granted(&self, claim: &Claim, place: &mut Place) -> Result<Level, AcquireError> {
+    /// Waits in the queue until the claim is granted or refused, or its wait ends. When a pause ends, all waiters wake, and
+    /// the first to take the lock grants to all that fit.
+    async fn wait_in_queue(&self, claim: &Claim, place: &mut Place) -> Result<Level, AcquireError> {
         loop {
             let now = Instant::now();
-            let pause = place.pause.map(|end| end.saturating_duration_since(now));
+            let pause = place
+                .paused_until
+                .map(|end| end.saturating_duration_since(now));
             let time = pause.unwrap_or_else(|| self.left(claim));
-            match timeout(time, place.granted(&self.loss)).await {
+            match timeout(time, place.next_event(&self.loss)).await {
                 Ok(Some(granted)) => return granted,
                 Err(_) if pause.is_none() => return Err(self.timed_out(claim, place.entry)),
-                _ => place.pause = self.pause(claim, place)?,
+                _ => place.paused_until = self.pause_end(claim, place)?,
             }
         }
     }
 
-    /// The end of a key's pause, if it is paused and the claim waits for as long. A pause that is over ends here.
-    fn pause(&self, claim: &Claim, place: &Place) -> Result<Option<Instant>, AcquireError> {
+    /// Returns when the key's pause ends, or `None` if the key is not paused. Removes a pause that is over. Fails if the
+    /// claim's wait ends before the pause.
+    fn pause_end(&self, claim: &Claim, place: &Place) -> Result<Option<Instant>, AcquireError> {
         let units = claim.checked_units();
         let pause = place.change(|entry| {
             let until = entry.pause_in_force()?.until;
-            Some((until, entry.full(units)))
+            Some((until, entry.refusal(units)))
         });
         match pause.flatten() {
-            Some((_, full)) if full.pause.is_some_and(|left| left > self.left(claim)) => {
-                Err(full.error(claim.policy()))
-            }
+            Some((_, full)) if full.outlasts(self.left(claim)) => Err(full.error(claim.policy())),
             pause => Ok(pause.map(|(until, _)| until)),
         }
     }
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
         while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
-            let granted = self.granted(claim, &mut place).await;
+            let granted = self.wait_in_queue(claim, &mut place).await;
             place.is_granted = granted.is_ok();
             place.waiting.leave(match &granted {
                 Ok(_) => Outcome::Admitted,
@@ -209,13 +211,14 @@ impl Waiter {
 }
 
 impl Place {
-    /// Its units, unless an operator ends the wait, or what it has of a narrower limit. `None`: its key is paused now.
-    async fn granted(&mut self, loss: &Loss) -> Option<Result<Level, AcquireError>> {
+    /// Waits for the grant. Fails if an operator revokes the claim, or its units of a narrower limit. Returns `None` after
+    /// the notice of a pause: the caller then looks the pause up.
+    async fn next_event(&mut self, loss: &Loss) -> Option<Result<Level, AcquireError>> {
         let (mut revoked, mut paused) = (pin!(loss.wait()), pin!(self.details.paused.notified()));
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
             Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Some(Ok(level))),
             Poll::Ready(Ok(Err(error))) => Poll::Ready(Some(Err(error))),
-            // Only an operator drops a sender that has sent nothing, or ends what nobody has yet.
+            // Only a revocation drops the sender unused, or takes the units before they are received.
             Poll::Ready(_) => Poll::Ready(Some(Err(AcquireError::Revoked))),
             Poll::Pending if revoked.as_mut().poll(cx).is_ready() => {
                 Poll::Ready(Some(Err(AcquireError::Revoked)))

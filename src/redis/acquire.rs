@@ -70,7 +70,7 @@ impl Store {
         }
     }
 
-    /// The refusal of a claim that would wait for the permit of its own request.
+    /// The refusal of a claim that would wait for a permit that its request already holds.
     fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
@@ -131,21 +131,25 @@ impl Store {
             let (policy, semaphore) = of(level);
             AcquireError::under(policy, limit, held, semaphore)
         };
+        let named = |level| {
+            let (policy, semaphore) = of(level);
+            (policy.clone(), Some(semaphore))
+        };
         match why {
             Refused::By(TimedOut(level, _, limit)) if levels == 1 => {
-                let (policy, semaphore) = of(level);
+                let (policy, semaphore) = named(level);
                 AcquireError::TimedOut {
-                    policy: policy.clone(),
+                    policy,
                     limit,
-                    semaphore: Some(semaphore),
+                    semaphore,
                 }
             }
             Refused::By(QueueFull(level, limit)) if levels == 1 => {
-                let (policy, semaphore) = of(level);
+                let (policy, semaphore) = named(level);
                 AcquireError::QueueFull {
-                    policy: policy.clone(),
+                    policy,
                     limit,
-                    semaphore: Some(semaphore),
+                    semaphore,
                 }
             }
             Refused::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
@@ -153,12 +157,12 @@ impl Store {
             }
             Refused::By(QueueFull(level, limit)) => full(level, limit, limit),
             Refused::By(Paused(level, limit, retry_after)) => {
-                let (policy, semaphore) = of(level);
+                let (policy, semaphore) = named(level);
                 AcquireError::Paused {
-                    policy: policy.clone(),
+                    policy,
                     limit,
                     retry_after,
-                    semaphore: Some(semaphore),
+                    semaphore,
                 }
             }
             Refused::By(Revoked) => self.revoked(),
@@ -389,7 +393,8 @@ impl Grant for RedisGrant {
     fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         let (store, name) = (Arc::clone(&self.store), Arc::clone(self.held.name(level)));
         let pause = Pause::new(time, note);
-        Box::pin(async move { store.pause(name, pause).await })
+        self.store
+            .answer(async move { store.pause(name, pause).await })
     }
 
     fn awaits_release(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What a store sends beside what its core decides: what operators ask, and checks.
+//! The calls that a store sends besides those of its core: for operators, and for checks.
 
 use super::{
     driver::Session,
@@ -15,9 +15,8 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// The pause before commands are sent again: their keys are just moving, or the end of a broken connection was not
-/// noticed yet.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The delay before commands are sent again: their keys are moving, or a broken connection was not noticed yet.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Where commands are sent.
 #[derive(Clone, Copy)]
@@ -25,23 +24,32 @@ pub(super) enum To<'a> {
     Server(usize),
     /// The server of a key, wherever that has moved.
     Key(&'a str),
-    /// The same, but not again if they may have run, and have no answer.
+    /// As `Key`, but commands that may have run are not sent again.
     KeyOnce(&'a str),
 }
 
+/// The caller of commands, and how long it waits for the answer.
+#[derive(Clone, Copy)]
+pub(super) enum Caller {
+    /// Takes a turn, and waits for the time of an operator's call from then on.
+    Operator,
+    /// Takes no turn, and waits until this time.
+    Check(Instant),
+}
+
 impl Store {
-    /// Until when an operator's question is answered.
+    /// The deadline of an operator's call that begins now.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.settings.budget()
     }
 
-    /// How long the answer to one call may take.
+    /// The time that is left for one call: until the deadline, at most the timeout.
     fn left(&self, until: Instant) -> Duration {
         let left = until.saturating_duration_since(Instant::now());
         left.min(self.settings.timeout)
     }
 
-    /// The number of the server that is believed to have a key.
+    /// The number of the server last known to own the key.
     pub(super) fn server_of(&self, key: &str) -> usize {
         self.driver.server_at(self.topology.slot(key))
     }
@@ -67,27 +75,31 @@ impl Store {
         &self,
         to: To<'_>,
         question: Cmd,
-        until: Instant,
+        caller: Caller,
     ) -> Result<T, CallError> {
-        let reply = only(self.call(to, vec![question], until).await)?;
+        let reply = only(self.call(to, vec![question], caller).await)?;
         from_redis_value(reply).map_err(|_| CallError::Reply)
     }
 
-    /// Sends commands together. No answer counts unless enough replicas have what was written.
+    /// Sends commands together, and then waits for replicas. With too few replicas each reply is an error.
     pub(super) async fn confirmed(
         &self,
         to: To<'_>,
         mut commands: Vec<Cmd>,
-        until: Instant,
+        caller: Caller,
     ) -> Replies {
         let replicas = self.settings.replicas;
         if replicas == 0 {
-            return self.call(to, commands, until).await;
+            return self.call(to, commands, caller).await;
         }
-        // With them, so that it speaks of the very server that runs them. Zero would be no bound.
-        let bound = (self.left(until) / 2).as_millis().max(1) as u64;
+        let left = match caller {
+            Caller::Operator => self.settings.timeout,
+            Caller::Check(until) => self.left(until),
+        };
+        // Sent with the commands, so that it covers the server that runs them. Zero would mean no bound.
+        let bound = (left / 2).as_millis().max(1) as u64;
         commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
-        let mut replies = self.call(to, commands, until).await;
+        let mut replies = self.call(to, commands, caller).await;
         let error = match replies.pop() {
             Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
             Some(Ok(Value::Int(have))) => {
@@ -98,17 +110,17 @@ impl Store {
             Some(Err(error)) => error,
             Some(Ok(_)) | None => CallError::Reply,
         };
-        // An error of their own says more.
+        // A command's own error is more precise, so it is kept.
         let replies = replies.into_iter();
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together, when it is their turn. As many replies, in their order.
-    pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
-        let asked = Instant::now();
-        let _turn = self.turns.take().await;
-        // The time of a call begins with its turn.
-        let until = until + asked.elapsed();
+    /// Sends commands together. Returns one reply for each command, in order.
+    pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, caller: Caller) -> Replies {
+        let (_turn, until) = match caller {
+            Caller::Operator => (Some(self.turns.take().await), self.deadline()),
+            Caller::Check(until) => (None, until),
+        };
         let (mut asking, mut server) = match to {
             To::Server(server) => (None, server),
             To::Key(key) | To::KeyOnce(key) => (None, self.server_of(key)),
@@ -123,14 +135,14 @@ impl Store {
             let replies = replies.unwrap_or_else(|error| vec![Err(error); commands.len()]);
             let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
             let error = errors.find(is_to_repeat);
-            let Some(error) = error.filter(|_| until > Instant::now() + PAUSE) else {
+            let Some(error) = error.filter(|_| until > Instant::now() + RETRY_DELAY) else {
                 return replies;
             };
             let redirect = error.redirect();
             let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
             asking = redirect.and_then(|(_, is_moving)| is_moving.then(|| cmd("ASKING")));
             server = next.unwrap_or(server);
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 
@@ -144,7 +156,7 @@ impl Store {
     ) -> Result<Replies, CallError> {
         let connection = self.connection(server, until).await?;
         let left = self.left(until);
-        // It serves the one command that follows it.
+        // `ASKING` applies to the next command only.
         let asks = usize::from(asking.is_some());
         let sent = commands.iter().cloned();
         let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
@@ -161,7 +173,7 @@ fn only(mut replies: Replies) -> Result<Value, CallError> {
     replies.pop().unwrap_or(Err(CallError::Reply))
 }
 
-/// The same, which is counted.
+/// The reply to the only command, whose call is counted.
 pub(super) async fn counted(
     verb: &'static str,
     replies: impl Future<Output = Replies>,

@@ -1,7 +1,7 @@
 //! How much is held of many keys, and which processes are alive.
 
 use super::{
-    ask::To,
+    ask::{Caller, To},
     error::CallError,
     operate::pause_info,
     protocol::{alive, counted_at, counting, name_of, now},
@@ -45,18 +45,18 @@ impl Store {
         server: usize,
         keys: Vec<Named>,
     ) -> Result<Vec<(usize, KeyCounts)>, CallError> {
-        let time = self.ask(To::Server(server), cmd("TIME"), self.deadline());
+        let time = self.ask(To::Server(server), cmd("TIME"), Caller::Operator);
         let now = now(time.await?)?;
         let mut counted = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS) {
             let commands = keys.iter().flat_map(|(.., name)| counting(name, now));
-            let replies = self.call(To::Server(server), commands.collect(), self.deadline());
+            let replies = self.call(To::Server(server), commands.collect(), Caller::Operator);
             for ((position, key, name), replies) in keys.iter().zip(replies.await.chunks(3)) {
                 let found = match counted_at(now, replies) {
                     // Its slot has moved.
                     Err(error) if error.is_moving() => {
                         let commands = counting(name, now).into();
-                        let replies = self.call(To::Key(name), commands, self.deadline());
+                        let replies = self.call(To::Key(name), commands, Caller::Operator);
                         counted_at(now, &replies.await)?
                     }
                     found => found?,
@@ -73,7 +73,7 @@ impl Store {
         let [_, key] = self.owner.keys();
         let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
         let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
-        let replies = self.call(To::Key(&key), commands, self.deadline()).await;
+        let replies = self.call(To::Key(&key), commands, Caller::Operator).await;
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| CallError::Reply)?;
         let ids = alive(list, now(time)?)?;

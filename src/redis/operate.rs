@@ -2,10 +2,10 @@
 //! are in force.
 
 use super::{
-    ask::{To, counted},
+    ask::{Caller, To, counted},
     error::CallError,
     protocol::{
-        Form, Listed, Next, PauseEntry, Pausing, Revocation, UnitId, flow_of, is_done, key_of,
+        Form, Listed, Next, PauseCall, PauseEntry, Revocation, UnitId, flow_of, is_done, key_of,
         limit_of, limits, names_of, process, usage,
     },
     store::{RedisSemaphore, Store},
@@ -46,12 +46,7 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move {
-            store
-                .usage(&name)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.answer(async move { store.usage(&name).await })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
@@ -77,12 +72,7 @@ impl Operate for RedisSemaphore {
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
-        Box::pin(async move {
-            store
-                .revoke(&name, &id)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.answer(async move { store.revoke(&name, &id).await })
     }
 
     fn set_limit(
@@ -95,13 +85,10 @@ impl Operate for RedisSemaphore {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
         let asked = store.owner.set_limit(policy, key, limit, note);
+        let set = self.0.answer(async move { store.set_limit(asked).await });
         Box::pin(async move {
             checked?;
-            match store
-                .set_limit(asked)
-                .await
-                .map_err(|error| store.failure(&error))?
-            {
+            match set.await? {
                 true => Ok(()),
                 false => Err(StoreError::new("there are as many limits as there may be")),
             }
@@ -110,10 +97,7 @@ impl Operate for RedisSemaphore {
 
     fn limits(&self) -> LimitStream {
         let store = Arc::clone(&self.0);
-        let all =
-            stream::once(
-                async move { store.limits().await.map_err(|error| store.failure(&error)) },
-            );
+        let all = stream::once(self.0.answer(async move { store.limits().await }));
         Box::pin(all.map_ok(|all| stream::iter(all).map(Ok)).try_flatten())
     }
 
@@ -127,20 +111,16 @@ impl Operate for RedisSemaphore {
         let checked = Pause::check(key);
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
         let pause = Pause::new(time, note);
+        let paused = self.0.answer(async move { store.pause(name, pause).await });
         Box::pin(async move {
             checked?;
-            store.pause(name, pause).await
+            paused.await
         })
     }
 
     fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
-        Box::pin(async move {
-            store
-                .resume(name)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.answer(async move { store.resume(name).await })
     }
 
     fn counts(
@@ -149,32 +129,32 @@ impl Operate for RedisSemaphore {
         keys: &[StoredKey],
     ) -> BoxFuture<Result<Vec<KeyCounts>, StoreError>> {
         let (store, policy, keys) = (Arc::clone(&self.0), policy.clone(), keys.to_vec());
-        Box::pin(async move {
-            store
-                .counts(&policy, keys)
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0
+            .answer(async move { store.counts(&policy, keys).await })
     }
 
     fn processes(&self) -> BoxFuture<Result<Vec<Process>, StoreError>> {
         let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            store
-                .processes()
-                .await
-                .map_err(|error| store.failure(&error))
-        })
+        self.0.answer(async move { store.processes().await })
     }
 }
 
 impl Store {
+    /// The answer to an operator's call. A failure of the call is an error of the store.
+    pub(super) fn answer<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl Future<Output = Result<T, CallError>> + Send + 'static,
+    ) -> BoxFuture<Result<T, StoreError>> {
+        let store = Arc::clone(self);
+        Box::pin(async move { call.await.map_err(|error| store.failure(&error)) })
+    }
+
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let Some(revocation) = Revocation::new(name, id, self.driver.floor()) else {
             return Ok(false);
         };
-        // If it is sent again after it has run, the answer is that there is none.
+        // Sent once, because a second run would report that there is no such permit.
         let command = |form| revocation.command(form);
         is_done(self.run("revoke", To::KeyOnce(name), command).await?)
     }
@@ -189,7 +169,7 @@ impl Store {
     ) -> Result<Value, CallError> {
         let run = async |form| {
             let commands = vec![command(form)];
-            counted(verb, self.confirmed(to, commands, self.deadline())).await
+            counted(verb, self.confirmed(to, commands, Caller::Operator)).await
         };
         match run(Form::Hash).await {
             Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
@@ -197,21 +177,18 @@ impl Store {
         }
     }
 
-    /// Pauses a semaphore. `None`: for no time.
+    /// Pauses a semaphore. `None` stands for a time below 1 ms, and changes nothing.
     pub(super) async fn pause(
         &self,
         name: Arc<str>,
         pause: Option<Pause>,
-    ) -> Result<(), StoreError> {
-        let Some(pause) = pause else {
-            return Ok(());
-        };
-        // At once, for claims that are decided without the server.
-        self.driver.note_pause(Arc::clone(&name), Some(pause.time));
-        match self.set_pause(&name, Some(&pause)).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.failure(&error)),
+    ) -> Result<(), CallError> {
+        if let Some(pause) = pause {
+            // Before the call, so that claims that are decided without the server observe the pause at once.
+            self.driver.note_pause(Arc::clone(&name), Some(pause.time));
+            self.set_pause(&name, Some(&pause)).await?;
         }
+        Ok(())
     }
 
     /// Ends the pause of a semaphore. Returns false if it was not paused.
@@ -220,10 +197,10 @@ impl Store {
         self.set_pause(&name, None).await
     }
 
-    /// Sets or ends the pause of a semaphore. A second end of a pause would report that there was none.
+    /// Sets or ends the pause of a semaphore. An end is sent once, because a second one would report that there is no pause.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let floor = self.driver.floor();
-        let pausing = Pausing { name, floor, pause };
+        let pausing = PauseCall { name, floor, pause };
         let command = |form| pausing.command(&self.owner, form);
         let to = match pause {
             Some(_) => To::Key(name),
@@ -234,7 +211,7 @@ impl Store {
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
     async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, CallError> {
-        let set = self.confirmed(To::Key(&key), vec![command], self.deadline());
+        let set = self.confirmed(To::Key(&key), vec![command], Caller::Operator);
         let reply = counted("limits", set).await;
         // After an error the limit may be set too, but the caller need not wait for it.
         let follows = self.settings.claims && !self.driver.is_shut();
@@ -251,7 +228,7 @@ impl Store {
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
         let (key, command) = self.owner.limits();
-        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
         limits(counted("presence", asked).await?)
     }
 
@@ -279,7 +256,7 @@ impl Store {
     /// The limit of a semaphore that an operator has set.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, CallError> {
         let (key, command) = self.owner.limit(name);
-        let reply = self.ask(To::Key(&key), command, self.deadline());
+        let reply = self.ask(To::Key(&key), command, Caller::Operator);
         limit_of(reply.await?)
     }
 
@@ -287,7 +264,7 @@ impl Store {
     async fn listed(&self, name: &str) -> Result<Listed, CallError> {
         let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
         while let Some(at) = next {
-            let page = self.call(To::Key(name), vec![usage(name, &at)], self.deadline());
+            let page = self.call(To::Key(name), vec![usage(name, &at)], Caller::Operator);
             next = listed.add(counted("usage", page).await?)?;
         }
         Ok(listed)
@@ -301,7 +278,7 @@ impl Store {
             return own;
         }
         let (key, command) = self.owner.who(id);
-        let asked = self.call(To::Key(&key), vec![command], self.deadline());
+        let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
         process(id, counted("presence", asked).await.ok())
     }
 }
@@ -340,7 +317,7 @@ fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
     permits.into_values().map(|(_, permit)| permit).collect()
 }
 
-/// A pause that ends at this time.
+/// A pause, and its end in ms of the server's clock.
 pub(super) fn pause_info((entry, ends): (PauseEntry, u64)) -> PauseInfo {
     let mut info = PauseInfo::new(time(entry.since), time(ends));
     info.note = entry.note;
@@ -453,8 +430,9 @@ impl Scan {
             .arg("MATCH")
             .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
-        let until = self.store.deadline();
-        self.store.ask(To::Server(server), scan, until).await
+        self.store
+            .ask(To::Server(server), scan, Caller::Operator)
+            .await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

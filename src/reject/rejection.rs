@@ -38,7 +38,7 @@ where
     Arc::new(move |rejection| reject(rejection).map(RejectionBody::boxed))
 }
 
-/// Marks a layer's rejection, whoever has made its response.
+/// Marks the response to a layer's rejection, also if a user's function has made the response.
 #[derive(Clone)]
 struct Rejected;
 

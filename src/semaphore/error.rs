@@ -159,24 +159,48 @@ impl AcquireError {
     pub fn by_semaphore(mut self, id: SemaphoreId) -> Self {
         if let Self::Full { semaphore, .. }
         | Self::TimedOut { semaphore, .. }
-        | Self::Paused { semaphore, .. }
-        | Self::QueueFull { semaphore, .. } = &mut self
+        | Self::QueueFull { semaphore, .. }
+        | Self::Paused { semaphore, .. } = &mut self
         {
             *semaphore = Some(id);
         }
         self
     }
 
+    /// The policy and the limit in force of a refusal, and its semaphore if that is known.
+    fn refusing(&self) -> Option<(&Policy, u32, Option<SemaphoreId>)> {
+        match self {
+            Self::Full {
+                policy,
+                limit,
+                semaphore,
+                ..
+            }
+            | Self::TimedOut {
+                policy,
+                limit,
+                semaphore,
+            }
+            | Self::QueueFull {
+                policy,
+                limit,
+                semaphore,
+            }
+            | Self::Paused {
+                policy,
+                limit,
+                semaphore,
+                ..
+            } => Some((policy, *limit, *semaphore)),
+            Self::KeyClosed { policy } => Some((policy, 0, None)),
+            _ => None,
+        }
+    }
+
     /// The semaphore that refused. `None` if its store has no ids, and for an error that no single semaphore decides. See
     /// [`full`](Self::full) for an example.
     pub fn semaphore(&self) -> Option<SemaphoreId> {
-        match self {
-            Self::Full { semaphore, .. }
-            | Self::TimedOut { semaphore, .. }
-            | Self::Paused { semaphore, .. }
-            | Self::QueueFull { semaphore, .. } => *semaphore,
-            _ => None,
-        }
+        self.refusing().and_then(|(.., semaphore)| semaphore)
     }
 
     /// The first error of this type in an error's chain of [`source`](Error::source)s, however many layers have wrapped it:
@@ -214,14 +238,7 @@ impl AcquireError {
     /// The limit in force that refused the claim, in units. `None` if the error has no limit. See
     /// [`policy`](Self::policy).
     pub fn limit(&self) -> Option<u32> {
-        match self {
-            Self::Full { limit, .. }
-            | Self::TimedOut { limit, .. }
-            | Self::Paused { limit, .. }
-            | Self::QueueFull { limit, .. } => Some(*limit),
-            Self::KeyClosed { .. } => Some(0),
-            _ => None,
-        }
+        self.refusing().map(|(_, limit, _)| limit)
     }
 
     /// The policy that refused the claim. `None` if the error has no policy.
@@ -236,14 +253,7 @@ impl AcquireError {
     /// assert_eq!(refused.limit(), Some(5));
     /// ```
     pub fn policy(&self) -> Option<&Policy> {
-        match self {
-            Self::Full { policy, .. }
-            | Self::TimedOut { policy, .. }
-            | Self::Paused { policy, .. }
-            | Self::QueueFull { policy, .. }
-            | Self::KeyClosed { policy } => Some(policy),
-            _ => None,
-        }
+        self.refusing().map(|(policy, ..)| policy)
     }
 
     /// A refusal by a store of this crate. A limit of 0 means a closed key, because a claim whose own limit is 0 is refused

@@ -226,13 +226,14 @@ pub trait Operate: Send + Sync + 'static {
         Box::pin(Items(iter::empty()))
     }
 
-    /// Pauses a key under a policy: for `time` from now on nothing of it is granted, in any process that shares the store.
+    /// Pauses a key under a policy: for `time` from now on no claim of the key is granted, in any process that shares the
+    /// store.
     /// Holders keep their permits. Claims that can wait join the queue and keep their order; when the pause ends, the
     /// first of them is granted. Other claims fail at once with
     /// [`AcquireError::Paused`](super::AcquireError::Paused), as do claims whose wait would end before the pause.
     ///
-    /// - A pause is never shortened: of several pauses the one that ends last is in force. Only [`resume`](Self::resume)
-    ///   ends a pause early.
+    /// - A pause is never shortened: if several overlap, the latest end counts. Only [`resume`](Self::resume) ends a pause
+    ///   early.
     /// - A time below 1 ms changes nothing. A time above [`MAX_PAUSE`](super::MAX_PAUSE) is shortened to that.
     /// - `note` describes the author or the reason; its first 128 characters are stored. [`usage`](Self::usage) and
     ///   [`counts`](Self::counts) show the pause.
@@ -280,8 +281,7 @@ pub trait Operate: Send + Sync + 'static {
         unsupported("the store has no pauses")
     }
 
-    /// Ends a [pause](Self::pause) early. The claims that wait are granted at once, as far as there is room. Returns false
-    /// if the key was not paused.
+    /// Ends a [pause](Self::pause) early, and grants to the waiters that fit. Returns false if the key was not paused.
     ///
     /// # Errors
     ///

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 /// The longest pause: 31 days. A longer one is shortened to this.
 pub const MAX_PAUSE: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 
-/// A pause of a key. [`Usage`](super::Usage) and [`KeyCounts`](super::KeyCounts) have it.
+/// The pause of a key, as [`Usage`](super::Usage) and [`KeyCounts`](super::KeyCounts) report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PauseInfo {
-    /// When the key was paused, by the store's clock. A pause that was made longer began with its last extension.
+    /// When the key was paused, or the pause was last extended, by the store's clock.
     pub since: SystemTime,
     /// When the pause ends, by the store's clock.
     pub until: SystemTime,
@@ -40,7 +40,7 @@ impl PauseInfo {
     }
 }
 
-/// How long a key is to be paused, and why.
+/// A request to pause a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pause {
     /// At least 1 ms, and at most [`MAX_PAUSE`].

@@ -567,8 +567,8 @@ impl Permit {
     /// Pauses the permit's key under this policy for `time` from now on, in all processes that share the store. See
     /// [`Operate::pause`](super::Operate::pause) for the rules. The permit itself stays held.
     ///
-    /// A client of an upstream calls it when the upstream asks for a pause: every process then stops at once, and goes on
-    /// in order. [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown) does so for `Retry-After`.
+    /// Call this when an upstream asks its clients to wait: every process stops at once, and waiters keep their order.
+    /// [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown) does so for `Retry-After`.
     ///
     /// # Errors
     ///

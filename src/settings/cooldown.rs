@@ -27,23 +27,23 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 pub(crate) struct Cooldown {
     policy: Policy,
     max: Duration,
-    /// True once a request without a permit under the policy was logged. Shared by the copies of a layer.
-    is_unheld: Arc<AtomicBool>,
+    /// True once a request without a permit under `policy` was logged. Shared by the clones of a layer.
+    has_logged_unheld: Arc<AtomicBool>,
 }
 
 impl Cooldown {
     pub(crate) fn new(policy: Policy, max: Duration) -> Self {
-        let is_unheld = Arc::default();
+        let has_logged_unheld = Arc::default();
         Self {
             policy,
             max,
-            is_unheld,
+            has_logged_unheld,
         }
     }
 
     /// Pauses the key of a request's permit if the response asks for it. The future is ready after the store's answer,
-    /// or after [`LONGEST_WAIT`]. The pause is a task, so it goes on if the future is dropped. The task keeps the permit
-    /// until the answer, so that no waiter takes its place before.
+    /// or after [`LONGEST_WAIT`]. A task sends the pause, so dropping the future does not stop it. The task holds the permit
+    /// until the answer, so that no waiter is granted before the pause.
     ///
     /// # Panics
     ///
@@ -53,13 +53,13 @@ impl Cooldown {
         response: &Response<B>,
         permit: &Permit,
     ) -> Option<SyncFuture<()>> {
-        let time = asked_time(response)?.min(self.max);
+        let time = retry_delay(response)?.min(self.max);
         if time.is_zero() {
             return None;
         }
         if !permit.levels().any(|level| *level.policy() == self.policy) {
             // A permit in shadow has the narrowest level only.
-            if !permit.is_shadow() && !self.is_unheld.swap(true, Relaxed) {
+            if !permit.is_shadow() && !self.has_logged_unheld.swap(true, Relaxed) {
                 events::unheld_cooldown(self.policy.as_str());
             }
             return None;
@@ -79,9 +79,9 @@ impl Cooldown {
     }
 }
 
-/// The time for which a response asks its client to stay away. `None` if it does not ask, or asks in a form that no RFC
-/// knows, and for the rejections of this crate.
-fn asked_time<B>(response: &Response<B>) -> Option<Duration> {
+/// The time for which a response asks its client to wait. `None` without a valid `Retry-After`, for a status other than 429
+/// and 503, and for rejections of this crate.
+fn retry_delay<B>(response: &Response<B>) -> Option<Duration> {
     let is_asking = matches!(
         response.status(),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
 };
 use testing::{
-    pausing::Pausing,
+    pausing::PauseRecorder,
     redis::RedisServer,
     resp::Raw,
     rig::Rig,
@@ -96,9 +96,9 @@ async fn with_cooldowns() {
         Ok::<_, Infallible>(response.body(String::new()).expect("a response"))
     });
     for (policy, store) in [
-        ("upstream", Pausing::prompt()),
-        ("concurrency", Pausing::failing()),
-        ("concurrency", Pausing::slow()),
+        ("upstream", PauseRecorder::prompt()),
+        ("concurrency", PauseRecorder::failing()),
+        ("concurrency", PauseRecorder::slow()),
     ] {
         let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), store);
         let service = layer.with_cooldown(policy, BOUND).layer(busy);

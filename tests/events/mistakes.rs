@@ -3,7 +3,7 @@
 use crate::log::{listen, text};
 use http::{Request, Response};
 use std::{convert::Infallible, time::Duration};
-use testing::pausing::Pausing;
+use testing::pausing::PauseRecorder;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, key};
 
@@ -115,7 +115,7 @@ async fn nested_limits_of_one_semaphore_are_an_error_once_that_names_both() {
 #[tokio::test]
 async fn a_cooldown_of_a_policy_that_is_not_held_is_an_error_once() {
     listen();
-    let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), Pausing::prompt());
+    let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), PauseRecorder::prompt());
     let layer = layer.with_cooldown("unheld", Duration::from_secs(60));
     let service = layer.layer(service_fn(async |_: Request<String>| {
         let response = Response::builder().status(429).header("retry-after", "30");

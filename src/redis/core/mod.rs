@@ -123,7 +123,7 @@ use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
 use limits::Limits;
-use pauses::Pauses;
+use pauses::LocalPauses;
 use permit::{Own, Permit};
 use policy::Live;
 use server::{Highest, Server};
@@ -156,7 +156,7 @@ pub(in crate::redis) struct Core {
     now: Time,
     settings: Settings,
     permits: Slab<Permit>,
-    pauses: Pauses,
+    pauses: LocalPauses,
     /// The permits of claims that may wait in a queue, by their serials.
     waiters: BTreeMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
@@ -300,7 +300,7 @@ impl Core {
     pub(in crate::redis) fn note_pause(&mut self, now: Time, name: Arc<str>, until: Option<Time>) {
         self.now = now;
         match until {
-            Some(until) => self.pauses.set(now, name, until),
+            Some(until) => self.pauses.extend(now, name, until),
             None => self.pauses.remove(&name),
         }
     }

@@ -66,6 +66,11 @@ local function is_pause(id)
   return id and string.find(id, '.!.', 1, true) ~= nil
 end
 
+-- Sends a message to the process of a permit.
+local function notify(held, process, message)
+  call('PUBLISH', string.match(held, '^[^{]*') .. 'wake:' .. process, message)
+end
+
 -- A cluster's node that gives a slot away runs a script only if all of its keys are there. It aborts the script when
 -- the script names a key that it has emptied. So the last member of a set stays until `finish`, after the last use of
 -- the set.
@@ -298,8 +303,7 @@ local function granting(now, micros, floor, ended, is_provisional)
         advanced = advanced + weight
       end
       if is_alive then
-        local channel = string.match(semaphore.held, '^[^{]*') .. 'wake:' .. process
-        call('PUBLISH', channel, name .. ' ' .. text(new_token) .. ' ' .. semaphore.used)
+        notify(semaphore.held, process, name .. ' ' .. text(new_token) .. ' ' .. semaphore.used)
       else
         advanced = advanced + 1
       end
@@ -310,6 +314,6 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  return free, leave, advance, finish, revocation_of, grant, hold, clamp, flow_of,
-    waiting_in, drop, enter, last_of
+  return free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter,
+    grant, hold, flow_of, last_of
 end

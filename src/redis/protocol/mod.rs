@@ -23,7 +23,7 @@ pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
 pub(super) use operate::{
     Listed, Next, Revocation, alive, counted_at, counting, is_done, now, usage,
 };
-pub(super) use pause::{PauseEntry, Pausing};
+pub(super) use pause::{PauseCall, PauseEntry};
 pub(super) use presence::{described, process};
 pub(super) use script::{Form, Script};
 

@@ -123,7 +123,7 @@ pub(in crate::redis) fn counting(name: &str, now: u64) -> [Cmd; 3] {
     [count(":held"), count(":alive"), first]
 }
 
-/// What a server counts of a semaphore.
+/// The counts of a semaphore, and its pause.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::redis) struct Counted {
     pub(in crate::redis) units: u32,

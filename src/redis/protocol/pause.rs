@@ -22,7 +22,7 @@ static PAUSE: LazyLock<Script> = LazyLock::new(|| {
 const FLOW: &str = "!";
 
 /// A call that pauses a semaphore or ends its pause.
-pub(in crate::redis) struct Pausing<'a> {
+pub(in crate::redis) struct PauseCall<'a> {
     /// The prefix of the semaphore's keys.
     pub(in crate::redis) name: &'a str,
     /// The least token of a semaphore that has none yet, in microseconds.
@@ -31,7 +31,7 @@ pub(in crate::redis) struct Pausing<'a> {
     pub(in crate::redis) pause: Option<&'a Pause>,
 }
 
-impl Pausing<'_> {
+impl PauseCall<'_> {
     pub(in crate::redis) fn command(&self, owner: &Owner, form: Form) -> Cmd {
         let millis = self.pause.map_or(0, |pause| pause.time.as_millis() as u64);
         let note = self.pause.and_then(|pause| pause.note.as_deref());
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// As the script puts it together.
+    /// The id that the script builds.
     fn id(pause: &Pause, now: u64) -> String {
         let owner = Owner {
             process: "0a9ZKq".into(),
@@ -81,7 +81,7 @@ mod tests {
             prefix: "semaphore:2:".to_owned(),
             about: String::new(),
         };
-        let pausing = Pausing {
+        let pausing = PauseCall {
             name: "a",
             floor: 0,
             pause: Some(pause),

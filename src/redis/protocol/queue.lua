@@ -11,8 +11,8 @@ end
 -- and `finish` of `granting`.
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local free, leave, advance, finish, revocation_of, grant, hold, clamp, flow_of,
-    waiting_in, drop, enter, last_of = granting(now, micros, floor, ended, is_provisional)
+  local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter,
+    grant, hold, flow_of, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives. Note this before a queue advances and
@@ -101,7 +101,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
     local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
-    -- `alive` still has the marks of a queue that has emptied, but for a pause.
+    -- `alive` still has the marks of an earlier queue, whose waiters have all left. A pause may be left.
     local is_first = last_of[queue] or others and size == first_of(level)
     if is_first then
       mark, others = nil, nil
@@ -170,8 +170,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
   end
 
-  -- Refuses a claim, and releases everything that it has at any level. Skips the full level if nothing waits there,
-  -- because then the claim has nothing there. In a pause, that is the reason.
+  -- Refuses a claim, and releases everything that it has at any level. If the level is paused, the answer reports the
+  -- pause instead of `why`. Skips the full level if nothing waits there, because then the claim has nothing there.
   local function refuse(levels, why, at)
     local pause = why ~= -3 and pause_of(levels[at])
     local answer = pause and {-4, at, levels[at].used, pause} or {why, at, levels[at].used}
@@ -206,7 +206,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         return arrival, 0, grant(level, id, level.weight, expires_at, lease)
       end
     end
-    -- It should poll at once if this call has done as much as it may, and at the end of a pause.
+    -- Polls at once if this call has reached MAX_ADVANCED, and otherwise at the end of a pause.
     local pause = pause_of(level)
     local recheck = level.is_stuck and 0 or pause or -1
     if is_head then

@@ -34,8 +34,8 @@ for unit = 1, semaphore.used > 0 and units or 0 do
   was_there = was_there or call('ZSCORE', held, name_of(unit))
 end
 if was_there then
-  -- Before anything changes, because the user may have no right to it.
-  call('PUBLISH', string.match(held, '^[^{]*') .. 'wake:' .. process, permit .. ' revoked')
+  -- First, because PUBLISH fails if the user may not publish. Then nothing has changed.
+  notify(held, process, permit .. ' revoked')
   leave(queue, alive, id)
   for unit = 1, units do
     free(semaphore, name_of(unit))

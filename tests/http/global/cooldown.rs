@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready, time::Duration};
-use testing::pausing::Pausing;
+use testing::pausing::PauseRecorder;
 use tower::{Layer, ServiceExt, service_fn};
 
 const MAX: Duration = Duration::from_secs(300);
@@ -17,7 +17,7 @@ fn busy(_: Request<String>) -> std::future::Ready<Result<Response<Full<Bytes>>, 
 
 #[tokio::test]
 async fn a_host_that_asks_for_it_is_paused() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let layer = one(store.clone()).with_cooldown("concurrency", MAX);
     let service = layer.layer(service_fn(busy));
     let Ok(answer) = service.oneshot(Request::new(String::new())).await;

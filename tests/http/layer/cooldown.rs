@@ -13,7 +13,7 @@ use std::{
 };
 use testing::{
     http_requests::{ACCOUNT, limit, request},
-    pausing::{Paused, Pausing},
+    pausing::{PauseRecorder, RecordedPause},
     stubs::{Broken, Refusing},
     wait::eventually,
 };
@@ -35,7 +35,7 @@ fn limited(store: impl Semaphore) -> Limit {
     limit(1, store).with_cooldown("concurrency", MAX)
 }
 
-/// An upstream that answers every request so.
+/// An upstream that answers every request with this status and these fields.
 fn upstream(
     status: u16,
     fields: &[(&'static str, &str)],
@@ -55,8 +55,8 @@ fn upstream(
 }
 
 /// The pauses after a response with this status and these fields.
-async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<Paused> {
-    let store = Pausing::prompt();
+async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<RecordedPause> {
+    let store = PauseRecorder::prompt();
     let service = limited(store.clone()).layer(upstream(status, fields));
     let answer = send(&service, request("ann")).await;
     assert_eq!(answer.status(), status);
@@ -73,7 +73,7 @@ async fn paused(fields: &[(&'static str, &str)]) -> Option<Duration> {
 #[tokio::test]
 async fn a_429_or_503_pauses_the_key_of_its_request_for_the_seconds_that_it_names() {
     for status in [429, 503] {
-        let expected = Paused {
+        let expected = RecordedPause {
             policy: "concurrency".to_owned(),
             key: "ann".to_owned(),
             time: Duration::from_secs(30),
@@ -163,7 +163,7 @@ async fn a_pause_is_no_longer_than_the_longest() {
 
 #[tokio::test]
 async fn without_a_cooldown_nothing_is_paused() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let service = limit(1, store.clone()).layer(upstream(429, &[("retry-after", "30")]));
     send(&service, request("ann")).await;
     assert_eq!(store.pauses(), []);
@@ -171,7 +171,7 @@ async fn without_a_cooldown_nothing_is_paused() {
 
 #[tokio::test]
 async fn a_request_without_a_key_pauses_nothing() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let optional = key::from_fn(|parts| parts.headers.get(ACCOUNT).map(Claim::new));
     let layer = ConcurrencyLimitLayer::new(1, optional, store.clone());
     let layer = layer.with_cooldown("concurrency", MAX);
@@ -189,7 +189,7 @@ async fn a_rejection_by_a_layer_inside_pauses_nothing() {
         AcquireError::paused(&claim, Duration::from_secs(30)),
         AcquireError::Overloaded,
     ] {
-        let store = Pausing::prompt();
+        let store = PauseRecorder::prompt();
         let inner = limit(1, Refusing(error)).with_policy("inner");
         let service = limited(store.clone()).layer(inner.layer(upstream(200, &[])));
         let answer = send(&service, request("ann")).await;
@@ -200,7 +200,7 @@ async fn a_rejection_by_a_layer_inside_pauses_nothing() {
 
 #[tokio::test]
 async fn a_rejection_whose_response_a_user_makes_pauses_nothing() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let inner = limit(1, Broken).with_rejection(|_| {
         let response = Response::builder().status(429).header("retry-after", "30");
         response.body(String::new()).expect("a response")
@@ -212,7 +212,7 @@ async fn a_rejection_whose_response_a_user_makes_pauses_nothing() {
 
 #[tokio::test]
 async fn a_rejection_by_a_handler_pauses_nothing() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let service = limited(store.clone()).layer(service_fn(|request: Request<String>| {
         let (parts, _) = request.into_parts();
         let error = AcquireError::full(&Claim::new("upstream").with_limit(1), 1);
@@ -225,7 +225,7 @@ async fn a_rejection_by_a_handler_pauses_nothing() {
 }
 
 #[tokio::test]
-async fn its_own_rejection_pauses_nothing() {
+async fn its_own_rejection_contains_the_rest_of_the_pause() {
     let error = AcquireError::paused(&Claim::new("ann").with_limit(1), Duration::from_secs(30));
     let service = limited(Refusing(error)).layer(upstream(200, &[]));
     let answer = send(&service, request("ann")).await;
@@ -234,7 +234,7 @@ async fn its_own_rejection_pauses_nothing() {
 
 #[tokio::test]
 async fn a_policy_that_the_request_does_not_hold_pauses_nothing() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let layer = limit(1, store.clone()).with_cooldown("upstream", MAX);
     let service = layer.layer(upstream(429, &[("retry-after", "30")]));
     let answer = send(&service, request("ann")).await;
@@ -243,7 +243,7 @@ async fn a_policy_that_the_request_does_not_hold_pauses_nothing() {
 
 #[tokio::test]
 async fn of_several_limits_the_one_of_the_policy_is_paused() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let claims = key::from_fn(|_| {
         let upstream = Claim::new("upstream-7").with_policy("upstream");
         Some(Claims::from([Claim::new("ann"), upstream]))
@@ -259,7 +259,7 @@ async fn of_several_limits_the_one_of_the_policy_is_paused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_follows_the_answer_to_its_pause() {
-    let store = Pausing::slow();
+    let store = PauseRecorder::slow();
     let service = limited(store.clone()).layer(upstream(429, &[("retry-after", "30")]));
     let mut response = pin!(service.oneshot(request("ann")));
     let sent = eventually("the pause is sent", BOUND, async || {
@@ -279,7 +279,7 @@ async fn a_response_follows_the_answer_to_its_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_waits_for_its_pause_for_a_tenth_of_a_second() {
-    let store = Pausing::slow();
+    let store = PauseRecorder::slow();
     let limit = limited(store.clone()).with_release(ReleaseAt::Head);
     let service = limit.layer(upstream(429, &[("retry-after", "30")]));
     let before = Instant::now();
@@ -295,7 +295,7 @@ async fn a_response_waits_for_its_pause_for_a_tenth_of_a_second() {
 
 #[tokio::test]
 async fn a_permit_that_ends_at_the_head_is_held_until_the_pause_is_answered() {
-    let store = Pausing::prompt();
+    let store = PauseRecorder::prompt();
     let limit = limited(store.clone()).with_release(ReleaseAt::Head);
     let service = limit.layer(upstream(429, &[("retry-after", "30")]));
     send(&service, request("ann")).await;
@@ -305,7 +305,7 @@ async fn a_permit_that_ends_at_the_head_is_held_until_the_pause_is_answered() {
 
 #[tokio::test]
 async fn a_pause_that_has_begun_goes_on_when_its_request_is_dropped() {
-    let store = Pausing::slow();
+    let store = PauseRecorder::slow();
     let service = limited(store.clone()).layer(upstream(429, &[("retry-after", "30")]));
     let response = service.oneshot(request("ann")).now_or_never();
     assert!(response.is_none(), "it waits");
@@ -320,7 +320,7 @@ async fn a_pause_that_has_begun_goes_on_when_its_request_is_dropped() {
 
 #[tokio::test]
 async fn a_store_that_fails_changes_nothing_of_the_response() {
-    let store = Pausing::failing();
+    let store = PauseRecorder::failing();
     let service = limited(store.clone()).layer(upstream(429, &[("retry-after", "30")]));
     let answer = send(&service, request("ann")).await;
     assert_eq!(answer.status(), 429);
@@ -331,8 +331,8 @@ async fn a_store_that_fails_changes_nothing_of_the_response() {
 }
 
 #[tokio::test]
-async fn in_shadow_the_grant_of_the_trial_is_paused() {
-    let store = Pausing::prompt();
+async fn in_shadow_the_key_of_the_trial_is_paused() {
+    let store = PauseRecorder::prompt();
     let limit = limited(store.clone()).with_shadow(true);
     let service = limit.layer(upstream(429, &[("retry-after", "30")]));
     send(&service, request("ann")).await;
@@ -340,7 +340,7 @@ async fn in_shadow_the_grant_of_the_trial_is_paused() {
 }
 
 #[tokio::test]
-async fn in_shadow_a_request_that_would_be_refused_pauses_nothing() {
+async fn in_shadow_a_request_that_would_be_refused_gets_its_response() {
     let error = AcquireError::full(&Claim::new("ann").with_limit(1), 1);
     let limit = limited(Refusing(error)).with_shadow(true);
     let service = limit.layer(upstream(429, &[("retry-after", "30")]));

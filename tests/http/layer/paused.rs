@@ -96,7 +96,7 @@ async fn a_global_limit_refuses_with_the_rest_of_the_pause() {
     assert_eq!(values(&answer, "retry-after"), ["30"]);
 }
 
-/// A store whose keys are full, but for one that is paused.
+/// A store with one paused key. All other keys are full.
 struct PausedAnn;
 
 impl Semaphore for PausedAnn {

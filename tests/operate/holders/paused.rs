@@ -1,4 +1,4 @@
-//! What is shown of a paused key.
+//! Operators see the pause of a key.
 
 use super::{
     BOUND, Store, claim, facts_of_operators, granted, keys, queued, shown, usage, waiting,

@@ -67,7 +67,7 @@ impl Workload {
         }
     }
 
-    /// What its schedules are apart from pauses.
+    /// The workload to which its schedules add pauses.
     fn base(self, seed: u64) -> Self {
         // The last four are on one server with an even seed and on a cluster with an odd one.
         let all = [

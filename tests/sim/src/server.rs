@@ -249,7 +249,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the script fails, or its reply is not what its header says.
+    /// If the script fails, or its reply is not as its header describes.
     pub fn revoke(
         &mut self,
         runner: &Runner,
@@ -289,12 +289,12 @@ impl Server {
         Ok((run, was_there))
     }
 
-    /// Runs the script that closes a semaphore for this time, ms, or opens it. For the judge it is a release of nothing.
-    /// Whether the semaphore is closed then, or was, if it opens.
+    /// Runs the script that pauses a semaphore for this time in ms, or ends its pause. For the judge the run is a release
+    /// of nothing. Returns true if the semaphore is paused then or, for an end, was paused.
     ///
     /// # Errors
     ///
-    /// If the script fails, or its reply is not what its header says.
+    /// If the script fails, or its reply is not as its header describes.
     pub fn pause(
         &mut self,
         runner: &Runner,
@@ -338,7 +338,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the script fails, or its reply is not what its header says.
+    /// If the script fails, or its reply is not as its header describes.
     pub fn set_limit(
         &mut self,
         runner: &Runner,

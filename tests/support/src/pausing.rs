@@ -15,7 +15,7 @@ use tower_semaphore::{
 
 /// A pause that the store has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paused {
+pub struct RecordedPause {
     pub policy: String,
     pub key: String,
     pub time: Duration,
@@ -26,7 +26,7 @@ pub struct Paused {
 
 /// See the module docs.
 #[derive(Clone)]
-pub struct Pausing(Arc<Server>);
+pub struct PauseRecorder(Arc<Server>);
 
 struct Server {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ struct Server {
 #[derive(Default)]
 struct State {
     held: usize,
-    pauses: Vec<Paused>,
+    pauses: Vec<RecordedPause>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ enum Answers {
     Failed,
 }
 
-impl Pausing {
+impl PauseRecorder {
     /// A store that answers pauses at once.
     pub fn prompt() -> Self {
         Self::new(Answers::Paused)
@@ -75,7 +75,7 @@ impl Pausing {
     }
 
     /// All pauses so far.
-    pub fn pauses(&self) -> Vec<Paused> {
+    pub fn pauses(&self) -> Vec<RecordedPause> {
         self.0.state().pauses.clone()
     }
 
@@ -93,7 +93,7 @@ impl Server {
     fn record(&self, claim: &Claim, time: Duration, note: String) {
         let mut state = self.state();
         let held = state.held;
-        state.pauses.push(Paused {
+        state.pauses.push(RecordedPause {
             policy: claim.policy().as_str().to_owned(),
             key: String::from_utf8_lossy(claim.key().as_bytes()).into_owned(),
             time,
@@ -103,7 +103,7 @@ impl Server {
     }
 }
 
-impl Semaphore for Pausing {
+impl Semaphore for PauseRecorder {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let claims: Vec<Claim> = claims.as_slice().to_vec();
         self.0.state().held += 1;

@@ -101,6 +101,20 @@ impl Raw {
         assert_eq!(reply, Reply::Simple("OK".to_owned()));
     }
 
+    /// How many microseconds the server has worked for `EVALSHA` since the start or [`reset_stats`](Self::reset_stats).
+    ///
+    /// # Panics
+    ///
+    /// If no script has run.
+    pub async fn script_micros(&mut self) -> f64 {
+        let info = self.cmd(&["INFO", "commandstats"]).await;
+        let micros = info.text().lines().find_map(|line| {
+            let (_, stats) = line.strip_prefix("cmdstat_evalsha:")?.split_once("usec=")?;
+            stats.split(',').next()?.parse().ok()
+        });
+        micros.expect("a script has run")
+    }
+
     /// A number of `INFO stats`, as `total_connections_received`.
     ///
     /// # Panics

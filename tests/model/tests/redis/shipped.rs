@@ -1,12 +1,12 @@
-//! What the crate sends.
+//! The scripts that the crate sends.
 
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// What the crate sends: three scripts of semaphores, four for operators, that of a process's presence, and the
-/// check, which is not in the model.
+/// The number of scripts: three for semaphores, four for operators, one for the presence of a process, and the check,
+/// which is not in the model.
 const SENT: i64 = 9;
 
 /// The server knows so many, and no more when those of the model are loaded.

@@ -131,7 +131,7 @@ pub(super) struct Effect<'a> {
     pub(super) brings_back: bool,
     /// The pause of the semaphore, and whether its end is not exactly known.
     pub(super) pause: Option<Pause>,
-    pub(super) is_rough: bool,
+    pub(super) is_uncertain: bool,
 }
 
 impl Effect<'_> {

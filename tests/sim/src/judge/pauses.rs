@@ -1,4 +1,4 @@
-//! Pauses: until when semaphores are closed, by what servers were asked for and not by what they have.
+//! Pauses: the ends that follow from the calls to servers, without a look at the data of the servers.
 
 use super::{Verdict, check, effect::Effect};
 use crate::{
@@ -16,24 +16,24 @@ pub(super) struct Pause {
     length: i64,
 }
 
-/// What is known of the pause of a semaphore.
+/// The pause of a semaphore, as the judge knows it.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(super) struct KnownPauses {
     pause: Option<Pause>,
-    /// Whether that is unknown: its server has other data or another clock since. Until all is plain again, what the server
-    /// has counts, though never for longer than its length.
-    is_rough: bool,
+    /// True while the end is uncertain, because the server has other data or another clock. Then the judge adopts the
+    /// server's own pause, for its length at most, until it is plausible.
+    is_uncertain: bool,
 }
 
-impl Pauses {
-    /// Another lineage begins, or the clock was set back.
-    pub(super) fn forget(&mut self) {
-        self.is_rough = true;
+impl KnownPauses {
+    /// Notes that the server has other data, or that its clock was set back.
+    pub(super) fn mark_uncertain(&mut self) {
+        self.is_uncertain = true;
     }
 
-    /// A script begins at this time.
-    pub(super) fn look(&mut self, before: &View, clock: i64) {
-        if self.is_rough {
+    /// Updates the pause to the time at which a script begins.
+    pub(super) fn advance_to(&mut self, before: &View, clock: i64) {
+        if self.is_uncertain {
             self.adopt(before, clock);
         }
         if let Some(pause) = &mut self.pause {
@@ -42,32 +42,33 @@ impl Pauses {
         self.pause = self.pause.filter(|pause| pause.end > clock);
     }
 
-    /// Takes what the server has for true.
+    /// Adopts the pause of the server's data.
     fn adopt(&mut self, view: &View, clock: i64) {
         self.pause = view.pause.map(|(length, end)| Pause { end, length });
         // The keys that came from a server with another clock expire at the true end.
         let is_far = |pause: Pause| {
             pause.end > clock + pause.length || view.expires.is_some_and(|end| end < pause.end)
         };
-        self.is_rough = self.pause.is_some_and(is_far);
+        self.is_uncertain = self.pause.is_some_and(is_far);
     }
 
     pub(super) fn pause(&self) -> Option<Pause> {
         self.pause
     }
 
-    pub(super) fn is_rough(&self) -> bool {
-        self.is_rough
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.is_uncertain
     }
 
-    /// A server has run a pause for this time, or the end of one. It has moved nobody, and leaves nothing longer than needed.
+    /// Checks a run of the script; length 0 ends the pause. No waiter may move, and the keys of an otherwise empty queue
+    /// expire with the pause.
     pub(super) fn ran(
         &mut self,
         (before, after): (&View, &View),
         (clock, length, is_paused): (i64, i64, bool),
     ) -> Verdict {
-        self.look(before, clock);
-        if self.is_rough {
+        self.advance_to(before, clock);
+        if self.is_uncertain {
             self.adopt(after, clock);
             return Ok(());
         }
@@ -90,13 +91,14 @@ impl Pauses {
         })?;
         let is_first = before.queue.is_empty() && before.pause.is_none();
         check(!is_first || after.expires == Some(end), "a pause", || {
-            says("the keys outlive it, or it them")
+            says("the keys and the pause end at different times")
         })
     }
 }
 
 impl Effect<'_> {
-    /// While a semaphore is paused nothing is granted, all wait who can, and answers say for how long that is.
+    /// Checks that nothing is granted in a pause, that claims that can wait are queued, and that answers contain the rest of
+    /// the pause.
     pub(super) fn check_pause(&self) -> Verdict {
         let granted = self.granted();
         let left = self.pause.map(|pause| pause.end - self.clock);
@@ -126,11 +128,11 @@ impl Effect<'_> {
                 Acquired::Paused { left: told, .. } => {
                     let most = wanted.position.map(|position| position.wait.max_waiting);
                     let is_full = most.is_none_or(|most| self.all_waiters() >= most as usize);
-                    self.is_left(told.as_millis() as i64) && left.is_some() && is_full
+                    self.is_left(told.as_millis() as i64) && is_full
                 }
                 Acquired::Queued { pause, recheck, .. } => {
                     let is_told = match pause {
-                        Some(told) => left.is_some() && self.is_left(told.as_millis() as i64),
+                        Some(told) => self.is_left(told.as_millis() as i64),
                         None => left.is_none(),
                     };
                     let is_woken =
@@ -149,13 +151,13 @@ impl Effect<'_> {
         self.check_rest()
     }
 
-    /// Whether this is the time that is left of the pause.
+    /// True if this is the rest of the pause, or less while the end is uncertain.
     fn is_left(&self, told: i64) -> bool {
         let end = self.pause.map(|pause| pause.end - self.clock);
-        end.is_some_and(|left| told == left || self.is_rough && told <= left)
+        end.is_some_and(|left| told == left || self.is_uncertain && told <= left)
     }
 
-    /// Nothing but revocations outlasts what waits.
+    /// Checks that an empty queue leaves only revocations in `alive`.
     fn check_rest(&self) -> Verdict {
         let is_empty = |view: &View| view.queue.is_empty() && view.pause.is_none();
         let has_rest = |view: &View| view.alive.iter().any(|(_, score)| *score > REVOKED);

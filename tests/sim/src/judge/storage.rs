@@ -4,7 +4,7 @@ use super::{
     GivenUp, Verdict, Violation, Who, check,
     effect::{Effect, Means, Name, acquired, live, unit_number, waiting},
     fair::Fair,
-    pauses::Pauses,
+    pauses::KnownPauses,
 };
 use crate::{
     schedule::{Data, Schedule},
@@ -39,7 +39,7 @@ struct Known {
     over: BTreeSet<(usize, u64)>,
     last_token: u64,
     fair: Fair,
-    pauses: Pauses,
+    pauses: KnownPauses,
 }
 
 /// All servers.
@@ -83,7 +83,7 @@ impl Storage {
             .keys
             .iter_mut()
             .filter(|(key, _)| self.settings.server_of(**key) == server);
-        own.for_each(|(_, known)| known.pauses.forget());
+        own.for_each(|(_, known)| known.pauses.mark_uncertain());
     }
 
     pub(super) fn restarted(&mut self, server: usize, data: Data) {
@@ -107,7 +107,7 @@ impl Storage {
         for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
             known.last_token = 0;
             known.fair.forget();
-            known.pauses.forget();
+            known.pauses.mark_uncertain();
             self.revoked.retain(|(other, _)| other != key);
         }
     }
@@ -158,7 +158,7 @@ impl Storage {
         debug_assert_eq!(self.settings.server_of(key), from);
         let known = self.keys.entry(key).or_default();
         known.fair.forget();
-        known.pauses.forget();
+        known.pauses.mark_uncertain();
     }
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
@@ -222,7 +222,7 @@ impl Storage {
         let (clock, brings_back) = (run.clock / 1_000, self.brings_back(server));
         for (key, before, after) in &run.semaphores {
             let known = self.keys.entry(*key).or_default();
-            known.pauses.look(before, clock);
+            known.pauses.advance_to(before, clock);
             let script = Effect {
                 run,
                 key: *key,
@@ -232,7 +232,7 @@ impl Storage {
                 lease: self.lease,
                 brings_back,
                 pause: known.pauses.pause(),
-                is_rough: known.pauses.is_rough(),
+                is_uncertain: known.pauses.is_uncertain(),
             };
             script.check_units()?;
             script.check_limit(|name| known.is_over(name))?;
@@ -245,7 +245,7 @@ impl Storage {
             let is_lost = self.settings.slots.poisoned(*key).is_some();
             if is_lost {
                 known.fair.forget();
-                known.pauses.forget();
+                known.pauses.mark_uncertain();
             } else {
                 script.check_pause()?;
             }
@@ -532,8 +532,8 @@ fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {
             }
             let has_start = own.0 != own.1 || other.0 != other.1;
             let came_back = |name: &Name| known.left.contains_key(&name.who());
-            let is_rough = has_start || came_back(&name) || came_back(&waiter);
-            let is_right = own.0 <= other.0 || is_vague && is_rough;
+            let is_uncertain = has_start || came_back(&name) || came_back(&waiter);
+            let is_right = own.0 <= other.0 || is_vague && is_uncertain;
             check(is_right, "F1", || {
                 script.says(&format!("{name:?} passes {waiter:?}"))
             })?;
