@@ -97,8 +97,8 @@ impl Store {
         }
         let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
-        if let Some(id) = inspected.field("run_id") {
-            self.server.get_or_init(|| id.to_owned());
+        if let Some(name) = self.server_name(&inspected) {
+            self.server.get_or_init(|| name);
         }
         let mut risks = inspected.risks(&origin)?;
         inspected.verdict(&origin)?;
@@ -120,6 +120,21 @@ impl Store {
         Ok(risks)
     }
 
+    /// The server that all stores of one prefix share: the one that has their list of processes.
+    fn home(&self) -> usize {
+        let [_, processes] = self.owner.keys();
+        self.server_of(&processes)
+    }
+
+    /// The `run_id` of that server, or its address if it does not permit `INFO`.
+    fn server_name(&self, inspected: &Inspected) -> Option<String> {
+        match inspected.info.as_ref()? {
+            Ok(info) => field(info, "run_id").map(str::to_owned),
+            Err(error) if error.is_an_answer() => Some(self.topology.address(self.home())),
+            Err(_) => None,
+        }
+    }
+
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Inspected {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -136,12 +151,13 @@ impl Store {
             // It travels alone, because with too few replicas no other answer counts.
             let info = self.info(server, until);
             let (info, replies) = join(info, replies).await;
-            (info, names.into_iter().zip(replies))
+            (server, info, names.into_iter().zip(replies))
         });
-        let mut inspected = Inspected::default();
-        for (info, replies) in join_all(answers).await {
-            // One that answers speaks for the others.
-            if !inspected.info.as_ref().is_some_and(is_answer) {
+        let (mut inspected, home) = (Inspected::default(), self.home());
+        for (server, info, replies) in join_all(answers).await {
+            // One answer stands for all servers.
+            let has_answer = inspected.info.as_ref().is_some_and(is_answer);
+            if !has_answer || server == home && is_answer(&info) {
                 inspected.info = Some(info);
             }
             replies.for_each(|(name, reply)| inspected.add(&name, reply));

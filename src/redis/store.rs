@@ -171,8 +171,7 @@ pub(super) struct Store {
     pub(super) database: i64,
     /// The setting that has the user and the password.
     pub(super) login: &'static str,
-    /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
-    /// find out that they are one.
+    /// The name of the server, from the first check: two handles with the same name, database and prefix are one store.
     pub(super) server: OnceLock<String>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: u32,

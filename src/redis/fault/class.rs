@@ -44,11 +44,12 @@ pub(in crate::redis) enum Class {
 /// Maps the code of an answer and a phrase of its text, in lowercase, to a class. An empty code or phrase matches all, and
 /// the first matching row wins. Many errors share a code, so most rows have a phrase. A text may contain the user's name,
 /// so phrases are as specific as possible.
-const TABLE: [(&str, &str, Class); 45] = [
+const TABLE: [(&str, &str, Class); 49] = [
     ("CLUSTERDOWN", "hash slot not served", Class::Unserved),
     ("ASK", "", Class::Moved),
     ("BUSY", "", Class::Down),
     ("CLUSTERDOWN", "", Class::Down),
+    ("DENIED", "", PROTECTED),
     ("LOADING", "", Class::Down),
     ("MASTERDOWN", "", Class::Down),
     ("MISCONF", "", Class::Down),
@@ -67,7 +68,12 @@ const TABLE: [(&str, &str, Class); 45] = [
     // Before authentication, a server rejects longer commands as protocol errors.
     ("", "protocol error: unauthenticated", NO_PASSWORD),
     ("", "without any password configured", NEEDLESS),
+    // Servers before Redis 6, and proxies.
+    ("", "no password is set", NEEDLESS),
+    ("", "invalid password", REFUSED),
+    ("", "unauth", NO_PASSWORD),
     ("", "db index", NO_DATABASE),
+    ("", "database out of range", NO_DATABASE),
     ("", "select is not allowed", NO_DATABASE),
     ("", "cluster support disabled", Class::NoNode),
     ("", "unknown command 'cluster'", Class::NoNode),
@@ -87,7 +93,6 @@ const TABLE: [(&str, &str, Class); 45] = [
     ("", "user_script", Class::Mistake),
     ("", "wrong number of arguments", Class::Mistake),
     ("CROSSSLOT", "", Class::Mistake),
-    ("DENIED", "", Class::Mistake),
     ("EXECABORT", "", Class::Mistake),
     ("NOPERM", "", Class::Mistake),
     ("NOSCRIPT", "", Class::Mistake),
@@ -101,6 +106,9 @@ const REFUSED: Class =
     Class::Credentials("the server refuses the user or the password: correct them");
 const NO_DATABASE: Class =
     Class::Address("the server has no such database: name another one, or none");
+const PROTECTED: Class = Class::Address(
+    "the server is in protected mode and serves its own machine only: set a password there, and here",
+);
 const PROTOCOL: Class = Class::Address(
     "the server does not know this version of its protocol: remove `protocol` from it",
 );

@@ -12,7 +12,7 @@ use crate::{
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, ProtocolVersion, RedisConnectionInfo,
     RedisResult, aio::MultiplexedConnection,
 };
 use std::{collections::BTreeSet, fmt, mem, panic::AssertUnwindSafe, sync::Arc};
@@ -156,8 +156,14 @@ impl Endpoint {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await;
         };
-        let connected = contained(|| connect(info, config)).await;
-        connected.unwrap_or_else(|| Err(Failed::error("connector", "it has panicked".into())))
+        match contained(|| connect(info, config)).await {
+            // An error of the network or of a server is classified as without a connector.
+            Some(Err(error)) if error.kind() == ErrorKind::InvalidClientConfig => {
+                Err(Failed::error("connector", error.into()))
+            }
+            Some(connected) => connected,
+            None => Err(Failed::error("connector", "it has panicked".into())),
+        }
     }
 }
 

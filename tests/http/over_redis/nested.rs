@@ -6,7 +6,8 @@ use crate::layer::{
 };
 use testing::{
     http_requests::{limit, request},
-    redis::RedisServer,
+    redis::{Cluster, RedisServer},
+    resp::Raw,
     stores::Store,
 };
 use tower::Layer;
@@ -38,6 +39,31 @@ async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
     }
     let store: Store = std::sync::Arc::new(outer);
     same::is_free(&store, "ann").await;
+}
+
+#[tokio::test]
+async fn handles_to_an_address_whose_server_permits_no_info_are_one_store() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "default", "-info"]).await;
+    let outer = connect(server.url()).await;
+    assert_eq!(status(&outer, connect(server.url()).await).await, 500);
+    let other = RedisServer::start();
+    assert_eq!(status(&outer, connect(other.url()).await).await, 200);
+}
+
+#[tokio::test]
+async fn handles_to_a_cluster_are_one_store_whatever_node_they_name() {
+    let cluster = Cluster::of_primaries(3).await;
+    let through = async |node: usize| {
+        let urls = [cluster.node(node).url()];
+        let connected = RedisSemaphore::connect_cluster(urls).await;
+        connected.expect("it connects")
+    };
+    let outer = through(0).await;
+    for node in 0..3 {
+        assert_eq!(status(&outer, through(node).await).await, 500, "{node}");
+    }
 }
 
 #[tokio::test]

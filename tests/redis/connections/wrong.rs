@@ -276,14 +276,9 @@ async fn declines(answer: &'static str) -> String {
 
 #[tokio::test]
 async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
-    let is_refused =
-        |error: &ConnectError| error.to_string() == "the server refuses what the store needs";
     let url = declines("-DENIED Redis is running in protected mode\r\n").await;
-    explained(
-        patient().connect(url).await,
-        is_refused,
-        &["DENIED", "protected mode"],
-    );
+    let words = ["protected mode", "set a password", "DENIED"];
+    explained(patient().connect(url).await, is_setting("url"), &words);
     // An answer that is cut is a server that is gone.
     let url = declines("$100\r\nredis").await;
     explained(patient().connect(url).await, is_unavailable, &[]);
@@ -372,6 +367,21 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
         assert!(!said.contains('\n'), "{said}");
         explained(outcome, is_setting("url"), &["no Redis"]);
     }
+}
+
+#[tokio::test]
+async fn a_connector_that_refuses_what_it_gets_is_named_and_one_that_reaches_no_server_is_not() {
+    let server = RedisServer::start();
+    let fails = |kind: ErrorKind| {
+        let builder = patient().connector(async move |_, _| Err((kind, "it is mine").into()));
+        builder.connect(server.url())
+    };
+    let is_connector = |error: &ConnectError| error.setting() == Some("connector");
+    let words = ["it has failed", "it is mine"];
+    let outcome = fails(ErrorKind::InvalidClientConfig).await;
+    explained(outcome, is_connector, &words);
+    let outcome = fails(ErrorKind::Io).await;
+    explained(outcome, is_unavailable, &["it is mine"]);
 }
 
 #[tokio::test]
