@@ -33,7 +33,8 @@ memory)
     run "${without_redis[@]}" -- "${files[@]/#/--file=}" "$@"
     ;;
 redis)
-    run "${with_redis[@]}" -- --file='src/redis/**' --features redis,tracing "$@"
+    run "${with_redis[@]}" -- --package tower-semaphore --package tower-semaphore-proto \
+        --file='src/redis/**' --file='proto/src/**' --features redis,tracing "$@"
     ;;
 *)
     printf 'usage: tests/mutants.sh memory|redis [OPTIONS OF CARGO-MUTANTS]\n' >&2

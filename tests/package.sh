@@ -7,7 +7,7 @@
 # msrv       so it does with the oldest Rust that Cargo.toml names, and the command line does
 # deny       licences, sources and advisories of all dependencies, by deny.toml
 # semver     the public API fits the version, compared with the last release's tag
-# publish    cargo packs both crates and builds what it packed
+# publish    cargo packs the three crates and builds what it packed
 #
 # Installs the tools of cargo that it lacks. Does not publish.
 set -euo pipefail
@@ -19,6 +19,8 @@ source tests/run/tools.sh
 crate=tower-semaphore
 # The command line, which needs the library of the same version.
 cli=tower-semaphore-cli
+# The core and the scripts, which the library needs.
+proto=tower-semaphore-proto
 
 # While it works, cargo-hack hides the development dependencies, so the tree must be clean.
 features() {
@@ -57,7 +59,7 @@ semver() {
 # That the tests stay at home is meant. No other warning is.
 publish() {
     local said status=0
-    said=$(cargo publish --dry-run --locked -p "$crate" -p "$cli" 2>&1) || status=$?
+    said=$(cargo publish --dry-run --locked -p "$proto" -p "$crate" -p "$cli" 2>&1) || status=$?
     grep -v 'warning: ignoring test' <<<"$said"
     [ "$status" = 0 ] &&
         ! grep '^warning' <<<"$said" | grep -qvE 'ignoring test|aborting upload due to dry run'

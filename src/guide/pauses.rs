@@ -85,7 +85,10 @@
 //!   refuses it like a full one.
 //! - A pause counts neither in `max_waiting` nor as a waiting claim.
 //! - A pause below 1 ms changes nothing. The longest pause is 31 days; a longer one is shortened.
-//! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses only claims in shadow.
+//! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses the key under its own policy. Its own requests
+//!   run all the same. A layer in force with the same policy in the same store obeys the pause.
+//! - A claim of several limits that waits for a wide one may hold a narrow one that is paused meanwhile. It is not granted
+//!   before the end of the pause, and then waits for the wide one again.
 //!
 //! # From a terminal
 //!

@@ -23,6 +23,15 @@ use std::{
 
 /// Acquires what all of these claim, or nothing, in one step. What refuses is the first that does, in their order.
 pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
+    after_pauses_of(keys, claims, || try_all(keys, claims))
+}
+
+/// The answer of `decide`, after the end of pauses of these claims' keys that are over.
+pub(super) fn after_pauses_of<T>(
+    keys: &Keys,
+    claims: &[Claim],
+    decide: impl Fn() -> Result<T, AcquireError>,
+) -> Result<T, AcquireError> {
     let end_pauses = || {
         for claim in claims {
             keys.change(claim.policy(), claim.key(), |entry, _| {
@@ -30,7 +39,7 @@ pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, A
             });
         }
     };
-    decided_after_pauses(|| try_all(keys, claims), end_pauses)
+    decided_after_pauses(decide, end_pauses)
 }
 
 /// The answer of `decide`, when no pause refuses that is over. `end_pauses` ends such a pause, and grants to the waiters
@@ -138,6 +147,15 @@ impl Level {
     fn change<R>(&self, change: impl FnOnce(&mut Entry, &mut Counts) -> R) -> Option<R> {
         let is_it = |entry: &Entry| entry.id == self.acquired.id;
         self.shard.change(self.hash, is_it, change)
+    }
+
+    /// The refusal of these units if the key is paused now.
+    pub(super) fn pause(&self, units: Units) -> Option<Full> {
+        let refusal = |entry: &mut Entry, _: &mut Counts| {
+            entry.pause_in_force()?;
+            Some(entry.refusal(units))
+        };
+        self.change(refusal).flatten()
     }
 
     /// Whether units were held until now.

@@ -41,6 +41,9 @@ pub(super) struct Waiting {
     deliver: Option<Deliver>,
 }
 
+/// The rank of a waiter whose units were granted before, and given back because the key was paused.
+const FIRST: i64 = i64::MIN;
+
 /// Takes what has become of a waiter to its task: without the queue's lock, because a waker may run the task at once,
 /// and because what a waiter that is gone is granted is released.
 type Deliver = Box<dyn FnOnce(Result<Acquired, Full>) + Send>;
@@ -139,6 +142,12 @@ impl Waiting {
         self.details.units
     }
 
+    /// The same waiter, before all that have not been granted yet.
+    pub(super) fn before_all(mut self) -> Self {
+        self.rank = FIRST;
+        self
+    }
+
     fn has_left(&self) -> bool {
         self.deliver.is_none()
     }
@@ -179,6 +188,7 @@ impl Queue {
         let limit = waiting.units().limit;
         let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
         let has_joined = match is_fair {
+            _ if waiting.rank == FIRST => self.insert(waiting, u32::MAX),
             true => self.push_fairly(waiting, max_waiting),
             false => {
                 if self.index_of(waiting.rank) >= max_waiting as usize {

@@ -2,7 +2,7 @@
 
 use super::{
     entry::Entry,
-    grant::{Level, permit},
+    grant::{Level, after_pauses_of, permit},
     holders::Details,
     keys::Keys,
     queue::Waiting,
@@ -16,6 +16,7 @@ use crate::{
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
+    slice,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -32,6 +33,15 @@ pub(super) struct Waiter {
     loss: Arc<Loss>,
     /// In the queue of the next limit.
     place: Option<Place>,
+}
+
+/// Where a claim joins a queue.
+#[derive(Clone, Copy)]
+enum Rank {
+    /// By its arrival, or in the turn of its flow.
+    Arrival,
+    /// Before all others: it had its units until the key was paused.
+    First,
 }
 
 /// A place in a queue, which is left when this is dropped.
@@ -64,18 +74,50 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Takes what there is room for, and joins the queue of the first limit that is full.
+    /// Takes what there is room for, and joins the queue of the first limit that is full. If a limit was paused since it
+    /// was taken, the request waits for that one again, before all others.
     fn advance(&mut self) -> Result<(), AcquireError> {
         while let (None, Some(claim)) = (&self.place, self.next()) {
-            let details = self.keys.details(claim, &self.loss);
-            match Level::acquire(&self.keys, claim, details.listed().cloned()) {
+            let level = after_pauses_of(&self.keys, slice::from_ref(claim), || {
+                let details = self.keys.details(claim, &self.loss);
+                let level = Level::acquire(&self.keys, claim, details.listed().cloned());
+                level.map_err(|full| full.error(claim.policy()))
+            });
+            match level {
                 Ok(level) => self.levels.push(level),
-                Err(full) => {
-                    let place = self.join(claim, details, full.error(claim.policy()));
-                    self.place = Some(place.map_err(|error| self.at_level(error))?);
-                }
+                Err(full) => self.wait_for(claim.clone(), Rank::Arrival, full)?,
             }
         }
+        if self.place.is_none()
+            && let Some((at, full)) = self.paused()
+        {
+            let claim = self.claims.as_slice()[at].clone();
+            self.wait_for(claim, Rank::First, full)?;
+            // After it has joined, so that no other claim is granted in between.
+            self.levels.truncate(at);
+        }
+        Ok(())
+    }
+
+    /// The first level whose key is paused now, and the refusal of its claim.
+    fn paused(&self) -> Option<(usize, AcquireError)> {
+        let levels = self.levels.iter().zip(self.claims.as_slice()).enumerate();
+        let mut paused = levels.filter_map(|(at, (level, claim))| {
+            let full = level.pause(claim.checked_units())?;
+            Some((at, full.error(claim.policy())))
+        });
+        paused.next()
+    }
+
+    /// Joins the queue of a claim's key.
+    fn wait_for(
+        &mut self,
+        claim: Claim,
+        rank: Rank,
+        full: AcquireError,
+    ) -> Result<(), AcquireError> {
+        let place = self.join(&claim, rank, full);
+        self.place = Some(place.map_err(|error| self.at_level(error))?);
         Ok(())
     }
 
@@ -85,17 +127,13 @@ impl Waiter {
     }
 
     /// Joins the queue, if the claim may still wait.
-    fn join(
-        &self,
-        claim: &Claim,
-        details: Arc<Details>,
-        full: AcquireError,
-    ) -> Result<Place, AcquireError> {
+    fn join(&self, claim: &Claim, rank: Rank, full: AcquireError) -> Result<Place, AcquireError> {
         let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
         let wait = wait.ok_or(full)?;
         let slot = self.keys.slot(wait.is_trial);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let (hash, shard) = self.keys.place(claim.key());
+        let details = self.keys.details(claim, &self.loss);
         let (granting, granted) = (Arc::clone(shard), Arc::clone(&details));
         let (sender, level) = oneshot::channel();
         let waiting = Waiting::new(wait, Arc::clone(&details), move |decided| {
@@ -104,6 +142,10 @@ impl Waiter {
                 Err(full) => Err(full.error(&granted.policy)),
             }));
         });
+        let waiting = match rank {
+            Rank::Arrival => waiting,
+            Rank::First => waiting.before_all(),
+        };
         let left = self.left(claim);
         let (entry, paused_until) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
         let mut waiting = observe::Waiting::default();

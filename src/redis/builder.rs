@@ -1,9 +1,9 @@
 //! Settings of the store in Redis.
 
 use super::{
-    core::WhenUnavailable,
     fault::ConnectError,
     transport::{Connector, Credentials},
+    when_unavailable::WhenUnavailable,
 };
 use crate::semaphore::BoxError;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]

@@ -374,7 +374,7 @@ impl Builder {
             slot_of_process: Some(topology.slot(&owner.process_key())),
             claims: !self.is_operator,
             replicas: self.min_replicas,
-            policy: self.when_unavailable,
+            policy: self.when_unavailable.policy(),
         };
         let reports = Arc::new(Reports::new(self.lease, self.timeout));
         let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));

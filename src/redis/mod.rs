@@ -201,7 +201,6 @@ mod ask;
 mod builder;
 mod check;
 mod connect;
-mod core;
 mod counts;
 mod driver;
 mod error;
@@ -215,13 +214,16 @@ mod store;
 mod tls;
 mod transport;
 mod turns;
+mod when_unavailable;
+
+use proto::core;
 
 /// redis-rs, in the version that this crate uses. The arguments of a [`Builder::connector`] and the sources of [`Error`]
 /// and [`ConnectError`] have its types.
 pub use ::redis as client;
 pub use builder::Builder;
-pub use core::WhenUnavailable;
 pub use fault::{ConnectError, Error, Kind};
 pub use risk::Risk;
 pub use store::{RedisSemaphore, Unreleased};
 pub use transport::Credentials;
+pub use when_unavailable::WhenUnavailable;

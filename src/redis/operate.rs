@@ -6,7 +6,7 @@ use super::{
     error::CallError,
     protocol::{
         Form, Listed, Next, PauseCall, PauseEntry, Revocation, UnitId, flow_of, is_done, key_of,
-        limit_of, limits, names_of, process, usage,
+        limit_command, limit_of, limits, limits_command, names_of, process, set_limit, usage, who,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -84,7 +84,7 @@ impl Operate for RedisSemaphore {
     ) -> BoxFuture<Result<(), StoreError>> {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
-        let asked = store.owner.set_limit(policy, key, limit, note);
+        let asked = set_limit(&store.owner, policy, key, limit, note);
         let set = self.0.answer(async move { store.set_limit(asked).await });
         Box::pin(async move {
             checked?;
@@ -227,7 +227,7 @@ impl Store {
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
-        let (key, command) = self.owner.limits();
+        let (key, command) = limits_command(&self.owner);
         let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
         limits(counted("presence", asked).await?)
     }
@@ -255,7 +255,7 @@ impl Store {
 
     /// The limit of a semaphore that an operator has set.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, CallError> {
-        let (key, command) = self.owner.limit(name);
+        let (key, command) = limit_command(&self.owner, name);
         let reply = self.ask(To::Key(&key), command, Caller::Operator);
         limit_of(reply.await?)
     }
@@ -277,7 +277,7 @@ impl Store {
             id.clone_into(&mut own.id);
             return own;
         }
-        let (key, command) = self.owner.who(id);
+        let (key, command) = who(&self.owner, id);
         let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
         process(id, counted("presence", asked).await.ok())
     }

@@ -158,8 +158,8 @@ macro_rules! settings_methods {
         /// - The permit is held until the store has answered, even with
         ///   [`ReleaseAt::Head`](crate::ReleaseAt::Head).
         /// - If the request holds no permit under `policy`, nothing is paused, and the mistake is logged once.
-        /// - [In shadow](Self::with_shadow) only claims in shadow observe the pause. It counts for the narrowest limit
-        ///   of a request.
+        /// - [In shadow](Self::with_shadow) the pause counts for the narrowest limit of a request, and the requests of
+        ///   this layer run all the same. A layer in force with the same policy in the same store obeys the pause.
         ///
         /// # Panics
         ///

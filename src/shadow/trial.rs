@@ -230,7 +230,7 @@ impl Grant for ShadowGrant {
         Box::pin(ready(self.end()))
     }
 
-    /// Pauses the key of the trial, which only trials observe.
+    /// Pauses the key of the trial.
     fn pause(&self, _: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         let paused = self.trial.held().and_then(|permit| {
             let level = permit.levels().next()?;

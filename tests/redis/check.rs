@@ -47,7 +47,7 @@ fn scripted() -> BTreeSet<String> {
 
 /// The commands that some scripts run.
 fn commands(is_meant: impl Fn(&Path) -> bool) -> BTreeSet<String> {
-    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis/protocol");
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/src/verbs");
     let files = fs::read_dir(protocol).expect("the scripts");
     let files = files.map(|file| file.expect("a file").path());
     let scripts =

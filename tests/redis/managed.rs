@@ -116,13 +116,13 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
     let mut raw = Raw::connect(server.port()).await;
     let mut monitor = Monitor::start(&server).await;
     let levels = |at: usize, count: usize| (0..count).map(move |level| claim(at + level, 1_000));
-    let single = (0..500).map(|at| vec![claim(at, 1_000)]);
-    let same = (0..500).map(|_| vec![claim(0, 1_000)]);
-    let heavy = (0..20).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
-    let wide = (0..100).map(|at| levels(at, 4).collect());
-    let widest = (0..50).map(|at| levels(at, MAX_CLAIMS).collect());
+    let single = (0..200).map(|at| vec![claim(at, 1_000)]);
+    let same = (0..200).map(|_| vec![claim(0, 1_000)]);
+    let heavy = (0..6).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
+    let wide = (0..40).map(|at| levels(at, 4).collect());
+    let widest = (0..12).map(|at| levels(at, MAX_CLAIMS).collect());
     let heavier = |claim: Claim| claim.with_weight(MAX_UNITS / 4);
-    let heaviest = (0..5).map(|at| levels(20_000 + 4 * at, 4).map(heavier).collect());
+    let heaviest = (0..2).map(|at| levels(20_000 + 4 * at, 4).map(heavier).collect());
     let crowd = single
         .chain(same)
         .chain(heavy)

@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# Plants each bug in the core and prints after how many schedules it is found, and by which promise.
+# Plants each bug in the core of a copy of this repository. Prints after how many schedules the simulation finds it, and by
+# which promise.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+copy=$PWD/target/planted
+rm -rf "$copy/repo"
+mkdir -p "$copy/repo"
+git ls-files -z | tar -c --null -T - | tar -x -C "$copy/repo"
 
 # Passes if the simulation fails. With a bug it prints after how many schedules it is found.
 found() {
@@ -11,9 +16,12 @@ found() {
     [[ $1 == 'in outages of a cluster:'* ]] && test+=_in_outages_of_a_cluster
     [[ $1 == 'with limits:'* ]] && test+=_with_limits
     [[ $1 == 'with pauses:'* ]] && test+=_with_pauses
-    # Of the core only what the bug changes is built again.
-    log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 CARGO_INCREMENTAL=1 timeout 900 \
-        cargo test -q --release --config 'profile.release.package.tower-semaphore-sim.opt-level=1' \
+    # The files get a new time, so cargo sees the change.
+    cp proto/src/core/*.rs "$copy/repo/proto/src/core/"
+    cargo run -q -p tower-semaphore-sim --bin plant -- "$1" "$copy/repo" || return
+    # Only what depends on the change is built again.
+    log=$(cd "$copy/repo" && CARGO_TARGET_DIR=$copy/target SCHEDULES=20000 RUST_BACKTRACE=0 CARGO_INCREMENTAL=1 \
+        timeout 900 cargo test -q --release --config 'profile.release.package.tower-semaphore-proto.opt-level=1' \
         -p tower-semaphore-sim --test simulation "$test" -- --exact 2>&1)
     seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
     rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)

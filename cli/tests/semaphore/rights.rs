@@ -121,11 +121,11 @@ fn one_who_may_act_has_the_rights_of_one_who_looks_and_what_the_scripts_run() {
     };
     let mut expected = named("look");
     for script in [
-        include_str!("../../../src/redis/protocol/common.lua"),
-        include_str!("../../../src/redis/protocol/grant.lua"),
-        include_str!("../../../src/redis/protocol/pause.lua"),
-        include_str!("../../../src/redis/protocol/revoke.lua"),
-        include_str!("../../../src/redis/protocol/limits.lua"),
+        include_str!("../../../proto/src/verbs/common.lua"),
+        include_str!("../../../proto/src/verbs/grant.lua"),
+        include_str!("../../../proto/src/verbs/pause.lua"),
+        include_str!("../../../proto/src/verbs/revoke.lua"),
+        include_str!("../../../proto/src/verbs/limits.lua"),
     ] {
         expected.extend(scripted(script));
     }

@@ -12,7 +12,9 @@ use crate::{
         core::Failure,
         error::CallError,
         fault::Class,
-        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
+        protocol::{
+            Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb, reply as read,
+        },
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
@@ -284,7 +286,7 @@ impl Session {
         verb: Verb,
         reply: Result<Value, CallError>,
     ) -> Result<Answer, Failure> {
-        let answer = reply.and_then(|reply| command.decode(&reply).ok_or(CallError::Reply));
+        let answer = reply.and_then(|reply| command.decode(&read(reply)).ok_or(CallError::Reply));
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
                 let too_few = CallError::NotReplicated(have);

@@ -2,10 +2,11 @@
 
 use super::script::{Form, Script};
 use crate::redis::error::CallError;
+use proto::verbs::Verb;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::{fmt::Display, iter, slice, sync::LazyLock};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Check));
 
 /// The question whose answer is all that fails.
 pub(in crate::redis) const CHECK: &str = "EVAL";

@@ -1,7 +1,6 @@
 //! limits: what operators have set. See `limits.lua`; processes read it with `presence.lua`.
 
 use super::{
-    id::{Owner, decoded, encoded},
     name::{component, of_component},
     script::{Form, Script},
 };
@@ -9,6 +8,7 @@ use crate::{
     redis::error::CallError,
     semaphore::{Key, LimitInfo, Policy},
 };
+use proto::verbs::{Owner, Verb, decoded, encoded};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{
     fmt::Display,
@@ -17,44 +17,39 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(include_str!("common.lua"), include_str!("limits.lua"));
-    Script::new(source, &[""])
-});
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Limits));
 
 /// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
 const MOST: usize = 5_000;
 
-impl Owner {
-    /// The key of the limits, and a command that sets or takes away one of them.
-    pub(in crate::redis) fn set_limit(
-        &self,
-        policy: &Policy,
-        key: Option<&Key>,
-        limit: Option<u32>,
-        note: &str,
-    ) -> (String, Cmd) {
-        let note = LimitInfo::note_of(note).unwrap_or_default();
-        let (of, note) = (
-            component(policy, key),
-            encoded(note.as_bytes()).into_owned(),
-        );
-        let value = limit.map_or(-1, i64::from);
-        let limits = self.limits_key();
-        let args: [&dyn Display; 4] = [&of, &value, &note, &MOST];
-        let command = SCRIPT.run(Form::Source, slice::from_ref(&limits), &args);
-        (limits, command)
-    }
+/// The key of the limits, and a command that sets or takes away one of them.
+pub(in crate::redis) fn set_limit(
+    owner: &Owner,
+    policy: &Policy,
+    key: Option<&Key>,
+    limit: Option<u32>,
+    note: &str,
+) -> (String, Cmd) {
+    let note = LimitInfo::note_of(note).unwrap_or_default();
+    let (of, note) = (
+        component(policy, key),
+        encoded(note.as_bytes()).into_owned(),
+    );
+    let value = limit.map_or(-1, i64::from);
+    let limits = owner.limits_key();
+    let args: [&dyn Display; 4] = [&of, &value, &note, &MOST];
+    let command = SCRIPT.run(Form::Source, slice::from_ref(&limits), &args);
+    (limits, command)
+}
 
-    /// The key of the limits, and the question what is set of a semaphore, and of its policy.
-    pub(in crate::redis) fn limit(&self, name: &str) -> (String, Cmd) {
-        let of = name.split_once('{').map_or("", |(_, of)| of);
-        let of = of.trim_end_matches('}');
-        let policy = of.split_once(':').map_or(of, |(policy, _)| policy);
-        let (key, mut command) = (self.limits_key(), cmd("HMGET"));
-        command.arg(&key).arg(of).arg(policy);
-        (key, command)
-    }
+/// The key of the limits, and the question what is set of a semaphore, and of its policy.
+pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd) {
+    let of = name.split_once('{').map_or("", |(_, of)| of);
+    let of = of.trim_end_matches('}');
+    let policy = of.split_once(':').map_or(of, |(policy, _)| policy);
+    let (key, mut command) = (owner.limits_key(), cmd("HMGET"));
+    command.arg(&key).arg(of).arg(policy);
+    (key, command)
 }
 
 /// Reads the reply to the second: the limit of a key comes before that of its policy.

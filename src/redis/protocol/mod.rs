@@ -3,10 +3,7 @@
 //! A script works on one semaphore after the other, so that one call serves many semaphores and its
 //! fixed cost is shared by all of them.
 
-mod answer;
 mod check;
-mod command;
-mod id;
 mod limits;
 mod name;
 mod operate;
@@ -14,18 +11,15 @@ mod pause;
 mod presence;
 mod script;
 
-pub(super) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
 pub(super) use check::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions};
-pub(super) use command::{Command, Group, Part, Position, Sink, Verb, Wanted};
-pub(super) use id::{Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, process_name};
-pub(super) use limits::{limit_of, limits};
+pub(super) use limits::{limit_command, limit_of, limits, set_limit};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
 pub(super) use operate::{
     Listed, Next, Revocation, alive, counted_at, counting, is_done, now, usage,
 };
 pub(super) use pause::{PauseCall, PauseEntry};
-pub(super) use presence::{described, process};
-pub(super) use script::{Form, Script};
-
-#[cfg(test)]
-mod tests;
+pub(super) use presence::{described, limits_command, process, who};
+pub(super) use proto::verbs::{
+    Answer, Command, Fault, Flow, Group, Message, Owner, SCHEMA, Sink, UnitId, Verb, process_name,
+};
+pub(super) use script::{Form, Script, reply};

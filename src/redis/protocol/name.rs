@@ -4,9 +4,9 @@
 //! others percent-encoded; a component that would be long is written as its SHA-256. `:` separates
 //! the components and `#` marks a hash. Neither is plain, so no two names are the same.
 
-use super::id::{decoded, encoded};
 use crate::semaphore::{Key, Policy, StoredKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use proto::verbs::{decoded, encoded};
 use sha2::{Digest, Sha256};
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 

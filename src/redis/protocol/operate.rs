@@ -2,29 +2,16 @@
 //! `revoke.lua`.
 
 use super::{
-    answer::millis,
-    id::UnitId,
     pause::PauseEntry,
     script::{Form, Script},
 };
 use crate::{redis::error::CallError, semaphore::MAX_WEIGHT};
+use proto::verbs::{UnitId, Verb, millis};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
-/// Concatenated at compile time.
-static USAGE: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(include_str!("common.lua"), include_str!("usage.lua"));
-    Script::new(source, &[":held", ":queue", ":alive"])
-});
-
-static REVOKE: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(
-        include_str!("common.lua"),
-        include_str!("grant.lua"),
-        include_str!("revoke.lua")
-    );
-    Script::new(source, &[":held", ":queue", ":alive", ":token"])
-});
+static USAGE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Usage));
+static REVOKE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Revoke));
 
 /// How many members of each of a semaphore's keys a server lists in one call, about: for a millisecond or two.
 const PAGE: usize = 1_000;

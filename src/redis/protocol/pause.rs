@@ -1,22 +1,12 @@
 //! pause: closes a semaphore until a time, or opens it. See `pause.lua`.
 
-use super::{
-    id::{Digits, Owner, decoded, encoded, number},
-    script::{Form, Script},
-};
+use super::script::{Form, Script};
 use crate::semaphore::Pause;
+use proto::verbs::{Digits, Owner, Verb, decoded, encoded, number};
 use redis::Cmd;
 use std::{fmt, sync::LazyLock};
 
-/// Concatenated at compile time.
-static PAUSE: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(
-        include_str!("common.lua"),
-        include_str!("grant.lua"),
-        include_str!("pause.lua")
-    );
-    Script::new(source, &[":held", ":queue", ":alive", ":token"])
-});
+static PAUSE: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Pause));
 
 /// The flow of a pause's entry, which no claim can have.
 const FLOW: &str = "!";

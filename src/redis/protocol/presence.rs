@@ -1,12 +1,9 @@
 //! presence: whether a process lives and who it is, and the server's clock. See `presence.lua`.
 
-use super::{
-    command::Verb,
-    id::Owner,
-    script::{Form, Script},
-};
+use super::script::{Form, Script};
 use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use proto::verbs::{Owner, Verb};
 use redis::{Cmd, Value, from_redis_value};
 use std::{fmt::Display, slice, sync::LazyLock};
 
@@ -15,23 +12,21 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 /// The longest part of what a process says of itself, in bytes.
 const LONGEST: usize = 128;
 
-impl Owner {
-    /// The key in which a process says who it is, and the question who it is.
-    pub(in crate::redis) fn who(&self, id: &str) -> (String, Cmd) {
-        self.read("process", self.key(&format!("process:{id}")))
-    }
+/// The key in which a process says who it is, and the question who it is.
+pub(in crate::redis) fn who(owner: &Owner, id: &str) -> (String, Cmd) {
+    read_part(owner, "process", owner.key(&format!("process:{id}")))
+}
 
-    /// The key of the limits, and the question what they are.
-    pub(in crate::redis) fn limits(&self) -> (String, Cmd) {
-        self.read("limits", self.limits_key())
-    }
+/// The key of the limits, and the question what they are.
+pub(in crate::redis) fn limits_command(owner: &Owner) -> (String, Cmd) {
+    read_part(owner, "limits", owner.limits_key())
+}
 
-    /// A part of a presence, where nothing is said.
-    fn read(&self, part: &str, key: String) -> (String, Cmd) {
-        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &part, &""];
-        let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &args);
-        (key, command)
-    }
+/// A part of a presence, where nothing is said.
+fn read_part(owner: &Owner, part: &str, key: String) -> (String, Cmd) {
+    let args: [&dyn Display; 4] = [&owner.lease_ms, &2, &part, &""];
+    let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &args);
+    (key, command)
 }
 
 /// A process, as far as it has said lately who it is.

@@ -3,7 +3,7 @@
 //! A command is `EVALSHA` first and, if the server does not know the script, `EVAL`. With
 //! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
 
-use super::{answer::Reply, command::Verb};
+use proto::verbs::{Reply, Verb};
 use redis::{Cmd, Value};
 use std::fmt;
 
@@ -25,10 +25,7 @@ pub(in crate::redis) struct Script {
 
 impl Script {
     pub(in crate::redis) fn of(verb: Verb) -> Self {
-        Self::new(verb.source(), verb.keys())
-    }
-
-    pub(super) fn new(source: &'static str, keys: &'static [&'static str]) -> Self {
+        let (source, keys) = (verb.source(), verb.keys());
         let hash = redis::Script::new(source).get_hash().to_owned();
         Self { source, hash, keys }
     }
@@ -60,25 +57,12 @@ impl Script {
     }
 }
 
-impl Reply for Value {
-    fn integer(&self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(items) => Some(items),
-            _ => None,
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::BulkString(bytes) => str::from_utf8(bytes).ok(),
-            _ => None,
-        }
+/// A reply of redis-rs as the protocol reads it.
+pub(in crate::redis) fn reply(value: Value) -> Reply {
+    match value {
+        Value::Int(number) => Reply::Integer(number),
+        Value::Array(items) => Reply::List(items.into_iter().map(reply).collect()),
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_or(Reply::Other, Reply::Text),
+        _ => Reply::Other,
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         slot_of_process: None,
         claims: true,
         replicas: 0,
-        policy: super::core::WhenUnavailable::Refuse,
+        policy: super::core::OutagePolicy::Refuse,
     }
 }
 

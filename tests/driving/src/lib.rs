@@ -12,19 +12,8 @@
 #[allow(missing_docs)]
 pub mod redis {
     #[allow(dead_code, unreachable_pub, unused_imports)]
-    mod core;
-    #[allow(dead_code, unreachable_pub, unused_imports)]
     #[path = "../../tests/driving/src/driver.rs"]
     mod driver;
-    #[allow(dead_code)]
-    mod protocol {
-        mod answer;
-        mod command;
-        mod id;
-        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
-        pub(in crate::redis) use command::{Command, Group, Part, Position, Wanted};
-        pub(in crate::redis) use id::{Flow, LeaseId, LeaseName, Units};
-    }
     #[cfg(test)]
     #[path = "../../tests/driving/src/facts.rs"]
     mod facts;
@@ -33,6 +22,7 @@ pub mod redis {
     mod fake;
     #[path = "../../tests/driving/src/pairs.rs"]
     pub mod pairs;
+    use proto::{core, verbs as protocol};
 }
 #[path = "../../../src/observe"]
 mod observe {

@@ -2,7 +2,7 @@
 
 use super::{
     graph::{arrows, circle},
-    source::{Source, sources},
+    source::{Source, proto_sources, sources},
 };
 
 /// The way of a claim through the store in memory, from the top down.
@@ -12,9 +12,8 @@ const MEMORY: [&str; 11] = [
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.
-const REDIS: [(&str, &[&str]); 4] = [
-    ("driver", &["core", "protocol", "transport"]),
-    ("core", &["protocol"]),
+const REDIS: [(&str, &[&str]); 3] = [
+    ("driver", &["protocol", "transport"]),
     ("protocol", &[]),
     ("transport", &[]),
 ];
@@ -85,12 +84,45 @@ fn no_file_uses_one_that_uses_it() {
 
 #[test]
 fn no_script_holds_an_include_mark() {
-    let sources = sources();
-    let is_protocol = |source: &&Source| source.path.starts_with("redis/protocol/");
-    let protocol: Vec<_> = sources.iter().filter(is_protocol).collect();
-    assert!(protocol.iter().any(|source| source.path.ends_with(".lua")));
-    for Source { path, text, .. } in protocol {
+    let sources = proto_sources();
+    assert!(sources.iter().any(|source| source.path.ends_with(".lua")));
+    for Source { path, text, .. } in sources {
         assert!(!text.contains("-- include"), "{path} has an include mark");
+    }
+}
+
+#[test]
+fn the_core_has_no_client_runtime_lock_clock_or_randomness() {
+    let forbidden = [
+        "tokio",
+        "redis",
+        "Mutex",
+        "RwLock",
+        "Condvar",
+        "Instant",
+        "SystemTime",
+        "thread",
+        "rand",
+        "net",
+        "fs",
+    ];
+    for source in proto_sources() {
+        let is_rust = source.path.ends_with(".rs");
+        let named = forbidden.iter().find(|word| is_rust && source.names(word));
+        assert_eq!(named, None, "{}", source.path);
+    }
+}
+
+#[test]
+fn the_core_uses_the_verbs_and_not_the_other_way_round() {
+    let arrows = arrows(&proto_sources());
+    assert!(arrows["core"].iter().any(|used| used.starts_with("verbs/")));
+    for (module, used) in arrows
+        .iter()
+        .filter(|(module, _)| module.starts_with("verbs"))
+    {
+        let core = used.iter().find(|used| used.starts_with("core"));
+        assert_eq!(core, None, "{module}");
     }
 }
 

@@ -43,9 +43,18 @@ impl Source {
 
 /// All files below `src`.
 pub(crate) fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    below("src")
+}
+
+/// All files below `proto/src`.
+pub(crate) fn proto_sources() -> Vec<Source> {
+    below("proto/src")
+}
+
+fn below(folder: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let read = |path: PathBuf| {
-        let name = path.strip_prefix(&root).expect("it is below src");
+        let name = path.strip_prefix(&root).expect("it is below the folder");
         let name = name.to_string_lossy().replace('\\', "/");
         Source::new(&name, &read_to_string(&path).expect("sources are text"))
     };

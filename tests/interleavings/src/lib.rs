@@ -66,18 +66,9 @@ mod observe {
 }
 #[path = "../../../src/redis"]
 mod redis {
-    #[allow(unreachable_pub, unused_imports)]
-    mod core;
     #[path = "../../tests/interleavings/src/redis/driver.rs"]
     mod driver;
-    mod protocol {
-        mod answer;
-        mod command;
-        mod id;
-        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message, Queued, Told};
-        pub(in crate::redis) use command::{Command, Group, Part, Position, Wanted};
-        pub(in crate::redis) use id::{Flow, LeaseId, LeaseName, Units};
-    }
+    use proto::{core, verbs as protocol};
 }
 #[path = "../../../src/semaphore/mod.rs"]
 #[allow(unused_imports)]

@@ -1,11 +1,11 @@
 //! The script files of the crate, put together in the order in which the crate sends them.
 
-/// A file of `src/redis/protocol`.
+/// A file of `proto/src/verbs`.
 macro_rules! part {
     ($name:literal) => {
         (
             $name,
-            include_str!(concat!("../../../src/redis/protocol/", $name, ".lua")),
+            include_str!(concat!("../../../proto/src/verbs/", $name, ".lua")),
         )
     };
 }

@@ -2,7 +2,7 @@
 //! may pass is unavailable.
 
 use super::{BOUND, causes, claim};
-use std::time::Duration;
+use std::{future::ready, time::Duration};
 use testing::{
     redis::{Cluster, RedisServer, Sentinels, sentinel},
     resp::Raw,
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError, Kind, Risk, WhenUnavailable},
+    redis::{Builder, ConnectError, Kind, Risk, WhenUnavailable, client::ErrorKind},
 };
 
 type Outcome = Result<RedisSemaphore, ConnectError>;
@@ -373,7 +373,7 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
 async fn a_connector_that_refuses_what_it_gets_is_named_and_one_that_reaches_no_server_is_not() {
     let server = RedisServer::start();
     let fails = |kind: ErrorKind| {
-        let builder = patient().connector(async move |_, _| Err((kind, "it is mine").into()));
+        let builder = patient().connector(move |_, _| ready(Err((kind, "it is mine").into())));
         builder.connect(server.url())
     };
     let is_connector = |error: &ConnectError| error.setting() == Some("connector");

@@ -187,9 +187,9 @@ const SHORT: Duration = Duration::from_secs(2);
 const BUDGET: Duration = Duration::from_millis(500);
 const KEYS: u64 = 30;
 const RELEASE: &str = concat!(
-    include_str!("../../../src/redis/protocol/common.lua"),
-    include_str!("../../../src/redis/protocol/grant.lua"),
-    include_str!("../../../src/redis/protocol/release.lua")
+    include_str!("../../../proto/src/verbs/common.lua"),
+    include_str!("../../../proto/src/verbs/grant.lua"),
+    include_str!("../../../proto/src/verbs/release.lua")
 );
 
 /// By its hash, or by its source.

@@ -106,14 +106,14 @@ const LEASE: i64 = 12;
 const TIMES: usize = 5;
 const KEYS: [&str; 4] = ["{a}:held", "{a}:queue", "{a}:alive", "{a}:token"];
 const REFRESH: &str = concat!(
-    include_str!("../../../src/redis/protocol/common.lua"),
-    include_str!("../../../src/redis/protocol/refresh.lua")
+    include_str!("../../../proto/src/verbs/common.lua"),
+    include_str!("../../../proto/src/verbs/refresh.lua")
 );
 const ACQUIRE: &str = concat!(
-    include_str!("../../../src/redis/protocol/common.lua"),
-    include_str!("../../../src/redis/protocol/grant.lua"),
-    include_str!("../../../src/redis/protocol/queue.lua"),
-    include_str!("../../../src/redis/protocol/acquire.lua")
+    include_str!("../../../proto/src/verbs/common.lua"),
+    include_str!("../../../proto/src/verbs/grant.lua"),
+    include_str!("../../../proto/src/verbs/queue.lua"),
+    include_str!("../../../proto/src/verbs/acquire.lua")
 );
 
 /// A call for one unit of `id`, under a limit of one.

@@ -1,6 +1,6 @@
 //! A simulation of what tower-semaphore does over Redis, without real time.
 //!
-//! Some processes, each the core that ships (`src/redis/core`) with a clock of its own and some runtimes, call servers:
+//! Some processes, each the core that ships (`proto`) with a clock of its own and some runtimes, call servers:
 //! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
 //! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
 //! operators revoke permits and waiters; callers change the weights of what they hold; processes shut down; servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
@@ -60,7 +60,7 @@
 //! SCHEDULES=100000 cargo test --release -p tower-semaphore-sim passes
 //! SEED=7 cargo test -p tower-semaphore-sim one
 //! WORKLOAD=cluster-outage SEED=7 cargo test -p tower-semaphore-sim one
-//! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
+//! tests/sim/planted.sh "a return is not told"
 //! ```
 //!
 //! There are seven [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
@@ -86,16 +86,13 @@
 //! While a slot moves, servers answer as nodes do: a script whose keys are all there runs, and ends midway where it names one
 //! that it has emptied; one of no key is sent elsewhere; and one of some is to be sent again, there too if it has several.
 
-mod redis {
-    include!(concat!(env!("OUT_DIR"), "/redis.rs"));
-}
-
 pub mod judge;
 pub mod planted;
 pub mod process;
 pub mod schedule;
 pub mod search;
 pub mod server;
+mod shipped;
 pub mod slots;
 pub mod subject;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! A process: its core, a clock of its own, and its connections, each with an order of its own.
 
 use crate::{
-    redis::shipped::Shipped,
+    shipped::Shipped,
     subject::{
         CallId, Claim, Failure, Key, Message, PermitId, Runtime, Said, Servers, Settings, Time,
     },

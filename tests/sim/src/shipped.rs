@@ -1,17 +1,17 @@
 //! The core that ships, as the simulation takes it.
 
-use super::{
-    core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Merge, PermitId, Refusal, RuntimeId,
-        Settings, Time, Wait, WhenUnavailable,
-    },
-    protocol::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Reply, Sink, Verb},
-};
 use crate::{
     subject::{self, Policy},
     wire::{self, Script},
 };
 use model::{scripts, stand_in};
+use proto::{
+    core::{
+        Call, CallId, Change, Core, Event, Failure, Level, Merge, OutagePolicy, PermitId, Refusal,
+        RuntimeId, Settings, Time, Wait,
+    },
+    verbs::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Reply, Sink, Verb},
+};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Display,
@@ -53,6 +53,7 @@ impl Sink for Written {
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
             Verb::Presence => scripts::Verb::Presence,
+            verb => panic!("the core does not send {verb:?}"),
         };
         let script = Script {
             verb,
@@ -79,26 +80,13 @@ impl Sink for Written {
     }
 }
 
-impl Reply for stand_in::Reply {
-    fn integer(&self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        match self {
-            Self::List(items) => Some(items),
-            _ => None,
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
+/// A reply of the stand-in as the decoder reads it.
+fn read(reply: &stand_in::Reply) -> Reply {
+    match reply {
+        stand_in::Reply::Int(number) => Reply::Integer(*number),
+        stand_in::Reply::Text(text) => Reply::Text(text.clone()),
+        stand_in::Reply::List(items) => Reply::List(items.iter().map(read).collect()),
+        stand_in::Reply::Nil | stand_in::Reply::Status(_) => Reply::Other,
     }
 }
 
@@ -149,7 +137,7 @@ impl Shipped {
 /// What the decoder makes of a reply.
 fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
-        Ok(reply) => command.decode(reply),
+        Ok(reply) => command.decode(&read(reply)),
         Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
         Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
@@ -172,10 +160,10 @@ impl Shipped {
             claims: true,
             replicas: settings.replicas,
             policy: match settings.policy {
-                Policy::Refuse => WhenUnavailable::Refuse,
-                Policy::Admit => WhenUnavailable::Admit,
-                Policy::Share => WhenUnavailable::Share,
-                Policy::Half => WhenUnavailable::ShareOf { fraction: 0.5 },
+                Policy::Refuse => OutagePolicy::Refuse,
+                Policy::Admit => OutagePolicy::Admit,
+                Policy::Share => OutagePolicy::Share,
+                Policy::Half => OutagePolicy::ShareOf { fraction: 0.5 },
             },
         });
         core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));
@@ -218,12 +206,14 @@ impl Shipped {
             }),
             is_strict: level.is_strict,
             label: None,
-            flow: level
-                .flow
-                .map(|(flow, share)| Flow::new(share.into(), char::from(flow).encode_utf8(&mut [0]))),
+            flow: level.flow.map(|(flow, share)| {
+                Flow::new(share.into(), char::from(flow).encode_utf8(&mut [0]))
+            }),
         });
         self.entered = from;
-        let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
+        let (id, call) = self
+            .core
+            .acquire(now, runtime(from), &levels.collect::<Vec<_>>());
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, (id, from));
         subject::PermitId(id.serial)

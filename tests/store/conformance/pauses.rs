@@ -38,6 +38,8 @@ facts! {
     a_growth_is_refused_and_a_smaller_weight_is_not
     a_paused_level_refuses_and_nothing_of_the_others_is_taken
     a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrower_ones
+    a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_claim_of_that
+    a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_before
     a_heavy_claim_keeps_its_place_before_a_light_one
     a_head_start_counts_in_a_pause
     flows_keep_their_turns_across_a_pause
@@ -411,6 +413,51 @@ async fn a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrowe
         let permit = within("it is granted", BOUND, granted(waiter)).await;
         until_held(&store, &claims, &[1, 1, 1]).await;
         assert!(permit.release().await);
+    }
+}
+
+/// A claim that holds units of two limits and waits for the third, the permit that it waits for, and its claims.
+async fn waits_for_the_widest(store: &Store) -> (Waiter, Permit, [Claim; 3]) {
+    let claims = claims("ann", [2, 2, 1]);
+    let held = store.acquire(claims[2].clone()).await;
+    let held = held.expect("there is room");
+    let waiter = spawn(store, &claims);
+    until_held(store, &claims, &[1, 1, 1]).await;
+    (waiter, held, claims)
+}
+
+async fn a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_claim_of_that(
+    store: Store,
+) {
+    for paused in 0..2 {
+        let (waiter, held, claims) = waits_for_the_widest(&store).await;
+        let asked = Instant::now();
+        pause_key(&store, &claims[paused], SHORT).await;
+        assert!(held.release().await);
+        let other = store.acquire(claims[2].clone().with_wait(BOUND));
+        let other = within("the widest limit is free", BOUND, other).await;
+        let is_before = asked.elapsed() < SHORT - TICK;
+        assert!(!waiter.is_finished() || !is_before);
+        assert!(other.expect("there is room").release().await);
+        let permit = within("it is granted", BOUND, granted(waiter)).await;
+        assert!(asked.elapsed() >= SHORT - TICK, "{:?}", asked.elapsed());
+        until_held(&store, &claims, &[1, 1, 1]).await;
+        assert!(permit.release().await);
+    }
+}
+
+async fn a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_before(
+    store: Store,
+) {
+    for paused in 0..2 {
+        let (waiter, held, claims) = waits_for_the_widest(&store).await;
+        pause_key(&store, &claims[paused], LONG).await;
+        assert!(held.release().await);
+        let refused = within("it is refused", BOUND, waiter).await;
+        let left = left(refused.expect("no panic"), &claims[paused]);
+        assert!(left <= LONG && left + SLACK > LONG, "{left:?}");
+        assert!(resume_key(&store, &claims[paused]).await);
+        until_held(&store, &claims, &[0, 0, 0]).await;
     }
 }
 

@@ -73,9 +73,9 @@ async fn a_guard_that_was_lost_frees_nothing_when_it_is_dropped() {
 
 /// The script that the library sends to release something.
 const RELEASE: &str = concat!(
-    include_str!("../../../src/redis/protocol/common.lua"),
-    include_str!("../../../src/redis/protocol/grant.lua"),
-    include_str!("../../../src/redis/protocol/release.lua")
+    include_str!("../../../proto/src/verbs/common.lua"),
+    include_str!("../../../proto/src/verbs/grant.lua"),
+    include_str!("../../../proto/src/verbs/release.lua")
 );
 
 /// Sends the script of a release for `id`, as a process would that is not the owner.

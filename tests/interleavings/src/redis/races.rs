@@ -64,7 +64,7 @@ impl World {
             slot_of_process: None,
             claims: true,
             replicas: 0,
-            policy: core::WhenUnavailable::Refuse,
+            policy: core::OutagePolicy::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);

@@ -60,6 +60,9 @@ struct Record {
     named: Time,
     answered: Time,
     was_sent: bool,
+    /// When the last acquire was sent that has granted it, and the last one after which it waited.
+    acquired: Time,
+    waited: Time,
     /// Its server has not found it, and not granted it since.
     is_lost: bool,
     /// A message may have granted it, beside a call that refuses it.
@@ -207,12 +210,22 @@ impl Calls {
     }
 
     /// Of a permit that `is_back` a growth that has no answer yet is not granted.
-    pub(super) fn granted(&mut self, who: Who, is_back: bool) {
+    pub(super) fn granted(&mut self, who: Who, is_back: bool) -> Verdict {
         let is_it = |record: &&mut Record| !record.is_over && (record.is_whole || !is_back);
+        let (mut acquired, mut verdict) = (Time::MAX, Ok(()));
         for record in self.leases(who).filter(is_it) {
+            // The keys of the narrower leases may have been paused while it waited.
+            let is_old = acquired < record.waited && !record.is_whole;
+            verdict = verdict.and(check(!is_old, "a pause", || {
+                format!(
+                    "a claim is granted that has waited since its leases were acquired, {record:?}"
+                )
+            }));
+            acquired = acquired.min(record.acquired);
             (record.was_granted, record.is_whole) = (true, true);
             record.told = None;
         }
+        verdict
     }
 
     /// A message has told of the grant of a claim that waits.
@@ -713,6 +726,13 @@ impl Calls {
                 let is_left = record.may_run.values().any(|end| *end > flight.sent);
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
+                if let Some(acquired) = &acquired {
+                    let sent = match acquired {
+                        Acquired::Granted { .. } => &mut record.acquired,
+                        _ => &mut record.waited,
+                    };
+                    *sent = flight.sent.max(*sent);
+                }
                 if acquired.is_some() {
                     record.is_lost &= !matches!(acquired, Some(Acquired::Granted { .. }));
                     let waits = matches!(acquired, Some(Acquired::Queued { .. }));

@@ -14,9 +14,9 @@ mod weights;
 
 use crate::{
     process::Process,
-    redis::shipped::Shipped,
     schedule::{Data, Schedule},
     server::{Run, Server},
+    shipped::Shipped,
     subject::{
         Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Key, Message, PermitId,
         Resize, Time,
@@ -338,11 +338,15 @@ impl Judge {
                 }
                 // Without its server.
                 Event::Granted(_, [0, ..]) => {
-                    self.calls.granted(other, false);
+                    // No server is asked.
+                    let _ = self.calls.granted(other, false);
                     self.calls.lost(other);
                 }
-                Event::Granted(..) => self.calls.granted(other, false),
-                Event::Regained(..) => self.calls.granted(other, true),
+                Event::Granted(..) | Event::Regained(..) => {
+                    let is_back = matches!(event, Event::Regained(..));
+                    let verdict = self.calls.granted(other, is_back);
+                    self.note(verdict);
+                }
                 Event::Refused(..) | Event::Revoked(_) => {
                     self.calls.over(other);
                     let shares = self.shares.iter_mut().filter(|_| other != who);

@@ -112,6 +112,14 @@ impl Effect<'_> {
             return Ok(());
         };
         for (claim, acquired) in claims.iter().zip(each) {
+            let is_granted = matches!(acquired, Acquired::Granted { .. });
+            let names = || claim.iter().any(|(key, _)| *key == self.key);
+            let is_right = left.is_none() || self.is_uncertain || !is_granted || !names();
+            check(is_right, "a pause", || {
+                self.says(&format!(
+                    "{acquired:?} is granted in a pause of {left:?} ms"
+                ))
+            })?;
             let (Acquired::Full { level }
             | Acquired::QueueFull { level }
             | Acquired::Paused { level, .. }

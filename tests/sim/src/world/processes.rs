@@ -3,7 +3,7 @@
 use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
-    redis::shipped::Shipped,
+    shipped::Shipped,
     subject::{Answer, Event, Failure, Key, PermitId, Resize, Servers},
 };
 use std::time::Duration;

@@ -3,12 +3,15 @@
 //! Only `std` is used, so that the core says what it wants without a client of Redis, and
 //! the simulation runs the same words.
 
-use super::id::{Owner, UnitId, Units};
+use super::{
+    id::{Owner, UnitId, Units},
+    verb::Verb,
+};
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// One run of a script.
 #[derive(Debug, Clone)]
-pub(in crate::redis) enum Command {
+pub enum Command {
     /// Grants permits or positions. A poll and a heartbeat are the same.
     Acquire {
         /// How long a grant lasts unless it is refreshed.
@@ -45,7 +48,7 @@ pub(in crate::redis) enum Command {
 
 /// What a presence says or asks, each with a key of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Part {
+pub enum Part {
     /// The highest time of any server that this process has seen, microseconds.
     Clock(u64),
     /// That this process lives, and how many do.
@@ -73,89 +76,46 @@ impl Part {
 
 /// A level of a claim.
 #[derive(Debug, Clone)]
-pub(in crate::redis) struct Wanted {
+pub struct Wanted {
     /// The semaphore.
-    pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) units: Units,
+    pub name: Arc<str>,
+    pub units: Units,
     /// `None`: it does not wait, or no longer.
-    pub(in crate::redis) position: Option<Position>,
+    pub position: Option<Position>,
     /// Whether an acquire of it was sent before, so that an operator may have revoked it.
-    pub(in crate::redis) is_known: bool,
+    pub is_known: bool,
 }
 
 /// A position in a queue, sent with each acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) struct Position {
+pub struct Position {
     /// How long the waiter counts as alive after this acquire.
-    pub(in crate::redis) alive: Duration,
+    pub alive: Duration,
     /// How many may wait.
-    pub(in crate::redis) max_waiting: u32,
+    pub max_waiting: u32,
     /// The arrival that the server returned before; 0 if there is none.
-    pub(in crate::redis) arrival: u64,
+    pub arrival: u64,
     /// How much earlier it counts as arrived.
-    pub(in crate::redis) head_start: Duration,
+    pub head_start: Duration,
 }
 
 /// Permits of one semaphore.
 #[derive(Debug, Clone)]
-pub(in crate::redis) struct Group {
-    pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) permits: Vec<Units>,
+pub struct Group {
+    pub name: Arc<str>,
+    pub permits: Vec<Units>,
 }
 
 impl Group {
     /// How many units its permits have.
-    pub(in crate::redis) fn units(&self) -> usize {
+    pub fn units(&self) -> usize {
         let units = self.permits.iter().map(|permit| permit.count() as usize);
         units.sum()
     }
 }
 
-/// A script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Verb {
-    Acquire,
-    Refresh,
-    Release,
-    Presence,
-}
-
-impl Verb {
-    pub(in crate::redis) const ALL: [Self; 4] =
-        [Self::Acquire, Self::Refresh, Self::Release, Self::Presence];
-
-    /// Its text, concatenated at compile time.
-    pub(in crate::redis) fn source(self) -> &'static str {
-        match self {
-            Self::Acquire => concat!(
-                include_str!("common.lua"),
-                include_str!("grant.lua"),
-                include_str!("queue.lua"),
-                include_str!("acquire.lua")
-            ),
-            Self::Refresh => concat!(include_str!("common.lua"), include_str!("refresh.lua")),
-            Self::Release => concat!(
-                include_str!("common.lua"),
-                include_str!("grant.lua"),
-                include_str!("release.lua")
-            ),
-            Self::Presence => concat!(include_str!("common.lua"), include_str!("presence.lua")),
-        }
-    }
-
-    /// What the names of a semaphore's keys end with, in the order in which the script takes them. Keys of the
-    /// store itself are named as a whole.
-    pub(in crate::redis) fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::Acquire | Self::Release => &[":held", ":queue", ":alive", ":token"],
-            Self::Refresh => &[":held", ":token"],
-            Self::Presence => &[""],
-        }
-    }
-}
-
 /// Where a run of a script is written.
-pub(in crate::redis) trait Sink {
+pub trait Sink {
     /// Begins the run. So many keys follow, and about so many arguments behind them.
     fn begin(&mut self, verb: Verb, keys: usize, args: usize);
 
@@ -168,7 +128,7 @@ pub(in crate::redis) trait Sink {
 
 impl Command {
     /// Writes the command as its script takes it.
-    pub(in crate::redis) fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
+    pub fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
         match self {
             Self::Acquire {
                 lasts,

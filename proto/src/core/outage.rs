@@ -5,7 +5,7 @@ use super::{
     health::Outage,
     id::{At, PermitId, RuntimeId},
     permit::{Event, Own, Permit, Refusal},
-    policy::WhenUnavailable,
+    policy::OutagePolicy,
     time::{FOREVER, Time},
 };
 use std::mem;
@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// True during an outage: only probes are sent, and the policy decides claims.
-    pub(in crate::redis) fn is_open(&self, server: usize) -> bool {
+    pub fn is_open(&self, server: usize) -> bool {
         self.servers[server].health.is_open(&self.settings)
     }
 
@@ -203,7 +203,7 @@ impl Core {
     /// True if a permit may go on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id];
-        permit.is_decided() && !permit.is_strict && self.settings.policy != WhenUnavailable::Refuse
+        permit.is_decided() && !permit.is_strict && self.settings.policy != OutagePolicy::Refuse
     }
 
     /// True if no process can have treated the server of a lease as unavailable.
@@ -275,9 +275,9 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::{
+    use crate::{
         core::{Change, Failure, Level, Settings, THREAD},
-        protocol::{Answer, Fault},
+        verbs::{Answer, Fault},
     };
     use std::time::Duration;
 
@@ -290,7 +290,7 @@ mod tests {
             slot_of_process: None,
             claims: true,
             replicas: 0,
-            policy: WhenUnavailable::Refuse,
+            policy: OutagePolicy::Refuse,
         });
         let now = Time::from_secs(1);
         core.handle_servers(now, Change::Connected(THREAD, 0));

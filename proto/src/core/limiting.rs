@@ -11,7 +11,7 @@ use super::{
     permit::{Own, Refusal},
     time::Time,
 };
-use crate::redis::protocol::Told;
+use crate::verbs::Told;
 use std::{mem, ops::Range};
 
 impl Core {
@@ -22,7 +22,7 @@ impl Core {
     }
 
     /// Reads the limits at once, because an operator has set one here.
-    pub(in crate::redis) fn look_at_limits(&mut self, now: Time) {
+    pub fn look_at_limits(&mut self, now: Time) {
         self.now = now;
         self.limits.set_here = now;
         let server = self.counting();
@@ -31,7 +31,7 @@ impl Core {
     }
 
     /// True if this process has read the limits at this time or later, or if it cannot read them.
-    pub(in crate::redis) fn has_limits_since(&self, time: Time) -> bool {
+    pub fn has_limits_since(&self, time: Time) -> bool {
         self.limits.read_at >= time || self.limits.are_untold()
     }
 

@@ -16,7 +16,7 @@ use super::{
     permit::{Merge, Own, Permit, Refusal},
     time::Time,
 };
-use crate::redis::protocol::{LeaseId, LeaseName, Units};
+use crate::verbs::{LeaseId, LeaseName, Units};
 use std::mem;
 
 /// Once a level has this many additions, its two smallest are merged, because these need the fewest free units.
@@ -26,17 +26,18 @@ const MERGED_FROM: usize = 16;
 const MOST_ADDITIONS: usize = 32;
 
 /// A claim of more units for a level of a permit.
-pub(in crate::redis) struct Growth {
-    pub(in crate::redis) id: PermitId,
-    pub(in crate::redis) call: Option<Call>,
+#[derive(Debug)]
+pub struct Growth {
+    pub id: PermitId,
+    pub call: Option<Call>,
     /// The units of earlier additions that the claim includes. The caller releases these once the claim is granted.
-    pub(in crate::redis) merged: u32,
+    pub merged: u32,
 }
 
 impl Core {
     /// Claims more units for a level of a permit, without waiting. A level has one growth at a time. The core reports
     /// the outcome for the growth, and later events for the permit. Returns `None` if the permit is released.
-    pub(in crate::redis) fn grow(
+    pub fn grow(
         &mut self,
         now: Time,
         from: RuntimeId,
@@ -102,7 +103,7 @@ impl Core {
 
     /// Releases units of a level of a permit, but not all of them: whole additions first, in order of size. Returns the
     /// parts, and the core reports the release of each. Returns `None` if the permit is released.
-    pub(in crate::redis) fn shrink(
+    pub fn shrink(
         &mut self,
         now: Time,
         root: PermitId,

@@ -1,7 +1,7 @@
 //! The limits that operators have set, as a server last reported them.
 
 use super::time::{Settings, Time};
-use crate::redis::protocol::Told;
+use crate::verbs::Told;
 use std::{collections::HashMap, mem};
 
 /// The policy of locks, as it appears in names. The limit of a lock is always 1.
@@ -9,7 +9,7 @@ const LOCK: &str = "lock";
 
 /// A change that operators should know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum LimitsEvent {
+pub enum LimitsEvent {
     /// The server has lost limits that this process knew.
     Lost,
     /// The server does not report limits. This process may have no right to read them, or the slot of their key is

@@ -5,12 +5,13 @@
 use super::{
     command::{Command, Group, Part, Wanted},
     id::{LeaseName, number as number_of},
+    reply::Reply,
 };
 use std::time::Duration;
 
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Answer {
+pub enum Answer {
     /// It came after its end, and has changed nothing. The server's time, ms.
     Late(u64),
     /// The same, and for each claim.
@@ -33,18 +34,18 @@ pub(in crate::redis) enum Answer {
 
 /// The limits that operators have set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::redis) struct Told {
+pub struct Told {
     /// It grows with each change. 0: none was ever set, as far as the server knows.
-    pub(in crate::redis) version: u64,
+    pub version: u64,
     /// What it was when the first was set. Another one: the server has lost its data since.
-    pub(in crate::redis) first: u64,
+    pub first: u64,
     /// What each is of, as names of semaphores have it: `POLICY:KEY`, or `POLICY`.
-    pub(in crate::redis) limits: Vec<(Box<str>, u32)>,
+    pub limits: Vec<(Box<str>, u32)>,
 }
 
 /// Why a server has not run a command, or not to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Fault {
+pub enum Fault {
     /// It cannot work now.
     Unavailable,
     /// No server serves the slot. This server serves its own slots.
@@ -63,7 +64,7 @@ pub(in crate::redis) enum Fault {
 
 /// The answer for a claim. Levels count from its first, and `held` units are held there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Acquired {
+pub enum Acquired {
     /// The token of each level, and how many units are held there.
     Granted(Vec<(u64, u32)>),
     Full {
@@ -86,21 +87,21 @@ pub(in crate::redis) enum Acquired {
 
 /// How a claim waits in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) struct Queued {
+pub struct Queued {
     /// Of this level. It holds the narrower ones.
-    pub(in crate::redis) level: usize,
-    pub(in crate::redis) arrival: u64,
+    pub level: usize,
+    pub arrival: u64,
     /// When the head should poll.
-    pub(in crate::redis) recheck: Option<Duration>,
+    pub recheck: Option<Duration>,
     /// It holds nothing, so no token up to this is its own.
-    pub(in crate::redis) last_token: u64,
+    pub last_token: u64,
     /// How long the level is paused.
-    pub(in crate::redis) pause: Option<Duration>,
+    pub pause: Option<Duration>,
 }
 
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Message {
+pub enum Message {
     /// The lease of this name was granted with this token, and this number of units is held; token 0: it should
     /// poll.
     Granted(LeaseName, u64, u32),
@@ -112,7 +113,7 @@ pub(in crate::redis) enum Message {
 
 impl Message {
     /// Reads `PERMIT.LEASE.GENERATION TOKEN HELD`, or `PERMIT revoked`.
-    pub(in crate::redis) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let (named, rest) = text.split_once(' ')?;
         if rest == "revoked" {
             return Some(Self::Revoked(number_of(named)?));
@@ -123,22 +124,13 @@ impl Message {
     }
 }
 
-/// A reply, as far as scripts return any.
-pub(in crate::redis) trait Reply: Sized {
-    fn integer(&self) -> Option<i64>;
-
-    fn list(&self) -> Option<&[Self]>;
-
-    fn text(&self) -> Option<&str>;
-}
-
 /// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
 /// 2255. A time beyond is none, and is not counted with.
 const LATEST_MICROS: i64 = 1 << 53;
 const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
 
 /// The server's time in ms, if it is one.
-pub(super) fn millis(time: i64) -> Option<u64> {
+pub fn millis(time: i64) -> Option<u64> {
     (0..=LATEST_MILLIS).contains(&time).then_some(time as u64)
 }
 
@@ -149,7 +141,7 @@ pub(super) fn micros(time: i64) -> Option<u64> {
 
 impl Command {
     /// Reads the reply to this command. `None`: its script returns nothing like that.
-    pub(in crate::redis) fn decode(&self, reply: &impl Reply) -> Option<Answer> {
+    pub fn decode(&self, reply: &Reply) -> Option<Answer> {
         match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
             Self::Refresh { groups, .. } => match reply.integer() {
@@ -172,12 +164,12 @@ impl Command {
 }
 
 /// The server's time, which lists begin with, and the items behind it.
-fn timed<R: Reply>(reply: &R) -> Option<(u64, &[R])> {
+fn timed(reply: &Reply) -> Option<(u64, &[Reply])> {
     let (now, items) = reply.list()?.split_first()?;
     Some((millis(now.integer()?)?, items))
 }
 
-fn presence(reply: &impl Reply, parts: &[Part]) -> Option<Answer> {
+fn presence(reply: &Reply, parts: &[Part]) -> Option<Answer> {
     let (now, items) = timed(reply)?;
     let (mut items, mut highest, mut live, mut limits) = (items.iter(), None, None, None);
     for part in parts {
@@ -193,7 +185,7 @@ fn presence(reply: &impl Reply, parts: &[Part]) -> Option<Answer> {
 }
 
 /// A number: nothing is new. Else fields and values, of which one is the version.
-fn told(item: &impl Reply) -> Option<Option<Told>> {
+fn told(item: &Reply) -> Option<Option<Told>> {
     if item.integer().is_some() {
         return Some(None);
     }
@@ -225,7 +217,7 @@ fn permits(groups: &[Group]) -> usize {
 }
 
 /// A permit is held if all of its units are.
-fn held(reply: &impl Reply, groups: &[Group]) -> Option<Answer> {
+fn held(reply: &Reply, groups: &[Group]) -> Option<Answer> {
     let (_, mut items) = timed(reply)?;
     let mut each = Vec::with_capacity(permits(groups));
     for permit in groups.iter().flat_map(|group| &group.permits) {
@@ -237,7 +229,7 @@ fn held(reply: &impl Reply, groups: &[Group]) -> Option<Answer> {
     items.is_empty().then_some(Answer::Held(each))
 }
 
-fn flag(item: &impl Reply) -> Option<bool> {
+fn flag(item: &Reply) -> Option<bool> {
     match item.integer()? {
         0 => Some(false),
         1 => Some(true),
@@ -245,7 +237,7 @@ fn flag(item: &impl Reply) -> Option<bool> {
     }
 }
 
-fn acquired(reply: &impl Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
+fn acquired(reply: &Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
     let (now, mut items) = timed(reply)?;
     if items.is_empty() {
         return Some(Answer::Late(now));
@@ -261,7 +253,7 @@ fn acquired(reply: &impl Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
 
 impl Acquired {
     /// Reads the answer for a claim of so many levels. Returns the items behind it too.
-    fn read<R: Reply>(items: &[R], levels: usize) -> Option<(Self, &[R])> {
+    fn read(items: &[Reply], levels: usize) -> Option<(Self, &[Reply])> {
         let (first, rest) = items.split_first()?;
         if let Some(refusal) = first.list() {
             return Some((Self::refused(refusal, levels)?, rest));
@@ -274,7 +266,7 @@ impl Acquired {
         Some((Self::Granted(grants.collect::<Option<_>>()?), rest))
     }
 
-    fn refused<R: Reply>(items: &[R], levels: usize) -> Option<Self> {
+    fn refused(items: &[Reply], levels: usize) -> Option<Self> {
         let [why, level, held, rest @ ..] = items else {
             return None;
         };
@@ -308,10 +300,10 @@ impl Acquired {
     }
 }
 
-fn duration(item: &impl Reply) -> Option<Duration> {
+fn duration(item: &Reply) -> Option<Duration> {
     number(item).map(Duration::from_millis)
 }
 
-fn number<T: TryFrom<i64>>(item: &impl Reply) -> Option<T> {
+fn number<T: TryFrom<i64>>(item: &Reply) -> Option<T> {
     T::try_from(item.integer()?).ok()
 }

@@ -129,12 +129,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::redis::{
+    use crate::{
         core::{
-            Change, Core, Event, Failure, Level, Refusal, RuntimeId, Settings, THREAD, Time,
-            WhenUnavailable,
+            Change, Core, Event, Failure, Level, OutagePolicy, Refusal, RuntimeId, Settings,
+            THREAD, Time,
         },
-        protocol::{Answer, Command, Fault, Part, Told},
+        verbs::{Answer, Command, Fault, Part, Told},
     };
     use std::time::Duration;
 
@@ -172,7 +172,7 @@ mod tests {
             timeout: Duration::from_millis(250),
             slots_of_store: [1, 1],
             claims: true,
-            policy: WhenUnavailable::ShareOf { fraction: 0.5 },
+            policy: OutagePolicy::ShareOf { fraction: 0.5 },
             ..Settings::default()
         });
         core.handle_servers(NOW, Change::Slots(vec![(0..1, 0), (1..2, 1)]));

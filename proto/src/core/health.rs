@@ -15,7 +15,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 
 /// The begin or end of an outage, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Outage {
+pub enum Outage {
     /// Claims are decided without the server.
     Begins,
     /// The server answers again. `works` is false if it answers with errors only.

@@ -1,13 +1,13 @@
 //! Instants, and the lengths of time that follow from the settings.
 
-use super::policy::WhenUnavailable;
+use super::policy::OutagePolicy;
 use std::time::Duration;
 
 /// An instant of this machine's clock, since it has booted.
-pub(in crate::redis) type Time = Duration;
+pub type Time = Duration;
 
 /// After all that is to come.
-pub(in crate::redis) const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
+pub const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
 /// The pause before a call is sent again that a server could not run, or that two servers send to each other.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
@@ -32,21 +32,21 @@ const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
 
 /// What a core is told at the start.
 #[derive(Debug, Clone, Default)]
-pub(in crate::redis) struct Settings {
+pub struct Settings {
     /// How long a grant lasts without a refresh.
-    pub(in crate::redis) lease: Duration,
+    pub lease: Duration,
     /// How long the answer to a call may take.
-    pub(in crate::redis) timeout: Duration,
+    pub timeout: Duration,
     /// The slots of the store's keys: of the highest time, and of the processes.
-    pub(in crate::redis) slots_of_store: [u16; 2],
+    pub slots_of_store: [u16; 2],
     /// The slot in which this process says who it is. `None`: it does not.
-    pub(in crate::redis) slot_of_process: Option<u16>,
+    pub slot_of_process: Option<u16>,
     /// Whether it claims, and so counts among the processes that are alive. One that does not writes nothing of itself.
-    pub(in crate::redis) claims: bool,
+    pub claims: bool,
     /// How many replicas must have a grant before it counts.
-    pub(in crate::redis) replicas: u32,
+    pub replicas: u32,
     /// What becomes of claims while one is unavailable.
-    pub(in crate::redis) policy: WhenUnavailable,
+    pub policy: OutagePolicy,
 }
 
 impl Settings {
@@ -107,7 +107,7 @@ impl Settings {
     }
 
     /// How long a claim may take beside its wait: a call, and a second one.
-    pub(in crate::redis) fn budget(&self) -> Duration {
+    pub fn budget(&self) -> Duration {
         self.timeout * 2
     }
 }

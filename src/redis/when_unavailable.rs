@@ -1,6 +1,6 @@
-//! What becomes of a claim while the store is unavailable.
+//! What becomes of claims while the store is unavailable, as users choose it.
 
-use std::time::Duration;
+use super::core::OutagePolicy;
 
 /// What becomes of a claim while the store is unavailable:
 /// [`Builder::when_unavailable`](crate::redis::Builder::when_unavailable) sets it.
@@ -76,78 +76,12 @@ pub enum WhenUnavailable {
 }
 
 impl WhenUnavailable {
-    /// Whether claims are admitted up to a share.
-    pub(super) fn shares(self) -> bool {
-        matches!(self, Self::Share | Self::ShareOf { .. })
-    }
-
-    /// How many units of a limit this process may have, rounded up, if so many processes live; 0: unknown.
-    pub(super) fn share(self, limit: u32, live: u32) -> u32 {
+    pub(super) fn policy(self) -> OutagePolicy {
         match self {
-            Self::Refuse => 0,
-            Self::Admit => u32::MAX,
-            Self::Share if live == 0 => limit.min(1),
-            Self::Share => limit.div_ceil(live),
-            Self::ShareOf { fraction } => {
-                // A product that should be whole may be a little more.
-                const ERROR: f64 = 1e-6;
-                (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
-            }
+            Self::Refuse => OutagePolicy::Refuse,
+            Self::Admit => OutagePolicy::Admit,
+            Self::Share => OutagePolicy::Share,
+            Self::ShareOf { fraction } => OutagePolicy::ShareOf { fraction },
         }
-    }
-}
-
-/// How many processes live, as a server has told: the most of the last one to two leases, because a server that has
-/// lost its data counts from one again. The time of an outage is no part of them.
-#[derive(Debug, Default)]
-pub(super) struct Live {
-    /// The most in this window, and in the one before.
-    most: [u32; 2],
-    since: Duration,
-    last: Duration,
-}
-
-impl Live {
-    pub(super) fn told(&mut self, count: u32, now: Duration, window: Duration) {
-        let last = std::mem::replace(&mut self.last, now);
-        if now - last > window / 2 {
-            // What it told before an outage has to be told otherwise for as long as ever.
-            self.since = now;
-        }
-        if now - self.since > window {
-            (self.most, self.since) = ([0, self.most[0]], now);
-        }
-        self.most[0] = self.most[0].max(count);
-    }
-
-    /// 0: no server has told yet.
-    pub(super) fn count(&self) -> u32 {
-        self.most[0].max(self.most[1])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::WhenUnavailable::{Admit, Refuse, Share, ShareOf};
-
-    #[test]
-    fn a_share_is_rounded_up() {
-        assert_eq!(Share.share(20, 5), 4);
-        assert_eq!(Share.share(20, 6), 4);
-        assert_eq!(Share.share(1, 6), 1);
-        assert_eq!(ShareOf { fraction: 0.15 }.share(20, 5), 3);
-        assert_eq!(ShareOf { fraction: 0.16 }.share(20, 5), 4);
-        assert_eq!(ShareOf { fraction: 0.0 }.share(20, 5), 0);
-        assert_eq!(ShareOf { fraction: 1.0 }.share(u32::MAX, 5), u32::MAX);
-    }
-
-    #[test]
-    fn a_process_that_knows_of_no_other_takes_the_least() {
-        assert_eq!(Share.share(20, 0), 1);
-    }
-
-    #[test]
-    fn without_a_share_nothing_or_everything_is_admitted() {
-        assert_eq!((Refuse.share(20, 5), Admit.share(20, 5)), (0, u32::MAX));
     }
 }

@@ -83,14 +83,17 @@ impl Core {
 
     /// If the claim of a lease is not granted yet, acquires the lease again, and gives the wider ones back.
     fn fall_back(&mut self, at: At) {
-        let (permit, leases) = (&self.permits[at.0], self.permits[at.0].leases.len());
-        if permit.is_decided() {
-            return;
+        if !self.permits[at.0].is_decided() {
+            self.give_wider_back(at);
+            self.want(at);
         }
-        for wider in at.1 + 1..leases {
+    }
+
+    /// Gives back the wider leases that a claim has begun to acquire.
+    pub(super) fn give_wider_back(&mut self, at: At) {
+        for wider in at.1 + 1..self.permits[at.0].leases.len() {
             self.set_idle(At(at.0, wider));
         }
-        self.want(at);
     }
 
     /// Gives a lease of a claim back. It is acquired later under another id.
@@ -315,9 +318,9 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::redis::{
+    use crate::{
         core::{Call, Change, Core, Event, Failure, Level, RuntimeId, Settings, THREAD, Time},
-        protocol::{Acquired, Answer, Command, Told},
+        verbs::{Acquired, Answer, Command, Told},
     };
     use std::{mem, time::Duration};
 

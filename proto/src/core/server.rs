@@ -14,7 +14,7 @@ use std::{
 
 /// What has become of servers, and of a runtime's connection to one.
 #[derive(Debug, Clone)]
-pub(in crate::redis) enum Change {
+pub enum Change {
     Connected(RuntimeId, usize),
     /// A new connection has replaced a mute one. Calls that were sent over the old one may still run.
     Replaced(RuntimeId, usize),

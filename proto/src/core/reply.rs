@@ -8,7 +8,7 @@ use super::{
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
-use crate::redis::protocol::{Acquired, Answer, Fault, LeaseName, Queued};
+use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -382,6 +382,9 @@ impl Core {
         if self.is_beyond_share(at.0) {
             return self.begin_again(at);
         }
+        if mem::take(&mut self.permits[at.0].is_to_acquire_again) {
+            return self.acquire_again(at);
+        }
         self.count(at.0);
         self.permits[at.0].budget = None;
         let permit = &self.permits[at.0];
@@ -396,7 +399,17 @@ impl Core {
         });
     }
 
+    /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
+    fn acquire_again(&mut self, At(id, wider): At) {
+        for lease in &mut self.permits[id].leases[..wider] {
+            lease.state = State::Wanted;
+        }
+        self.want(At(id, 0));
+    }
+
     fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
+        self.give_wider_back(at);
+        self.permits[at.0].is_to_acquire_again = at.1 > 0;
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));

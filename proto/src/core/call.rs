@@ -4,7 +4,7 @@ use super::{
     id::{At, CallId, Connection, RuntimeId},
     time::Time,
 };
-use crate::redis::protocol::Command;
+use crate::verbs::Command;
 use std::sync::{
     Arc,
     atomic::{AtomicU8, Ordering},
@@ -14,13 +14,13 @@ use std::sync::{
 /// run or never will. Calls arrive in the order in which they leave, but the carrier of an earlier call may be slower
 /// than that of a later one.
 #[derive(Debug, Clone, Default)]
-pub(in crate::redis) struct Left(Arc<AtomicU8>);
+pub struct Left(Arc<AtomicU8>);
 
 const LEFT: u8 = 1;
 const OVER: u8 = 2;
 
 impl Left {
-    pub(in crate::redis) fn note(&self) {
+    pub fn note(&self) {
         self.0.fetch_or(LEFT, Ordering::Release);
     }
 
@@ -39,18 +39,18 @@ impl Left {
 
 /// The commands that a runtime sends to a server together. An answer counts within a timeout.
 #[derive(Debug)]
-pub(in crate::redis) struct Call {
-    pub(in crate::redis) id: CallId,
-    pub(in crate::redis) runtime: RuntimeId,
-    pub(in crate::redis) server: usize,
+pub struct Call {
+    pub id: CallId,
+    pub runtime: RuntimeId,
+    pub server: usize,
     /// In the order in which they run.
-    pub(in crate::redis) commands: Vec<Command>,
-    pub(in crate::redis) left: Left,
+    pub commands: Vec<Command>,
+    pub left: Left,
 }
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Failure {
+pub enum Failure {
     /// It was not sent, because there was no connection.
     NotConnected,
     /// The connection broke. The call may still run.

@@ -8,7 +8,7 @@ use super::{
     lease::{Queue, Released, State},
     time::Time,
 };
-use crate::redis::protocol::{Command, Group, Part, Position, Wanted};
+use crate::verbs::{Command, Group, Part, Position, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -47,7 +47,7 @@ impl Draft {
 
 impl Core {
     /// What a runtime sends now, and to which server. In the order of the commands: releases, refreshes, polls and claims.
-    pub(in crate::redis) fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
+    pub fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
         self.now = now;
         let mut servers = 0..self.servers.len();
         servers.find_map(|server| self.call_to(from, server))
@@ -64,12 +64,7 @@ impl Core {
 
     /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
     /// a release that would travel with it. The thread carries it else.
-    pub(in crate::redis) fn release_alone(
-        &mut self,
-        now: Time,
-        from: RuntimeId,
-        id: PermitId,
-    ) -> Option<Call> {
+    pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let at = At(id, 0);
         let server = self.lease(at)?.waits()?.1;
@@ -122,12 +117,12 @@ impl Core {
     }
 
     /// True if releases wait that the next runtime that enters the core should send.
-    pub(in crate::redis) fn has_urgent_releases(&self) -> bool {
+    pub fn has_urgent_releases(&self) -> bool {
         !self.is_closed && self.servers.iter().any(|server| server.releases_now)
     }
 
     /// Whether a runtime has something to send now.
-    pub(in crate::redis) fn has_call(&self, from: RuntimeId) -> bool {
+    pub fn has_call(&self, from: RuntimeId) -> bool {
         let mut servers = 0..self.servers.len();
         servers.any(|server| self.may_send(from, server))
     }
@@ -446,7 +441,7 @@ impl Core {
 
     /// How long a lease that is sent now lasts: until the claim is whole, as long as a waiter counts as alive.
     fn length(&self, At(id, number): At) -> Duration {
-        match self.permits[id].needs_only(number) {
+        match self.permits[id].is_whole_with(number) {
             true => self.settings.lease,
             false => self.settings.alive(),
         }

@@ -6,7 +6,7 @@ use super::{
     id::CallId,
     time::{FOREVER, Time},
 };
-use crate::redis::protocol::Queued;
+use crate::verbs::Queued;
 use std::{ops::Range, time::Duration};
 
 /// The queue in which a lease waits to be sent.

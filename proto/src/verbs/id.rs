@@ -25,15 +25,15 @@ use std::{borrow::Cow, fmt, str::from_utf8, sync::Arc};
 
 /// Names a lease within its process: `PERMIT.LEASE.GENERATION`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::redis) struct LeaseName {
-    pub(in crate::redis) permit: u64,
-    pub(in crate::redis) lease: u32,
-    pub(in crate::redis) generation: u32,
+pub struct LeaseName {
+    pub permit: u64,
+    pub lease: u32,
+    pub generation: u32,
 }
 
 impl LeaseName {
     /// The name of what a permit is claimed with, or of the growth of this number.
-    pub(in crate::redis) fn new(permit: u64, lease: u32) -> Self {
+    pub fn new(permit: u64, lease: u32) -> Self {
         let generation = 0;
         Self {
             permit,
@@ -57,27 +57,27 @@ impl LeaseName {
     }
 
     /// True for the first id of what a permit is claimed with.
-    pub(in crate::redis) fn is_first(self) -> bool {
+    pub fn is_first(self) -> bool {
         (self.lease, self.generation) == (0, 0)
     }
 }
 
 /// The parts of an id that differ between the leases of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct LeaseId {
-    pub(in crate::redis) name: LeaseName,
-    pub(in crate::redis) limit: u32,
-    pub(in crate::redis) weight: u32,
-    pub(in crate::redis) since: u64,
-    pub(in crate::redis) flow: Option<Flow>,
+pub struct LeaseId {
+    pub name: LeaseName,
+    pub limit: u32,
+    pub weight: u32,
+    pub since: u64,
+    pub flow: Option<Flow>,
     /// Not empty.
-    pub(in crate::redis) label: Option<Arc<str>>,
+    pub label: Option<Arc<str>>,
 }
 
 /// Units of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct Units {
-    pub(in crate::redis) id: LeaseId,
+pub struct Units {
+    pub id: LeaseId,
     /// The numbers of the units that it has now: fewer than the id was made with, once some were released.
     first: u32,
     last: u32,
@@ -85,30 +85,30 @@ pub(in crate::redis) struct Units {
 
 impl Units {
     /// All units of an id.
-    pub(in crate::redis) fn new(id: LeaseId) -> Self {
+    pub fn new(id: LeaseId) -> Self {
         let (first, last) = (1, id.weight);
         Self { id, first, last }
     }
 
     /// The number of units.
-    pub(in crate::redis) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.last + 1 - self.first
     }
 
     /// The first `keep` units, and the others.
-    pub(in crate::redis) fn split(&self, keep: u32) -> (Self, Self) {
+    pub fn split(&self, keep: u32) -> (Self, Self) {
         let (mut kept, mut others) = (self.clone(), self.clone());
         (kept.last, others.first) = (self.first + keep - 1, self.first + keep);
         (kept, others)
     }
 
     /// The same number of units under a new id.
-    pub(in crate::redis) fn renewed(&self) -> Self {
+    pub fn renewed(&self) -> Self {
         self.under(self.id.limit)
     }
 
     /// The same number of units under a new id with this limit.
-    pub(in crate::redis) fn under(&self, limit: u32) -> Self {
+    pub fn under(&self, limit: u32) -> Self {
         let mut id = self.id.clone();
         (id.limit, id.weight) = (limit, self.count());
         id.name.generation = id.name.generation.wrapping_add(1);
@@ -124,37 +124,37 @@ impl Units {
 /// The number of the schema, behind the prefix that stores are built with. It changes with the meaning of any key, so
 /// that releases with different schemas share nothing: schema 1 had the keys of semaphores (`{`) and of the store
 /// (letters) at this place.
-pub(in crate::redis) const SCHEMA: &str = "2:";
+pub const SCHEMA: &str = "2:";
 
 /// The process name, lease and key prefix that all calls of a store share.
 #[derive(Debug, Clone)]
-pub(in crate::redis) struct Owner {
-    pub(in crate::redis) process: Arc<str>,
-    pub(in crate::redis) lease_ms: u64,
+pub struct Owner {
+    pub process: Arc<str>,
+    pub lease_ms: u64,
     /// The prefix of all keys.
-    pub(in crate::redis) prefix: String,
+    pub prefix: String,
     /// A description of the process for operators, or empty.
-    pub(in crate::redis) about: String,
+    pub about: String,
 }
 
 impl Owner {
     /// The prefix that the store was built with.
-    pub(in crate::redis) fn configured_prefix(&self) -> &str {
+    pub fn configured_prefix(&self) -> &str {
         self.prefix.strip_suffix(SCHEMA).unwrap_or(&self.prefix)
     }
 
     /// A key of the store itself, or a channel.
-    pub(super) fn key(&self, name: &str) -> String {
+    pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// The keys of the highest clock time and of the set of processes.
-    pub(in crate::redis) fn keys(&self) -> [String; 2] {
+    pub fn keys(&self) -> [String; 2] {
         ["clock", "processes"].map(|part| self.key(part))
     }
 
     /// The key of the limits that operators have set, in the slot of the processes: one call names both.
-    pub(in crate::redis) fn limits_key(&self) -> String {
+    pub fn limits_key(&self) -> String {
         self.key(&format!("limits{{{}}}", self.key("processes")))
     }
 
@@ -164,30 +164,30 @@ impl Owner {
     }
 
     /// The key of this process's description.
-    pub(in crate::redis) fn process_key(&self) -> String {
+    pub fn process_key(&self) -> String {
         self.key(&format!("process:{}", self.process))
     }
 
     /// The channel of messages to this process.
-    pub(in crate::redis) fn channel(&self) -> String {
+    pub fn channel(&self) -> String {
         self.key(&format!("wake:{}", self.process))
     }
 }
 
 /// The name of a process: a random number, half as long as a UUID, because it is part of every id that travels and is
 /// stored.
-pub(in crate::redis) fn process_name(random: u64) -> String {
+pub fn process_name(random: u64) -> String {
     Digits::<62>(random).to_string()
 }
 
 /// The id of one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct UnitId<'a> {
-    pub(in crate::redis) process: &'a str,
-    pub(in crate::redis) lease_ms: u64,
-    pub(in crate::redis) lease: Cow<'a, LeaseId>,
+pub struct UnitId<'a> {
+    pub process: &'a str,
+    pub lease_ms: u64,
+    pub lease: Cow<'a, LeaseId>,
     /// From 1 to the weight.
-    pub(in crate::redis) unit: u32,
+    pub unit: u32,
 }
 
 impl<'a> UnitId<'a> {
@@ -201,7 +201,7 @@ impl<'a> UnitId<'a> {
     }
 
     /// Reads what [`Display`](fmt::Display) writes, and nothing else.
-    pub(in crate::redis) fn read(text: &'a str) -> Option<Self> {
+    pub fn read(text: &'a str) -> Option<Self> {
         let (id, unit) = match text.split_once(':') {
             Some((id, unit)) => (id, unit.parse().ok()?),
             None => (text, 1),
@@ -286,22 +286,23 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// The flow of a claim, and its share: `SHARE.FLOW`, as ids have it. The name is letters, digits, `-`, `_` and `~`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) struct Flow(Arc<str>);
+pub struct Flow(Arc<str>);
 
 impl Flow {
-    pub(in crate::redis) fn new(share: u32, name: &str) -> Self {
+    pub fn new(share: u32, name: &str) -> Self {
         Self(format!("{}.{name}", Digits::<36>(share.into())).into())
     }
 
     /// What it is called.
-    pub(in crate::redis) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         let name = self.0.split_once('.');
         name.map_or("", |(_, name)| name)
     }
 }
 
 /// A number in a base of up to 62.
-pub(super) struct Digits<const BASE: u64>(pub(super) u64);
+#[derive(Debug)]
+pub struct Digits<const BASE: u64>(pub u64);
 
 impl<const BASE: u64> fmt::Display for Digits<BASE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -320,7 +321,7 @@ impl<const BASE: u64> fmt::Display for Digits<BASE> {
 }
 
 /// Encodes a label or a flow.
-pub(super) fn encoded(bytes: &[u8]) -> Cow<'_, str> {
+pub fn encoded(bytes: &[u8]) -> Cow<'_, str> {
     let text = Cow::from(percent_encode(bytes, ENCODED));
     match text.contains('%') {
         true => text.replace('%', "~").into(),
@@ -329,7 +330,7 @@ pub(super) fn encoded(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Reverses [`encoded`].
-pub(super) fn decoded(text: &str) -> Vec<u8> {
+pub fn decoded(text: &str) -> Vec<u8> {
     percent_decode_str(&text.replace('~', "%")).collect()
 }
 
@@ -343,7 +344,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Reads a number in base 36.
-pub(super) fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
+pub fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
     T::try_from(u64::from_str_radix(text, 36).ok()?).ok()
 }
 

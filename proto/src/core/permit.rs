@@ -5,7 +5,7 @@ use super::{
     lease::{Lease, State},
     time::{FOREVER, Settings, Time},
 };
-use crate::redis::protocol::{Flow, Units};
+use crate::verbs::{Flow, Units};
 use slab::Slab;
 use std::{
     ops::{Index, IndexMut},
@@ -15,32 +15,32 @@ use std::{
 
 /// One limit of a claim.
 #[derive(Debug, Clone)]
-pub(in crate::redis) struct Level {
+pub struct Level {
     /// The name of the semaphore.
-    pub(in crate::redis) name: Arc<str>,
+    pub name: Arc<str>,
     /// One script may name semaphores of one slot. On one server all are of one.
-    pub(in crate::redis) slot: u16,
-    pub(in crate::redis) limit: u32,
-    pub(in crate::redis) weight: u32,
+    pub slot: u16,
+    pub limit: u32,
+    pub weight: u32,
     /// `None`: the claim does not wait here.
-    pub(in crate::redis) wait: Option<Wait>,
+    pub wait: Option<Wait>,
     /// Whether the claim is refused, and its permit lost, while its server is unavailable.
-    pub(in crate::redis) is_strict: bool,
+    pub is_strict: bool,
     /// What operators see of it.
-    pub(in crate::redis) label: Option<Arc<str>>,
+    pub label: Option<Arc<str>>,
     /// In whose turn it is served, if it waits.
-    pub(in crate::redis) flow: Option<Flow>,
+    pub flow: Option<Flow>,
 }
 
 /// How a claim waits at a level.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::redis) struct Wait {
+pub struct Wait {
     /// At most, from the claim on.
-    pub(in crate::redis) time: Duration,
+    pub time: Duration,
     /// How many may wait.
-    pub(in crate::redis) max_waiting: u32,
+    pub max_waiting: u32,
     /// How much earlier it counts as arrived.
-    pub(in crate::redis) head_start: Duration,
+    pub head_start: Duration,
 }
 
 impl Wait {
@@ -53,7 +53,7 @@ impl Wait {
 
 /// The earlier additions that a growth includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Merge {
+pub enum Merge {
     /// The two smallest, if there are 16 or more.
     Smallest,
     /// Nothing, unless there are 32.
@@ -62,7 +62,7 @@ pub(in crate::redis) enum Merge {
 
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Refusal {
+pub enum Refusal {
     /// A limit is reached: which level's, the units that are held, and the limit in force. 0: an operator has closed
     /// it.
     Full(usize, u32, u32),
@@ -86,7 +86,7 @@ pub(in crate::redis) enum Refusal {
 
 /// What callers are told of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Event {
+pub enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
     Queued(usize),
     /// It is held: the token of each level, the number of units held there, and the limit in force.
@@ -144,6 +144,8 @@ pub(super) struct Permit {
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
+    /// True if the claim has waited at a lease since its narrower leases were acquired.
+    pub(super) is_to_acquire_again: bool,
     pub(super) leases: Vec<Lease>,
     asked: Time,
     /// When the claim is refused if it has not been decided. `None`: it has been.
@@ -240,10 +242,11 @@ impl Permit {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// Whether a claim is whole once this lease is held.
-    pub(super) fn needs_only(&self, number: usize) -> bool {
-        let mut others = self.leases.iter().enumerate();
-        self.is_decided() || others.all(|(other, lease)| other == number || lease.is_held())
+    /// True if a lease lasts for its full length once it is acquired: the claim is granted, or is as soon as this lease,
+    /// the widest, is held. A narrower one that is acquired again waits for a wider one if its key is paused.
+    pub(super) fn is_whole_with(&self, number: usize) -> bool {
+        let is_widest = number + 1 == self.leases.len();
+        self.is_decided() || is_widest && self.leases[..number].iter().all(Lease::is_held)
     }
 
     /// The token of each level, how many units are held there, and the limit that it was granted under.

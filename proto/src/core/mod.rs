@@ -85,6 +85,9 @@
 //!     flight, the release joins the next call instead, so that a busy process sends few calls.
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.
+//! 21. *A claim that has waited acquires its narrower leases again* before it is granted, under the same ids. A key may be
+//!     paused since. Then the claim waits for that key, and gives the wider leases back. Leases of one server need no
+//!     such call: the script that grants the widest level looks at the narrower ones.
 
 mod build;
 mod call;
@@ -107,16 +110,16 @@ mod slots;
 mod time;
 mod weight;
 
-pub(in crate::redis) use call::{Call, Failure};
-pub(in crate::redis) use health::Outage;
-pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
-pub(in crate::redis) use limits::LimitsEvent;
-pub(in crate::redis) use permit::{Event, Level, Merge, Refusal, Wait};
-pub use policy::WhenUnavailable;
-pub(in crate::redis) use server::Change;
-pub(in crate::redis) use time::{FOREVER, Settings, Time};
+pub use call::{Call, Failure};
+pub use health::Outage;
+pub use id::{CallId, PermitId, RuntimeId, THREAD};
+pub use limits::LimitsEvent;
+pub use permit::{Event, Level, Merge, Refusal, Wait};
+pub use policy::OutagePolicy;
+pub use server::Change;
+pub use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, LeaseId, LeaseName, Message, Units};
+use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
 use id::At;
 use key::Keys;
@@ -151,7 +154,7 @@ enum Stay {
 
 /// See the module docs.
 #[derive(Debug, Default)]
-pub(in crate::redis) struct Core {
+pub struct Core {
     /// The time of the last entry, which applies to everything that the entry does.
     now: Time,
     settings: Settings,
@@ -190,7 +193,7 @@ pub(in crate::redis) struct Core {
 }
 
 impl Core {
-    pub(in crate::redis) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let stay = match settings.claims {
             true => Stay::Here,
             false => Stay::Gone,
@@ -207,7 +210,7 @@ impl Core {
 
     /// Claims. Any returned call must be sent by the caller's own task. It contains no other claim, and no release that
     /// a task waits for, so a task that is not polled again delays no other.
-    pub(in crate::redis) fn acquire(
+    pub fn acquire(
         &mut self,
         now: Time,
         from: RuntimeId,
@@ -268,7 +271,7 @@ impl Core {
     }
 
     /// Refuses all claims, and releases all permits, which are reported as lost. Then this process leaves.
-    pub(in crate::redis) fn shutdown(&mut self) {
+    pub fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
         for server in &mut self.servers {
             server.releases_now |= !server.releases.is_empty();
@@ -276,7 +279,7 @@ impl Core {
     }
 
     /// The permits that are not released yet: the name of the narrowest semaphore, and the token.
-    pub(in crate::redis) fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
+    pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
         let permits = self.permits.iter().map(|(_, permit)| permit);
         let unreleased = permits.map(|permit| {
             let level = &permit.levels[0];
@@ -286,7 +289,7 @@ impl Core {
     }
 
     /// Gives up a permit or a claim, at any time. With `tells`, an event reports whether it was held.
-    pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
+    pub fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         self.now = now;
         let Some(permit) = self.permit(id) else {
             let told = tells.then_some((id, Event::Released(false)));
@@ -297,7 +300,7 @@ impl Core {
     }
 
     /// Notes that this process pauses a semaphore until this time, or ends its pause.
-    pub(in crate::redis) fn note_pause(&mut self, now: Time, name: Arc<str>, until: Option<Time>) {
+    pub fn note_pause(&mut self, now: Time, name: Arc<str>, until: Option<Time>) {
         self.now = now;
         match until {
             Some(until) => self.pauses.extend(now, name, until),
@@ -306,7 +309,7 @@ impl Core {
     }
 
     /// True if a semaphore of this permit counts as full.
-    pub(in crate::redis) fn is_full(&mut self, now: Time, id: PermitId) -> bool {
+    pub fn is_full(&mut self, now: Time, id: PermitId) -> bool {
         self.now = now;
         self.permit(id).is_some() && self.is_any_full(&self.permits[id].levels)
     }
@@ -314,12 +317,7 @@ impl Core {
     // Servers.
 
     /// Takes the answers to a call, one for each command, or the failure of the call.
-    pub(in crate::redis) fn handle_reply(
-        &mut self,
-        now: Time,
-        id: CallId,
-        reply: Result<Vec<Answer>, Failure>,
-    ) {
+    pub fn handle_reply(&mut self, now: Time, id: CallId, reply: Result<Vec<Answer>, Failure>) {
         self.now = now;
         let Some(flight) = self.calls.remove(&id) else {
             return;
@@ -339,7 +337,7 @@ impl Core {
         self.parts.remove(&id);
     }
 
-    pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
+    pub fn handle_message(&mut self, now: Time, message: Message) {
         self.now = now;
         match message {
             Message::Granted(name, token, held) => {
@@ -361,7 +359,7 @@ impl Core {
     }
 
     /// Takes a change of a connection, or of the servers of slots.
-    pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
+    pub fn handle_servers(&mut self, now: Time, change: Change) {
         self.now = now;
         if let Change::Connected(_, server)
         | Change::Replaced(_, server)
@@ -428,7 +426,7 @@ impl Core {
     }
 
     /// True if a runtime can send claims to a server: the server's clock and the limits are known.
-    pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
+    pub fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
         let is_ready = self.servers[server].is_known() && self.knows_limits();
         is_ready && self.has_connection(runtime, server)
     }
@@ -439,30 +437,30 @@ impl Core {
     }
 
     /// True if claims wait for the thread, and the thread has no connection to send them over.
-    pub(in crate::redis) fn is_stuck(&self, number: usize) -> bool {
+    pub fn is_stuck(&self, number: usize) -> bool {
         let lane = self.lanes.get(&(THREAD, number));
         let waits = lane.is_some_and(|lane| !lane.is_connected && !lane.claims.is_empty());
         waits && self.servers[number].is_known() && !self.is_open(number)
     }
 
     /// The highest time that any server has shown to any process, in microseconds.
-    pub(in crate::redis) fn floor(&self, now: Time) -> u64 {
+    pub fn floor(&self, now: Time) -> u64 {
         self.highest.floor(now)
     }
 
-    pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
+    pub fn server_at(&self, slot: u16) -> usize {
         self.slots.server_of(slot)
     }
 
     /// The servers that have slots.
-    pub(in crate::redis) fn servers(&self) -> impl Iterator<Item = usize> {
+    pub fn servers(&self) -> impl Iterator<Item = usize> {
         (0..self.servers.len()).filter(|server| self.slots.is_used(*server))
     }
 
     // Time.
 
     /// The time at which [`handle_timeout`](Self::handle_timeout) has work.
-    pub(in crate::redis) fn poll_timeout(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let now = self.sweep.is_some() || self.is_to_leave();
         let now = now.then_some(Time::ZERO);
         let permit = self.due.first().map(|(at, _)| *at);
@@ -475,7 +473,7 @@ impl Core {
     }
 
     /// Does all work that is due. Ends come before sends.
-    pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for _ in 0..MOST_DUE {
             match self.calls.first_key_value() {
@@ -558,12 +556,12 @@ impl Core {
     // Out.
 
     /// True if nothing is left of any claim and, after a shutdown, this process has left.
-    pub(in crate::redis) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
     }
 
     /// True if the core has no claims, permits or releases left.
-    pub(in crate::redis) fn is_forgotten(&self) -> bool {
+    pub fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
         is_forgotten && self.due.is_empty() && self.keys.is_empty()
     }
@@ -594,32 +592,32 @@ impl Core {
     }
 
     /// The next event for a caller.
-    pub(in crate::redis) fn poll_event(&mut self) -> Option<(PermitId, Event)> {
+    pub fn poll_event(&mut self) -> Option<(PermitId, Event)> {
         self.events.pop_front()
     }
 
     /// The next outage that begins or ends, for operators.
-    pub(in crate::redis) fn poll_outage(&mut self) -> Option<(usize, Outage)> {
+    pub fn poll_outage(&mut self) -> Option<(usize, Outage)> {
         self.outages.pop_front()
     }
 
     /// Returns a server that has not answered a call in time. Connections to it may be mute.
-    pub(in crate::redis) fn poll_late_server(&mut self) -> Option<usize> {
+    pub fn poll_late_server(&mut self) -> Option<usize> {
         self.late_servers.pop_first()
     }
 
     /// The last change to the reported limits that was not polled yet.
-    pub(in crate::redis) fn poll_limits(&mut self) -> Option<LimitsEvent> {
+    pub fn poll_limits(&mut self) -> Option<LimitsEvent> {
         self.limits.event.take()
     }
 
     /// True if the limits that operators set are read, false if their server refuses to report them.
-    pub(in crate::redis) fn reads_limits(&self) -> bool {
+    pub fn reads_limits(&self) -> bool {
         self.limits.are_read()
     }
 
     /// The limit that an operator has set for the semaphore of this name.
-    pub(in crate::redis) fn limit_of_name(&self, name: &str) -> Option<u32> {
+    pub fn limit_of_name(&self, name: &str) -> Option<u32> {
         self.limits.of(name)
     }
 

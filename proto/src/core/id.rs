@@ -2,9 +2,9 @@
 
 /// A claim and its permit have one number, which is never used again, and a place where the core finds them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::redis) struct PermitId {
-    pub(in crate::redis) slot: usize,
-    pub(in crate::redis) serial: u64,
+pub struct PermitId {
+    pub slot: usize,
+    pub serial: u64,
 }
 
 /// A lease, by its number in its permit.
@@ -13,14 +13,14 @@ pub(super) struct At(pub(super) PermitId, pub(super) usize);
 
 /// A number of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::redis) struct CallId(pub(in crate::redis) u64);
+pub struct CallId(pub u64);
 
 /// A runtime of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
+pub struct RuntimeId(pub u32);
 
 /// The keeper's thread.
-pub(in crate::redis) const THREAD: RuntimeId = RuntimeId(0);
+pub const THREAD: RuntimeId = RuntimeId(0);
 
 /// A connection of a runtime to a server: what is sent over it arrives in that order.
 pub(super) type Connection = (RuntimeId, usize, u64);

@@ -2,9 +2,8 @@
 
 use super::{
     Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, Owner, Part, Position,
-    Sink, Told, Units, Verb, Wanted,
+    Reply, Sink, Told, Units, Verb, Wanted,
 };
-use redis::Value;
 use std::{fmt::Display, time::Duration};
 
 /// What was written.
@@ -196,12 +195,12 @@ fn messages_name_a_lease_or_a_permit() {
     }
 }
 
-fn int(number: i64) -> Value {
-    Value::Int(number)
+fn int(number: i64) -> Reply {
+    Reply::Integer(number)
 }
 
-fn list(items: impl IntoIterator<Item = i64>) -> Value {
-    Value::Array(items.into_iter().map(int).collect())
+fn list(items: impl IntoIterator<Item = i64>) -> Reply {
+    Reply::List(items.into_iter().map(int).collect())
 }
 
 #[test]
@@ -246,19 +245,19 @@ fn claims_are_answered_together_with_the_time() {
         Acquired::Granted(vec![(8, 1), (9, 2)]),
         Acquired::Full { level: 0, held: 3 },
     ];
-    let answer = command.decode(&Value::Array(granted.to_vec()));
+    let answer = command.decode(&Reply::List(granted.to_vec()));
     assert_eq!(answer, Some(Answer::Acquired(5, expected)));
     assert_eq!(command.decode(&list([5])), Some(Answer::Late(5)));
     assert_eq!(command.decode(&int(5)), None);
-    assert_eq!(command.decode(&Value::Array(granted[..5].to_vec())), None);
+    assert_eq!(command.decode(&Reply::List(granted[..5].to_vec())), None);
 }
 
 #[test]
 fn limits_are_told_by_their_version_and_only_if_they_are_others() {
     let command = Command::Presence(vec![Part::Processes, Part::Limits(Some(7))]);
-    let text = |text: &str| Value::BulkString(text.into());
-    let told = |limits: Value| {
-        let answer = command.decode(&Value::Array(vec![int(5), int(1), limits]));
+    let text = |text: &str| Reply::Text(text.into());
+    let told = |limits: Reply| {
+        let answer = command.decode(&Reply::List(vec![int(5), int(1), limits]));
         answer.map(|answer| match answer {
             Answer::Presence(5, None, Some(1), told) => told,
             other => panic!("{other:?}"),
@@ -280,9 +279,9 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
         first: 1_795_345_200_000_000,
         limits: vec![("a:b".into(), 3), ("a".into(), 0)],
     };
-    assert_eq!(told(Value::Array(all.collect())), Some(Some(expected)));
-    assert_eq!(told(Value::Array(vec![text("a")])), None);
-    assert_eq!(told(Value::Nil), None);
+    assert_eq!(told(Reply::List(all.collect())), Some(Some(expected)));
+    assert_eq!(told(Reply::List(vec![text("a")])), None);
+    assert_eq!(told(Reply::Other), None);
 }
 
 /// Each reply of up to six items of these.
@@ -294,7 +293,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         int(1),
         int(i64::MAX),
         int(i64::MIN),
-        Value::Nil,
+        Reply::Other,
         list([0, 1, 5]),
         list([-2, 1, 0, 1, -1, 1]),
         list([]),
@@ -311,7 +310,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
     for number in 0..items.len().pow(6) {
         let digits = (0..6).map(|place| number / items.len().pow(place) % items.len());
         let length = number % 7;
-        let reply = Value::Array(digits.take(length).map(|at| items[at].clone()).collect());
+        let reply = Reply::List(digits.take(length).map(|at| items[at].clone()).collect());
         let decoded = commands.iter().filter_map(|command| command.decode(&reply));
         answers += decoded.count();
     }

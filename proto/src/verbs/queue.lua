@@ -217,13 +217,18 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   end
 
   -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has no units of the
-  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here.
-  local function wait(levels, at)
-    local arrival, recheck, last_token, pause = wait_at(levels[at])
+  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here. If this
+  -- level was paused after the claim was granted its units, the claim keeps them instead of a place in the queue.
+  local function wait(levels, at, keeps_units)
+    local pause = keeps_units and pause_of(levels[at])
+    local arrival, recheck, last_token = 0, pause, 0
+    if not keeps_units then
+      arrival, recheck, last_token, pause = wait_at(levels[at])
+    end
     if not arrival then
       return refuse(levels, -1, at)
     end
-    for narrower = 1, at - 1 do
+    for narrower = 1, keeps_units and at or at - 1 do
       local level, alive_ms = levels[narrower], wait_of(levels[at].terms)
       hold(level, level.id, level.weight, text(now + alive_ms), ttl)
       if call('PTTL', level.held) < short then
@@ -243,8 +248,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       end
     end
     for at, level in ipairs(levels) do
-      if not is_admitted(level) then
-        return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
+      local has_units = is_admitted(level)
+      -- Units of a paused level were granted before the pause, and the claim waits for a wider level, or its answer was
+      -- lost. Nothing is granted during a pause.
+      if not has_units or pause_of(level) then
+        return false, level.waits and wait(levels, at, has_units) or refuse(levels, 0, at)
       end
     end
     return true

@@ -1,0 +1,20 @@
+//! The state machine and the scripts of [tower-semaphore]'s store in Redis.
+//!
+//! This crate decides what is sent to servers and what callers learn. It has no I/O, runtime, lock, clock or randomness, so
+//! a simulation runs it through a million faults in seconds. Its API follows the needs of tower-semaphore, which
+//! services use instead, and may change with each release.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`core`] | the claims and permits of a process, and the calls that it makes for them |
+//! | [`verbs`] | the scripts, the commands that run them, and their answers |
+//!
+//! [tower-semaphore]: https://docs.rs/tower-semaphore
+
+#![allow(
+    missing_docs,
+    reason = "many names of fields and variants say everything, and no service depends on this crate"
+)]
+
+pub mod core;
+pub mod verbs;

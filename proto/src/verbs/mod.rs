@@ -1,0 +1,28 @@
+//! The scripts: one file per verb, with a typed call and its answer. Nothing else is sent to a server for a claim.
+//!
+//! A script works on one semaphore after the other. So one call serves many semaphores, which share its fixed cost.
+//!
+//! | file | content |
+//! |---|---|
+//! | `verb` | the scripts and their texts |
+//! | `command` | commands as data, and as a script with its KEYS and ARGV |
+//! | `reply`, `answer` | replies as data, and the answers to commands |
+//! | `id` | the ids of permits and their units, and the names of keys and channels of the store |
+
+mod answer;
+mod command;
+mod id;
+mod reply;
+mod verb;
+
+pub use answer::{Acquired, Answer, Fault, Message, Queued, Told, millis};
+pub use command::{Command, Group, Part, Position, Sink, Wanted};
+pub use id::{
+    Digits, Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, decoded, encoded, number,
+    process_name,
+};
+pub use reply::Reply;
+pub use verb::Verb;
+
+#[cfg(test)]
+mod tests;
