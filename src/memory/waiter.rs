@@ -85,14 +85,13 @@ impl Waiter {
             });
             match level {
                 Ok(level) => self.levels.push(level),
-                Err(full) => self.wait_for(claim.clone(), Rank::Arrival, full)?,
+                Err(full) => self.wait_for(self.levels.len(), Rank::Arrival, full)?,
             }
         }
         if self.place.is_none()
             && let Some((at, full)) = self.paused()
         {
-            let claim = self.claims.as_slice()[at].clone();
-            self.wait_for(claim, Rank::First, full)?;
+            self.wait_for(at, Rank::First, full)?;
             // After it has joined, so that no other claim is granted in between.
             self.levels.truncate(at);
         }
@@ -109,14 +108,14 @@ impl Waiter {
         paused.next()
     }
 
-    /// Joins the queue of a claim's key.
+    /// Joins the queue of a level.
     fn wait_for(
         &mut self,
-        claim: Claim,
+        level: usize,
         rank: Rank,
         full: AcquireError,
     ) -> Result<(), AcquireError> {
-        let place = self.join(&claim, rank, full);
+        let place = self.join(&self.claims.as_slice()[level], rank, full);
         self.place = Some(place.map_err(|error| self.at_level(error))?);
         Ok(())
     }

@@ -12,18 +12,18 @@
 //!
 //! | | holds |
 //! |---|---|
-//! | [`Permit`] | the levels of a claim, and its leases from narrow to wide |
-//! | [`Lease`] | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
-//! | [`Server`] | its clock, its health, and the work that waits to be sent to it |
-//! | [`Lane`] | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | [`Key`] | the units of a semaphore that this process has, and the releases that have no answer yet |
+//! | `Permit` | the levels of a claim, and its leases from narrow to wide |
+//! | `Lease` | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
+//! | `Server` | its clock, its health, and the work that waits to be sent to it |
+//! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
+//! | `Key` | the units of a semaphore that this process has, and the releases that have no answer yet |
 //!
 //! Rules, and why each holds:
 //!
 //! 1. *A claim has one budget*: its longest wait plus two timeouts. The budget is a timer of the permit that never
 //!    moves.
 //! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
-//!    server's clock is never ahead of it, so an acquire that was [sent](call::Sent) cannot run after its call's
+//!    server's clock is never ahead of it, so an acquire that was sent cannot run after its call's
 //!    deadline here.
 //! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
 //!    release was sent after the last acquire could run, or behind it on the same connection. A released lease is never
@@ -45,7 +45,7 @@
 //! 8. *A message counts as a grant* if its token is above that of the last answered poll and its provisional end is in
 //!    the future. The answer to an earlier poll then changes nothing, because only a wanted or waiting lease takes it.
 //!    If a message arrives before the answer that its claim waits, the claim polls at once after that answer.
-//! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, [`Lease::queue`] returns no other.
+//! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, `Lease::queue` returns no other.
 //! 10. *A permit has one timer*: `due` contains each permit at most once, at its earliest timer or before. If the timer
 //!     moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once is
 //!     scheduled only once.
