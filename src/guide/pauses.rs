@@ -75,6 +75,7 @@
 //! | | during a pause |
 //! |---|---|
 //! | a permit that is held | stays held; the pause ends no request |
+//! | a service of the [global layer](crate::GlobalConcurrencyLimitLayer) that is ready | has its permit, and may be called |
 //! | a claim that can wait until the pause ends | joins the queue, or keeps its place |
 //! | a claim that does not wait, or whose wait ends before | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429 |
 //! | another pause | makes it longer, never shorter |
@@ -106,10 +107,11 @@
 //!
 //! - A pause that the store does not answer within 100 ms goes on in the background, and the log has a warning. A pause
 //!   that fails is a warning too. The next 429 pauses again.
-//! - While Redis is away, the process that has paused a key remembers the pause, also under the
-//!   [policies](super::outages) that admit without Redis. Other processes do not know it.
-//! - A Redis that loses its data loses its pauses. The next 429 pauses again.
-//! - If the clock of Redis is set back, a pause lasts at most its own length from then on.
+//! - While Redis is away, the process that has paused a key remembers the pause under the [policies](super::outages) that
+//!   admit without Redis. Other processes do not know it.
+//! - A Redis that loses its data loses its pauses. The next 429 pauses again. Permits that were lost with the data do not
+//!   come back before the end of that pause.
+//! - If the clock of Redis is set back, a pause lasts at most its own length from the next call on that names its key.
 //! - A process that is killed changes nothing: its pauses stay in Redis until they end.
 //!
 //! # A pause or a limit of 0?

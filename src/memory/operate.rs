@@ -87,7 +87,7 @@ impl Operate for MemorySemaphore {
         time: Duration,
         note: &str,
     ) -> BoxFuture<Result<(), StoreError>> {
-        let checked = Pause::check(key);
+        let checked = Pause::check(policy, key);
         let claim = Claim::new(key.clone()).with_policy(policy.clone());
         let (store, pause) = (self.clone(), Pause::new(time, note));
         Box::pin(async move {

@@ -2,10 +2,9 @@
 //! be released.
 
 use super::{
-    core::{self, Refusal, Wait},
     driver::Refused,
     error::CallError,
-    protocol::{Flow, flow_name},
+    protocol::flow_name,
     report::given,
     store::{Held, Store},
 };
@@ -16,6 +15,8 @@ use crate::{
         Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
+use proto::core::{self, Refusal, Wait};
+use proto::verbs::Flow;
 use scopeguard::{ScopeGuard, guard};
 use std::{
     future::ready,

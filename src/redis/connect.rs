@@ -2,11 +2,10 @@
 
 use super::{
     builder::Builder,
-    core::Settings,
     driver::{Driver, Wire},
     error::{CallError, after, by},
     fault::{ConnectError, Origin},
-    protocol::{Owner, SCHEMA, described, process_name},
+    protocol::described,
     report::Reports,
     risk::Risk,
     store::{RedisSemaphore, Store},
@@ -15,6 +14,8 @@ use super::{
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
+use proto::core::Settings;
+use proto::verbs::{Owner, SCHEMA, process_name};
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };

@@ -216,8 +216,6 @@ mod transport;
 mod turns;
 mod when_unavailable;
 
-use proto::core;
-
 /// redis-rs, in the version that this crate uses. The arguments of a [`Builder::connector`] and the sources of [`Error`]
 /// and [`ConnectError`] have its types.
 pub use ::redis as client;

@@ -5,7 +5,7 @@ use super::{
     ask::{Caller, To, counted},
     error::CallError,
     protocol::{
-        Form, Listed, Next, PauseCall, PauseEntry, Revocation, UnitId, flow_of, is_done, key_of,
+        Form, Listed, Next, PauseCall, PauseEntry, Revocation, flow_of, is_done, key_of,
         limit_command, limit_of, limits, limits_command, names_of, process, set_limit, usage, who,
     },
     store::{RedisSemaphore, Store},
@@ -16,6 +16,7 @@ use crate::semaphore::{
     PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
+use proto::verbs::UnitId;
 use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -108,7 +109,7 @@ impl Operate for RedisSemaphore {
         time: Duration,
         note: &str,
     ) -> BoxFuture<Result<(), StoreError>> {
-        let checked = Pause::check(key);
+        let checked = Pause::check(policy, key);
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
         let pause = Pause::new(time, note);
         let paused = self.0.answer(async move { store.pause(name, pause).await });

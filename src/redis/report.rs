@@ -21,15 +21,11 @@
 
 use crate::{
     observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events, has_recorder},
-    redis::{
-        core::{LimitsEvent, Outage},
-        driver::News,
-        error::CallError,
-        fault,
-    },
+    redis::{driver::News, error::CallError, fault},
     semaphore::Policy,
 };
 use parking_lot::{Condvar, Mutex};
+use proto::core::{LimitsEvent, Outage};
 use std::{
     collections::{HashMap, VecDeque},
     io, mem,

@@ -1,11 +1,10 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    core::Settings,
     driver::{self, Driver, Wire},
     error::{CallError, after},
     fault::{ConnectError, Origin},
-    protocol::{Owner, name},
+    protocol::name,
     report::{Reports, given},
     risk::{Checked, Risk},
     transport::Topology,
@@ -19,6 +18,8 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
+use proto::core::Settings;
+use proto::verbs::Owner;
 use std::{
     fmt, ptr,
     sync::{Arc, OnceLock, atomic::AtomicU32},

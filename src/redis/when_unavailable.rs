@@ -1,6 +1,6 @@
 //! What becomes of claims while the store is unavailable, as users choose it.
 
-use super::core::OutagePolicy;
+use proto::core::OutagePolicy;
 
 /// What becomes of a claim while the store is unavailable:
 /// [`Builder::when_unavailable`](crate::redis::Builder::when_unavailable) sets it.

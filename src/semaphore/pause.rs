@@ -1,6 +1,6 @@
 //! Pauses: a key that is closed until an instant, for all processes that share its store.
 
-use super::{Key, LimitInfo, StoreError};
+use super::{Key, LimitInfo, Policy, StoreError};
 use std::time::{Duration, SystemTime};
 
 /// The longest pause: 31 days. A longer one is shortened to this.
@@ -58,9 +58,11 @@ impl Pause {
 
     /// # Errors
     ///
-    /// If the key is empty, because no claim has such a key.
-    pub(crate) fn check(key: &Key) -> Result<(), StoreError> {
+    /// If the key is empty, because no claim has such a key, or if the policy is that of locks, whose claims are not
+    /// delayed by others.
+    pub(crate) fn check(policy: &Policy, key: &Key) -> Result<(), StoreError> {
         match key.is_empty() {
+            _ if *policy == Policy::LOCK => Err(StoreError::new("a lock cannot be paused")),
             true => Err(StoreError::new("the key is empty")),
             false => Ok(()),
         }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 use testing::{fleet::Process, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::task::JoinHandle;
 use tower_semaphore::{
-    AcquireError, Claim, Operate, Policy, RedisSemaphore, Semaphore, redis::WhenUnavailable,
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore, redis::WhenUnavailable,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -43,7 +44,7 @@ async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_
     fleet[0].kill();
     let names: Vec<_> = (0..9).map(|at| format!("w{at}")).collect();
     for (at, name) in names.iter().enumerate() {
-        fleet[1 + at % 3].contend(None, name, "a", 2);
+        fleet[1 + at % 3].contend(None, name, "a", 1);
         // The pause is an entry too.
         queued(&mut raw, at + 2).await;
     }
@@ -169,4 +170,83 @@ async fn a_claim_that_waits_already_is_granted_soon_after_a_short_pause() {
     let granted = waiter.await.expect("no panic");
     assert!(granted.is_ok(), "{granted:?}");
     assert!(start.elapsed() < LEASE, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_predecessor_leaves_in_a_pause_is_granted_soon_after_it() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(LEASE * 20);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
+    let held = store.acquire(claim.clone()).await.expect("there is room");
+    let mut waiters = Vec::new();
+    for count in 1..=2 {
+        waiters.push(tokio::spawn(store.acquire(claim.clone())));
+        queued(&mut raw, count).await;
+    }
+    let paused = held.pause("concurrency", Duration::from_secs(1), "");
+    paused.await.expect("it is paused");
+    let second = waiters.pop().expect("there are two");
+    waiters.iter().for_each(JoinHandle::abort);
+    // The pause is an entry too.
+    queued(&mut raw, 2).await;
+    assert!(held.release().await);
+    let start = Instant::now();
+    let granted = second.await.expect("no panic");
+    assert!(granted.is_ok(), "{granted:?}");
+    assert!(start.elapsed() < LEASE, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_that_another_process_has_ended_refuses_nothing_in_an_outage() {
+    let mut server = RedisServer::start();
+    let timeout = LEASE / 10;
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(timeout);
+    let builder = builder.when_unavailable(WhenUnavailable::Admit);
+    let own = builder
+        .clone()
+        .connect(server.url())
+        .await
+        .expect("it connects");
+    let other = builder.connect(server.url()).await.expect("it connects");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let paused = own.pause(&policy, &key, Duration::from_secs(3_600), "");
+    paused.await.expect("it is paused");
+    assert!(other.resume(&policy, &key).await.expect("it is resumed"));
+    let resumed = Instant::now();
+    // The acquires of the first timeout may have been sent before the pause.
+    while resumed.elapsed() < timeout * 2 {
+        let granted = own.acquire(claim().with_wait(BOUND)).await;
+        assert!(granted.expect("there is room").release().await);
+    }
+    server.kill();
+    let admitted = own.acquire(claim()).await;
+    assert!(
+        admitted.as_ref().is_ok_and(Permit::is_degraded),
+        "{admitted:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_of_waiters_expire_soon_after_a_long_pause_was_ended() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(&server).await;
+    let held = store.acquire(claim().with_weight(2)).await;
+    let held = held.expect("there is room");
+    let waiter = tokio::spawn(store.acquire(claim().with_wait(PAUSE * 2_000)));
+    queued(&mut raw, 1).await;
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let paused = store.pause(&policy, &key, PAUSE * 1_000, "").await;
+    paused.expect("it is paused");
+    assert!(store.resume(&policy, &key).await.expect("it is resumed"));
+    for set in ["queue", "alive"] {
+        let key = format!("semaphore:2:{{concurrency:a}}:{set}");
+        let ttl = raw.cmd(&["PTTL", &key]).await.int();
+        let most = LEASE.as_millis() as i64 * 8;
+        assert!((1..=most).contains(&ttl), "{set}: {ttl} ms");
+    }
+    assert!(held.release().await);
+    assert!(waiter.await.expect("no panic").is_ok());
 }

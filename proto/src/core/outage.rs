@@ -149,16 +149,17 @@ impl Core {
         }
     }
 
-    /// Decides a claim by the policy, or refuses it if this process has paused one of its semaphores.
+    /// Decides a claim by the policy. A claim that would be admitted is refused if this process has paused one of its
+    /// semaphores.
     fn decide(&mut self, id: PermitId, server: usize) {
-        if let Some(paused) = self.paused(id) {
-            return self.refuse(id, paused);
-        }
         let permit = &self.permits[id];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
-        match is_refused || !self.is_within_share(permit) {
-            true => self.refuse(id, Refusal::Unavailable(server)),
-            false => self.admit(id),
+        if is_refused || !self.is_within_share(permit) {
+            return self.refuse(id, Refusal::Unavailable(server));
+        }
+        match self.paused(id) {
+            Some(paused) => self.refuse(id, paused),
+            None => self.admit(id),
         }
     }
 

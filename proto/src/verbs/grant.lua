@@ -92,8 +92,9 @@ end
 -- for contended semaphores, because building these functions takes longer than running them. Returns the functions for
 -- all callers first, and then those that only `contended_claims` needs.
 local function granting(now, micros, floor, ended, is_provisional)
-  -- By queue: the number of waiting claims, and the id of the last claim that has left. That id is still in the set.
-  local sizes, last_of = {}, {}
+  -- By queue: the number of waiting claims, the id of the last claim that has left, which is still in the set, and the
+  -- least score of the claims that have left without a grant.
+  local sizes, last_of, left_at = {}, {}, {}
 
   local function waiting_in(queue)
     local size = sizes[queue] or call('ZCARD', queue)
@@ -164,6 +165,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     if not start then
       return false
     end
+    left_at[queue] = math.min(start, left_at[queue] or start)
     local flow, cost = flow_of(id)
     local finish = call('ZSCORE', alive, flow)
     drop(queue, alive, id)
@@ -266,6 +268,15 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
+  -- Tells the claim at a place of the queue to poll, if its score is above `score`.
+  local function tell_to_poll(semaphore, place, score)
+    local waiter = call('ZRANGE', semaphore.queue, place, place, 'WITHSCORES')
+    local process, name = string.match(waiter[1] or '', '^(%w+)%.(%w+%.%w+%.%w+)%.')
+    if process and tonumber(waiter[2]) > score then
+      notify(semaphore.held, process, name .. ' 0 ' .. semaphore.used)
+    end
+  end
+
   -- Grants to the head of the queue while the head fits under its own limit, and removes dead waiters. Claims behind
   -- the head are not considered, so that light claims do not starve a heavy one. A grant ends when the waiter would no
   -- longer count as alive, unless its process refreshes the permit. So a process that has just died holds up the queue
@@ -292,6 +303,11 @@ local function granting(now, micros, floor, ended, is_provisional)
       local is_alive = alive_until > now
       if is_alive and semaphore.used + weight > limit then
         clamp(semaphore.held)
+        if left_at[queue] and is_pause(id) then
+          -- The first waiter alone knows the end of the pause. If it has left, the next one has to know.
+          tell_to_poll(semaphore, 1, left_at[queue])
+          left_at[queue] = nil
+        end
         return id
       end
       local is_over, new_token = advanced >= MAX_ADVANCED, 0
@@ -314,6 +330,6 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  return free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter,
+  return free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
     grant, hold, flow_of, last_of
 end

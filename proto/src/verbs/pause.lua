@@ -21,7 +21,7 @@ local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, length = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now, micros = clock()
 local semaphore, ended = {held = held, queue = queue, alive = alive, token = token}, {}
-local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter =
+local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll =
   granting(now, micros, floor, ended)
 semaphore.used, ended[held] = count_held(held, now)
 
@@ -29,18 +29,34 @@ local old = call('ZRANGE', queue, 0, 0)[1]
 old = is_pause(old) and old
 clamp(alive)
 local ends = old and tonumber(call('ZSCORE', alive, old) or 0) or 0
+
+-- The keys had to outlive the pause. Now they last for eight leases of the first waiter, and `alive` as long as its last
+-- revocation.
+local function expire_again()
+  local waiter = call('ZRANGE', queue, 0, 0)[1] or ''
+  local lease = tonumber(string.match(waiter, '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)') or '', 36) or 0
+  local revoked = tonumber(call('ZRANGE', alive, 0, 0, 'WITHSCORES')[2] or 0)
+  local ttl = waiting_in(queue) > 0 and lease * LEASES or 0
+  local alive_ttl = math.max(ttl, -REVOKED - revoked - now)
+  if ttl > 0 then
+    call('PEXPIRE', queue, text(ttl))
+  end
+  if alive_ttl > 0 then
+    call('PEXPIRE', alive, text(alive_ttl))
+  end
+end
+
 if length == 0 then
   if old then
     leave(queue, alive, old)
+    expire_again()
   end
   advance(semaphore)
 elseif now + length > ends then
-  local at = old and 1 or 0
-  local process, name = string.match(call('ZRANGE', queue, at, at)[1] or '', '^(%w+)%.(%w+%.%w+%.%w+)%.')
-  if process and ends <= now then
-    -- Notifies the first waiter, whose poll returns the end of the pause. The others learn it from their heartbeats.
-    -- First, because PUBLISH fails if the user may not publish. Then nothing has changed.
-    notify(held, process, name .. ' 0 ' .. semaphore.used)
+  if ends <= now then
+    -- The poll of the first waiter returns the end of the pause. The others learn it from their heartbeats. First, because
+    -- PUBLISH fails if the user may not publish. Then nothing has changed.
+    tell_to_poll(semaphore, old and 1 or 0, 0)
   end
   if waiting_in(queue) == 0 then
     -- An aborted script may have left the marks of an earlier queue.

@@ -11,7 +11,7 @@ end
 -- and `finish` of `granting`.
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
-  local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter,
+  local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
     grant, hold, flow_of, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 

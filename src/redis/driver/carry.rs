@@ -7,12 +7,10 @@ use super::{
 };
 use crate::{
     observe::{Answered, contain},
-    redis::{
-        core::{Change, Failure, RuntimeId, THREAD},
-        protocol::{Answer, Command, Group},
-    },
     semaphore::timer::{Backoff, sleep, timeout},
 };
+use proto::core::{Change, Failure, RuntimeId, THREAD};
+use proto::verbs::{Answer, Command, Group};
 use std::{
     future::poll_fn,
     mem,

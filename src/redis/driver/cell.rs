@@ -3,10 +3,10 @@
 use super::transport::News;
 use crate::{
     observe::LostBy,
-    redis::core::{Event, PermitId, Refusal, Time},
     semaphore::{Loss, Policy},
     sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, OnceLock},
 };
+use proto::core::{Event, PermitId, Refusal, Time};
 use std::{
     sync::{
         Arc,

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     observe::contain,
-    redis::core::{
-        Call, Change, Core, FOREVER, Level, Merge, PermitId, Refusal, RuntimeId, Settings, Time,
-    },
     semaphore::{Policy, timer},
+};
+use proto::core::{
+    Call, Change, Core, FOREVER, Level, Merge, PermitId, Refusal, RuntimeId, Settings, Time,
 };
 use std::{
     future::poll_fn,

@@ -6,10 +6,8 @@ use super::{
     shared::{Dropped, Load, Next, Shared},
     transport::{News, Transport},
 };
-use crate::{
-    observe::contain,
-    redis::core::{Change, THREAD, Time},
-};
+use crate::observe::contain;
+use proto::core::{Change, THREAD, Time};
 use std::{sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 

@@ -1,9 +1,7 @@
 //! The runtimes of this process, and the connections of each; and what the keeper's thread needs.
 
-use crate::{
-    redis::core::{Core, RuntimeId, THREAD, Time},
-    semaphore::timer::Backoff,
-};
+use crate::semaphore::timer::Backoff;
+use proto::core::{Core, RuntimeId, THREAD, Time};
 use std::{mem, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Handle, Id},

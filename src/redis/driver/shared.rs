@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     observe::contain,
-    redis::core::{
-        Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
-    },
     sync::{Mutex, MutexGuard},
+};
+use proto::core::{
+    Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
 };
 use std::{any::Any, collections::VecDeque, mem, sync::Arc};
 use tokio::sync::{Notify, watch};

@@ -1,8 +1,8 @@
 //! What no program of its own shows.
 
 use super::cell::Cell;
-use crate::redis::core::Event;
 use futures_util::FutureExt;
+use proto::core::Event;
 use std::{iter, pin::pin};
 
 #[test]

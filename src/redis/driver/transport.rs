@@ -2,12 +2,10 @@
 
 use crate::{
     observe::{Answered, LostBy},
-    redis::{
-        core::{Failure, LimitsEvent, Outage},
-        protocol::{Answer, Command, Message},
-    },
     semaphore::Policy,
 };
+use proto::core::{Failure, LimitsEvent, Outage};
+use proto::verbs::{Answer, Command, Message};
 use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.

@@ -9,17 +9,16 @@
 use super::transport::{Cause, Connection, Messages, Slots, Transport};
 use crate::{
     redis::{
-        core::Failure,
         error::CallError,
         fault::Class,
-        protocol::{
-            Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb, reply as read,
-        },
+        protocol::{Form, Script, reply as read},
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
     sync::Mutex,
 };
+use proto::core::Failure;
+use proto::verbs::{Answer, Command, Fault, Message, Owner, Sink, Verb};
 use redis::{Cmd, RedisWrite, Value};
 use scopeguard::{ScopeGuard, guard};
 use std::{

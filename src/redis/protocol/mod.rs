@@ -19,7 +19,4 @@ pub(super) use operate::{
 };
 pub(super) use pause::{PauseCall, PauseEntry};
 pub(super) use presence::{described, limits_command, process, who};
-pub(super) use proto::verbs::{
-    Answer, Command, Fault, Flow, Group, Message, Owner, SCHEMA, Sink, UnitId, Verb, process_name,
-};
 pub(super) use script::{Form, Script, reply};

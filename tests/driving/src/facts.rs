@@ -1,10 +1,10 @@
 use super::{
-    core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
-    protocol::Answer,
 };
+use proto::core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait};
+use proto::verbs::Answer;
 use std::{
     env,
     future::poll_fn,

@@ -1,11 +1,9 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
-use super::{
-    core::{Failure, Settings},
-    driver::{Connection, Messages, News, Transport},
-    protocol::{Acquired, Answer, Command, Group, LeaseName, Message, Queued, Told, Wanted},
-};
+use super::driver::{Connection, Messages, News, Transport};
 use parking_lot::Mutex;
+use proto::core::{Failure, OutagePolicy, Settings};
+use proto::verbs::{Acquired, Answer, Command, Group, LeaseName, Message, Queued, Told, Wanted};
 use std::{
     collections::{HashMap, VecDeque},
     future::pending,
@@ -92,7 +90,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         slot_of_process: None,
         claims: true,
         replicas: 0,
-        policy: super::core::OutagePolicy::Refuse,
+        policy: OutagePolicy::Refuse,
     }
 }
 

@@ -22,7 +22,6 @@ pub mod redis {
     mod fake;
     #[path = "../../tests/driving/src/pairs.rs"]
     pub mod pairs;
-    use proto::{core, verbs as protocol};
 }
 #[path = "../../../src/observe"]
 mod observe {

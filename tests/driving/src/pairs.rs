@@ -1,11 +1,11 @@
 //! How fast the driver is, over a server that is made up.
 
 use super::{
-    core::Level,
     driver::{Driver, Held, Refused},
     fake::{Deaths, Fake, settings},
 };
 use crate::{semaphore::Policy, sync};
+use proto::core::Level;
 use std::{
     sync::{
         Arc,

@@ -68,7 +68,6 @@ mod observe {
 mod redis {
     #[path = "../../tests/interleavings/src/redis/driver.rs"]
     mod driver;
-    use proto::{core, verbs as protocol};
 }
 #[path = "../../../src/semaphore/mod.rs"]
 #[allow(unused_imports)]

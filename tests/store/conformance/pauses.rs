@@ -287,6 +287,8 @@ async fn a_pause_that_is_never_polled_or_has_no_key_pauses_nothing(store: Store)
     assert!(store.acquire(claim("a", 1)).await.is_ok());
     let empty = store.pause(&Policy::DEFAULT, &"".into(), LONG, "");
     assert!(empty.await.is_err());
+    let lock = store.pause(&Policy::from("lock"), &"a".into(), LONG, "");
+    assert!(lock.await.is_err());
 }
 
 async fn resume_grants_those_who_wait_and_reports_what_was_paused(store: Store) {

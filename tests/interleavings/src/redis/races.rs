@@ -6,13 +6,11 @@ use super::{
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
-    redis::{
-        core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
-        protocol::{Acquired, Answer, Command, Told},
-    },
     semaphore::Policy,
 };
 use loom::thread;
+use proto::core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time};
+use proto::verbs::{Acquired, Answer, Command, Told};
 use std::{
     future::{pending, poll_fn},
     iter,
