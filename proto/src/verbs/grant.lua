@@ -196,12 +196,13 @@ local function granting(now, micros, floor, ended, is_provisional)
     return 'revoked:' .. string.match(id, '^%w+%.%w+')
   end
 
-  -- Holds the units of a permit. If the permit is held already, moves their end. A late or repeated acquire does not take
-  -- back units that the permit has released.
-  local function hold(semaphore, id, weight, expires_at, ttl)
+  -- Holds the units of a permit. If the permit is held already, moves their end, but with `is_short` never back: an
+  -- aborted script may have left a granted claim in the queue. A late or repeated acquire does not take back units that
+  -- the permit has released.
+  local function hold(semaphore, id, weight, expires_at, ttl, is_short)
     local held, used = semaphore.held, semaphore.used
-    if is_provisional then
-      expires_at = text(math.max(expires_at, tonumber(call('ZSCORE', held, id) or 0)))
+    if is_short or is_provisional then
+      expires_at = text(math.max(expires_at, tonumber(used > 0 and call('ZSCORE', held, id) or 0)))
     end
     local added = call('ZADD', held, expires_at, id)
     if ended[held] then
@@ -232,11 +233,11 @@ local function granting(now, micros, floor, ended, is_provisional)
   -- Only every fourth token extends the TTL of `held`. This is enough: a permit that is not refreshed lasts a lease at
   -- most. So three permits, each granted before the previous one has ended, are over within four leases of the last
   -- extension, which left `held` at least seven leases.
-  local function grant(semaphore, id, weight, expires_at, lease)
+  local function grant(semaphore, id, weight, expires_at, lease, is_short)
     local token, ttl = semaphore.token, text(lease * LEASES)
     -- First, because it fails if another program has overwritten the counter. Then nothing is granted.
     local new_token = call('INCR', token)
-    hold(semaphore, id, weight, expires_at, ttl)
+    hold(semaphore, id, weight, expires_at, ttl, is_short)
     if new_token < micros / 2 then
       new_token = math.max(micros, floor)
       call('SET', token, text(new_token), 'PX', ttl)
@@ -314,7 +315,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       if not is_over and not is_alive then
         leave(queue, alive, id)
       elseif not is_over then
-        new_token = grant(semaphore, id, weight, text(alive_until), lease)
+        new_token = grant(semaphore, id, weight, text(alive_until), lease, true)
         drop(queue, alive, id)
         advanced = advanced + weight
       end

@@ -249,6 +249,11 @@ impl Failed {
     pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
         io_cause(error)
     }
+
+    /// The error of redis-rs that the function has returned.
+    pub(in crate::redis) fn redis_error(&self) -> Option<&RedisError> {
+        self.cause.downcast_ref()
+    }
 }
 
 impl fmt::Display for Failed {

@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, config};
 use crate::redis::{
     error::{CallError, after, by, without_password},
-    fault::Unfit,
+    fault::{Failed, Unfit},
 };
 use futures_util::{
     StreamExt,
@@ -94,7 +94,10 @@ impl Subscription {
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
         // redis-rs rejects a push sender and a subscription with RESP2, which this connector must have set.
-        let wrong = |error: &RedisError| error.kind() == ErrorKind::InvalidClientConfig;
+        let wrong = |error: &RedisError| {
+            let cause = Failed::of(error).and_then(Failed::redis_error);
+            cause.unwrap_or(error).kind() == ErrorKind::InvalidClientConfig
+        };
         let mut connection = connected.await.map_err(|error| match wrong(&error) {
             true => CallError::unconnected(Unfit::WrongConnector),
             false => refused(error, login),

@@ -15,8 +15,8 @@ use crate::{
     schedule::Schedule,
     server::{Run, Server},
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Policy,
-        Refusal, Refused, Settings, Time,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, GROWTH, Key, Level, PermitId,
+        Policy, Refusal, Refused, Settings, Time,
     },
 };
 use std::{
@@ -145,8 +145,10 @@ impl Callers {
     /// An operator has revoked a lease. A revocation is of the whole permit, also if the lease is a growth of which its
     /// process does not know yet that it was granted.
     pub(super) fn revoked(&mut self, who: Who, server: usize) {
-        for who in [Some(self.root(who)), self.weights.parent(who)] {
-            if let Some(record) = who.and_then(|who| self.records.get_mut(&who)) {
+        // The permit of a growth that was given up is not its parent any more.
+        let permit = (who.0, PermitId(who.1.0 % GROWTH));
+        for who in [self.root(who), permit] {
+            if let Some(record) = self.records.get_mut(&who) {
                 (record.revoked, record.is_remembered) = (Some(server), true);
             }
         }
