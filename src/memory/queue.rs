@@ -156,7 +156,8 @@ impl Waiting {
         Position {
             turn: &self.details.turn,
             start: self.rank,
-            has_left: self.has_left(),
+            // One that was before all others had no turn, so it leaves no gap.
+            has_left: self.has_left() && self.rank != FIRST,
         }
     }
 
@@ -354,7 +355,9 @@ impl Queue {
         let waiting = &mut self.waiting[at];
         let deliver = waiting.deliver.take()?;
         self.departed += 1;
-        if let Some(tags) = &mut self.tags {
+        if let Some(tags) = &mut self.tags
+            && waiting.rank != FIRST
+        {
             tags.note_gap(&waiting.details.turn);
         }
         Some(deliver)

@@ -242,11 +242,12 @@ impl Permit {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// True if a lease lasts for its full length once it is acquired: the claim is granted, or is as soon as this lease,
-    /// the widest, is held. A narrower one that is acquired again waits for a wider one if its key is paused.
+    /// True if this lease gets its full length: the claim is granted, or it is with this lease. Otherwise the lease lasts only
+    /// as long as a waiter counts as alive.
     pub(super) fn is_whole_with(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
-        self.is_decided() || is_widest && self.leases[..number].iter().all(Lease::is_held)
+        let is_last = is_widest && !self.is_to_acquire_again;
+        self.is_decided() || is_last && self.leases[..number].iter().all(Lease::is_held)
     }
 
     /// The token of each level, how many units are held there, and the limit that it was granted under.

@@ -217,8 +217,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   end
 
   -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has no units of the
-  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here. If this
-  -- level was paused after the claim was granted its units, the claim keeps them instead of a place in the queue.
+  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here. If the claim
+  -- holds units of this level, which was paused afterwards, it keeps them and takes no place in the queue.
   local function wait(levels, at, keeps_units)
     local pause = keeps_units and pause_of(levels[at])
     local arrival, recheck, last_token = 0, pause, 0
@@ -249,9 +249,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     for at, level in ipairs(levels) do
       local has_units = is_admitted(level)
-      -- Units of a paused level were granted before the pause, and the claim waits for a wider level, or its answer was
-      -- lost. Nothing is granted during a pause.
-      if not has_units or pause_of(level) then
+      -- A claim that waits can hold units of a paused level, which were granted before the pause. A permit that comes back
+      -- does not wait, and no pause takes its units.
+      if not has_units or level.waits and pause_of(level) then
         return false, level.waits and wait(levels, at, has_units) or refuse(levels, 0, at)
       end
     end

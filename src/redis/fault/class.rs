@@ -71,7 +71,6 @@ const TABLE: [(&str, &str, Class); 49] = [
     // Servers before Redis 6, and proxies.
     ("", "no password is set", NEEDLESS),
     ("", "invalid password", REFUSED),
-    ("", "unauth", NO_PASSWORD),
     ("", "db index", NO_DATABASE),
     ("", "database out of range", NO_DATABASE),
     ("", "select is not allowed", NO_DATABASE),
@@ -86,6 +85,7 @@ const TABLE: [(&str, &str, Class); 49] = [
     ("", "can't run", Class::Command),
     ("", "unknown", Class::Command),
     ("", "not allowed", Class::Command),
+    ("", "unauth", NO_PASSWORD),
     ("", "invalid", Class::Mistake),
     ("", "not supported", Class::Mistake),
     ("", "protocol error", Class::Mistake),

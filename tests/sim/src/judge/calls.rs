@@ -726,12 +726,14 @@ impl Calls {
                 let is_left = record.may_run.values().any(|end| *end > flight.sent);
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
-                if let Some(acquired) = &acquired {
-                    let sent = match acquired {
-                        Acquired::Granted { .. } => &mut record.acquired,
-                        _ => &mut record.waited,
-                    };
-                    *sent = flight.sent.max(*sent);
+                match acquired {
+                    Some(Acquired::Granted { .. }) => {
+                        record.acquired = flight.sent.max(record.acquired);
+                    }
+                    Some(Acquired::Queued { .. }) => {
+                        record.waited = flight.sent.max(record.waited);
+                    }
+                    _ => {}
                 }
                 if acquired.is_some() {
                     record.is_lost &= !matches!(acquired, Some(Acquired::Granted { .. }));

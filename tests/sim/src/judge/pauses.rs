@@ -113,8 +113,12 @@ impl Effect<'_> {
         };
         for (claim, acquired) in claims.iter().zip(each) {
             let is_granted = matches!(acquired, Acquired::Granted { .. });
-            let names = || claim.iter().any(|(key, _)| *key == self.key);
-            let is_right = left.is_none() || self.is_uncertain || !is_granted || !names();
+            // A permit that comes back does not wait, and keeps what it holds.
+            let waits = || {
+                let mut levels = claim.iter();
+                levels.any(|(key, wanted)| *key == self.key && wanted.position.is_some())
+            };
+            let is_right = left.is_none() || self.is_uncertain || !is_granted || !waits();
             check(is_right, "a pause", || {
                 self.says(&format!(
                     "{acquired:?} is granted in a pause of {left:?} ms"
