@@ -108,7 +108,7 @@
 //! - A pause that the store does not answer within 100 ms goes on in the background, and the log has a warning. A pause
 //!   that fails is a warning too. The next 429 pauses again.
 //! - While Redis is away, the process that has paused a key remembers the pause under the [policies](super::outages) that
-//!   admit without Redis. Other processes do not know it.
+//!   admit without Redis, also if another process has ended it. Other processes do not know it.
 //! - A Redis that loses its data loses its pauses. The next 429 pauses again. Permits that were lost with the data do not
 //!   come back before the end of that pause.
 //! - If the clock of Redis is set back, a pause lasts at most its own length from the next call on that names its key.

@@ -247,10 +247,7 @@ impl Core {
     /// may run in another order than they were sent in.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
         match &acquired {
-            Acquired::Granted(grants) => {
-                self.note_full_after_grant(at, grants);
-                self.note_not_paused(at, sent);
-            }
+            Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
             Acquired::Full { level, .. }
             | Acquired::QueueFull { level, .. }
             | Acquired::Paused { level, .. } => self.note_full_at(at, *level),
@@ -326,16 +323,6 @@ impl Core {
             if held.saturating_add(level.units.id.weight) > level.units.id.limit {
                 self.keys[level.key].note_full(self.now);
             }
-        }
-    }
-
-    /// Notes after a grant that was requested at `sent` that no semaphore of a lease is paused. A pause that was noted
-    /// less than a timeout before may have come later.
-    fn note_not_paused(&mut self, at: At, sent: Time) {
-        let before = sent.saturating_sub(self.settings.timeout);
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.pauses
-                .remove_before(&self.keys[level.key].name, before);
         }
     }
 

@@ -533,8 +533,7 @@ impl Callers {
                     })
                 });
                 let mut noted = self.left_of_pauses(who.0, record, now);
-                // A later grant may have shown that a longer pause is over.
-                let is_noted = noted.any(|noted| noted >= left);
+                let is_noted = noted.any(|noted| noted == left);
                 is_told
                     || is_noted
                         && self.was_silent(
