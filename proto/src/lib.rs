@@ -13,7 +13,7 @@
 
 #![allow(
     missing_docs,
-    reason = "many names of fields and variants say everything, and no service depends on this crate"
+    reason = "names document most fields, and no service uses this crate directly"
 )]
 
 pub mod core;

@@ -88,8 +88,8 @@
 //! - A pause below 1 ms changes nothing. The longest pause is 31 days; a longer one is shortened.
 //! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses the key under its own policy. Its own requests
 //!   run all the same. A layer in force with the same policy in the same store obeys the pause.
-//! - A claim of several limits that waits for a wide one may hold a narrow one that is paused meanwhile. It is not granted
-//!   before the end of the pause, and then waits for the wide one again.
+//! - A claim may hold a narrow limit while it waits for a wide one. If the narrow key is paused then, the claim waits for
+//!   the end of the pause, and joins the queue of the wide limit again after it.
 //!
 //! # From a terminal
 //!
@@ -111,7 +111,7 @@
 //!   admit without Redis, also if another process has ended it. Other processes do not know it.
 //! - A Redis that loses its data loses its pauses. The next 429 pauses again. Permits that were lost with the data do not
 //!   come back before the end of that pause.
-//! - If the clock of Redis is set back, a pause lasts at most its own length from the next call on that names its key.
+//! - If the clock of Redis is set back, a pause lasts at most its own length, counted from the next call for its key.
 //! - A process that is killed changes nothing: its pauses stay in Redis until they end.
 //!
 //! # A pause or a limit of 0?

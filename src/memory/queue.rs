@@ -156,7 +156,7 @@ impl Waiting {
         Position {
             turn: &self.details.turn,
             start: self.rank,
-            // One that was before all others had no turn, so it leaves no gap.
+            // A waiter before all others took no turn, so its departure leaves no gap.
             has_left: self.has_left() && self.rank != FIRST,
         }
     }
@@ -188,15 +188,15 @@ impl Queue {
     pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
         let limit = waiting.units().limit;
         let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
-        let has_joined = match is_fair {
-            _ if waiting.rank == FIRST => self.insert(waiting, u32::MAX),
-            true => self.push_fairly(waiting, max_waiting),
-            false => {
-                if self.index_of(waiting.rank) >= max_waiting as usize {
-                    self.remove_departed();
-                }
-                self.insert(waiting, max_waiting)
+        let has_joined = if waiting.rank == FIRST {
+            self.insert(waiting, u32::MAX)
+        } else if is_fair {
+            self.push_fairly(waiting, max_waiting)
+        } else {
+            if self.index_of(waiting.rank) >= max_waiting as usize {
+                self.remove_departed();
             }
+            self.insert(waiting, max_waiting)
         };
         if has_joined {
             self.max_limit = self.max_limit.max(limit);
@@ -429,5 +429,37 @@ impl Queue {
         let waiting =
             waiting.map(|waiting| of(&waiting.details, set.unwrap_or(waiting.units().limit)));
         (held, waiting.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semaphore::Claim;
+    use std::time::Duration;
+
+    fn waiting(flow: &str, serial: u64) -> Waiting {
+        let claim = Claim::new("a").with_flow(flow).with_wait(Duration::MAX);
+        let details = Details::new(&claim, serial, false, &Arc::default());
+        Waiting::new(claim.wait().expect("it waits"), details, |_| ())
+    }
+
+    /// Its flow has paid for its turn already.
+    #[test]
+    fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
+        let mut queue = Queue::default();
+        for (serial, flow) in ["ann", "bob", "ann", "bob"].into_iter().enumerate() {
+            assert!(queue.push(waiting(flow, serial as u64), 9));
+        }
+        for _ in ["ann", "bob"] {
+            assert!(queue.pop().is_some());
+        }
+        let again = waiting("bob", 4).before_all();
+        let details = Arc::clone(&again.details);
+        assert!(queue.push(again, 0));
+        assert!(queue.leave(&details).is_some());
+        queue.remove_departed();
+        let order = queue.waiters().into_iter().map(|waiter| waiter.serial);
+        assert_eq!(order.collect::<Vec<_>>(), [2, 3]);
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Waiter {
     /// What it has, from the narrowest limit on.
     levels: Vec<Level>,
     loss: Arc<Loss>,
-    /// In the queue of the next limit.
+    /// The place in the queue in which the request waits.
     place: Option<Place>,
 }
 

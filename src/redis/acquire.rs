@@ -15,8 +15,10 @@ use crate::{
         Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
-use proto::core::{self, Refusal, Wait};
-use proto::verbs::Flow;
+use proto::{
+    core::{self, Refusal, Wait},
+    verbs::Flow,
+};
 use scopeguard::{ScopeGuard, guard};
 use std::{
     future::ready,

@@ -120,7 +120,7 @@ impl Store {
         Ok(risks)
     }
 
-    /// The server that all stores of one prefix share: the one that has their list of processes.
+    /// The server of the `processes` key, which all stores of one prefix share.
     fn home(&self) -> usize {
         let [_, processes] = self.owner.keys();
         self.server_of(&processes)
@@ -155,7 +155,7 @@ impl Store {
         });
         let (mut inspected, home) = (Inspected::default(), self.home());
         for (server, info, replies) in join_all(answers).await {
-            // One answer stands for all servers.
+            // The answer of the home server comes first, and any answer before a failure.
             let has_answer = inspected.info.as_ref().is_some_and(is_answer);
             if !has_answer || server == home && is_answer(&info) {
                 inspected.info = Some(info);

@@ -14,8 +14,10 @@ use super::{
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
-use proto::core::Settings;
-use proto::verbs::{Owner, SCHEMA, process_name};
+use proto::{
+    core::Settings,
+    verbs::{Owner, SCHEMA, process_name},
+};
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };

@@ -18,8 +18,7 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
-use proto::core::Settings;
-use proto::verbs::Owner;
+use proto::{core::Settings, verbs::Owner};
 use std::{
     fmt, ptr,
     sync::{Arc, OnceLock, atomic::AtomicU32},
@@ -172,7 +171,8 @@ pub(super) struct Store {
     pub(super) database: i64,
     /// The setting that has the user and the password.
     pub(super) login: &'static str,
-    /// The name of the server, from the first check: two handles with the same name, database and prefix are one store.
+    /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
+    /// name, database and prefix are one store.
     pub(super) server: OnceLock<String>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: u32,

@@ -1,4 +1,4 @@
-//! What becomes of claims while the store is unavailable, as users choose it.
+//! The setting for claims while the store is unavailable.
 
 use proto::core::OutagePolicy;
 

@@ -58,11 +58,12 @@ impl Pause {
 
     /// # Errors
     ///
-    /// If the key is empty, because no claim has such a key, or if the policy is that of locks, whose claims are not
-    /// delayed by others.
+    /// If the key is empty, because no claim has such a key, or if the policy is that of locks.
     pub(crate) fn check(policy: &Policy, key: &Key) -> Result<(), StoreError> {
+        if *policy == Policy::LOCK {
+            return Err(StoreError::new("a lock cannot be paused"));
+        }
         match key.is_empty() {
-            _ if *policy == Policy::LOCK => Err(StoreError::new("a lock cannot be paused")),
             true => Err(StoreError::new("the key is empty")),
             false => Ok(()),
         }

@@ -18,7 +18,7 @@ of_the_night='/soak-'
 export computing='^(simulation|walks|mutants)$'
 
 # Most of its tests run alone, so each would wait for the others, and the wait would count in its two minutes.
-export serial='attacks'
+export serial='^attacks$'
 
 # It compares rates, which what runs beside it changes.
 export of_its_own='load::goodput'
@@ -112,7 +112,7 @@ run_logged() {
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
     [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
-    [ "$name" != "$serial" ] || local -x RUST_TEST_THREADS=1
+    [[ ! $name =~ $serial ]] || local -x RUST_TEST_THREADS=1
     # Each soak test loads the machine for a while, and the last one waits for the others.
     [ "$name" != soak ] || local longest=900
     if run_bounded "$log" run_in "$folder" "$program" "$@"; then

@@ -33,6 +33,6 @@ found() {
 missed=0
 while IFS= read -r bug; do
     found "$bug" || missed=$((missed + 1))
-done < <(sed -n '/^## In the scripts/q;s/^### //p' tests/sim/planted.md | grep "${1:-}")
+done < <(sed -n '/^## In the scripts/q;s/^### //p' tests/sim/planted.md | grep -F -- "${1:-}")
 printf '%d were not found\n' "$missed"
 [ "$missed" = 0 ]

@@ -320,7 +320,7 @@ impl Core {
 mod tests {
     use crate::{
         core::{Call, Change, Core, Event, Failure, Level, RuntimeId, Settings, THREAD, Time},
-        verbs::{Acquired, Answer, Command, Told},
+        verbs::{Acquired, Answer, Command, OperatorLimits},
     };
     use std::{mem, time::Duration};
 
@@ -340,7 +340,7 @@ mod tests {
         }
         core.handle_timeout(NOW);
         while let Some(call) = core.poll_call(NOW, THREAD) {
-            let reported = || Answer::Presence(1, None, Some(1), Some(Told::default()));
+            let reported = || Answer::Presence(1, None, Some(1), Some(OperatorLimits::default()));
             let answers = call.commands.iter().map(|_| reported());
             core.handle_reply(NOW, call.id, Ok(answers.collect()));
         }

@@ -11,12 +11,12 @@ use super::{
     permit::{Own, Refusal},
     time::Time,
 };
-use crate::verbs::Told;
+use crate::verbs::OperatorLimits;
 use std::{mem, ops::Range};
 
 impl Core {
     /// Takes the limits that a server has reported. They differ from those that this process knows.
-    pub(super) fn take_limits(&mut self, told: Told) {
+    pub(super) fn take_limits(&mut self, told: OperatorLimits) {
         self.limits.take(told);
         self.sweep = Some(0);
     }

@@ -1,7 +1,7 @@
 //! The limits that operators have set, as a server last reported them.
 
 use super::time::{Settings, Time};
-use crate::verbs::Told;
+use crate::verbs::OperatorLimits;
 use std::{collections::HashMap, mem};
 
 /// The policy of locks, as it appears in names. The limit of a lock is always 1.
@@ -41,7 +41,7 @@ impl Limits {
         self.version
     }
 
-    pub(super) fn take(&mut self, told: Told) {
+    pub(super) fn take(&mut self, told: OperatorLimits) {
         // If the version is lower, or the first version differs, the server has lost its data.
         let are_older = |known| told.version < known || told.first != self.first;
         let are_others = self
@@ -119,7 +119,7 @@ mod tests {
         ] {
             let told = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
             let all = told.collect();
-            limits.take(Told {
+            limits.take(OperatorLimits {
                 version,
                 first,
                 limits: all,

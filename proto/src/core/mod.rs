@@ -7,7 +7,7 @@
 //! ```text
 //! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
 //!                                                   ─> server ─> health
-//!                                                   ─> slots, lane, key, call, limits
+//!                                                   ─> slots, lane, key, call, limits, pauses
 //! ```
 //!
 //! | | holds |
@@ -128,7 +128,7 @@ use lease::{Lease, Queue, State};
 use limits::Limits;
 use pauses::LocalPauses;
 use permit::{Own, Permit};
-use policy::Live;
+use policy::LiveProcesses;
 use server::{Highest, Server};
 use slab::Slab;
 use slots::Slots;
@@ -181,7 +181,7 @@ pub struct Core {
     outages: VecDeque<(usize, Outage)>,
     /// The servers that have not answered a call in time, until the driver takes them.
     late_servers: BTreeSet<usize>,
-    live: Live,
+    live: LiveProcesses,
     limits: Limits,
     /// The first slot of `permits` that the current sweep has not visited. A sweep starts when a server has lost
     /// leases, is unavailable or is back, when limits have changed, and at shutdown.

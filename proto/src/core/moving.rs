@@ -134,7 +134,7 @@ mod tests {
             Change, Core, Event, Failure, Level, OutagePolicy, Refusal, RuntimeId, Settings,
             THREAD, Time,
         },
-        verbs::{Answer, Command, Fault, Part, Told},
+        verbs::{Answer, Command, Fault, OperatorLimits, Part},
     };
     use std::time::Duration;
 
@@ -158,7 +158,8 @@ mod tests {
         let mut core = connected();
         core.handle_timeout(NOW);
         while let Some(call) = core.poll_call(NOW, THREAD) {
-            let time = || Answer::Presence(1, Some(1_000), Some(2), Some(Told::default()));
+            let time =
+                || Answer::Presence(1, Some(1_000), Some(2), Some(OperatorLimits::default()));
             let answers = call.commands.iter().map(|_| time());
             core.handle_reply(NOW, call.id, Ok(answers.collect()));
         }
@@ -233,7 +234,7 @@ mod tests {
                 asks.set(asks.get() + 1);
                 match asks.get() {
                     1 => Answer::Failed(Fault::Ask(0)),
-                    _ => Answer::Presence(1, None, None, Some(Told::default())),
+                    _ => Answer::Presence(1, None, None, Some(OperatorLimits::default())),
                 }
             }
             Command::Asking => Answer::Done,

@@ -287,11 +287,8 @@ mod tests {
         let mut core = Core::new(Settings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
-            slots_of_store: [0, 0],
-            slot_of_process: None,
             claims: true,
-            replicas: 0,
-            policy: OutagePolicy::Refuse,
+            ..Settings::default()
         });
         let now = Time::from_secs(1);
         core.handle_servers(now, Change::Connected(THREAD, 0));

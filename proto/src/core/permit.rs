@@ -144,8 +144,8 @@ pub(super) struct Permit {
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
-    /// True if the claim has waited at a lease since its narrower leases were acquired.
-    pub(super) is_to_acquire_again: bool,
+    /// True if the claim has waited since it acquired its narrower leases (rule 21).
+    pub(super) must_reacquire: bool,
     pub(super) leases: Vec<Lease>,
     asked: Time,
     /// When the claim is refused if it has not been decided. `None`: it has been.
@@ -246,7 +246,7 @@ impl Permit {
     /// as long as a waiter counts as alive.
     pub(super) fn is_whole_with(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
-        let is_last = is_widest && !self.is_to_acquire_again;
+        let is_last = is_widest && !self.must_reacquire;
         self.is_decided() || is_last && self.leases[..number].iter().all(Lease::is_held)
     }
 

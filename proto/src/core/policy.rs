@@ -18,12 +18,13 @@ pub enum OutagePolicy {
 }
 
 impl OutagePolicy {
-    /// Whether claims are admitted up to a share.
+    /// True for the two policies that admit claims up to a share.
     pub(super) fn shares(self) -> bool {
         matches!(self, Self::Share | Self::ShareOf { .. })
     }
 
-    /// How many units of a limit this process may have, rounded up, if so many processes live; 0: unknown.
+    /// The units of a limit that this process may have, rounded up. `live` is the number of live processes, or 0 if it is
+    /// unknown.
     pub(super) fn share(self, limit: u32, live: u32) -> u32 {
         match self {
             Self::Refuse => 0,
@@ -39,21 +40,22 @@ impl OutagePolicy {
     }
 }
 
-/// How many processes live, as a server has told: the most of the last one to two leases, because a server that has
-/// lost its data counts from one again. The time of an outage is no part of them.
+/// The number of live processes: the highest count of a server within the last one to two leases, because a server that
+/// has lost its data counts from one again. The time of an outage does not count.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    /// The most in this window, and in the one before.
+pub(super) struct LiveProcesses {
+    /// The highest count in this window, and in the one before.
     most: [u32; 2],
     since: Duration,
     last: Duration,
 }
 
-impl Live {
-    pub(super) fn told(&mut self, count: u32, now: Duration, window: Duration) {
+impl LiveProcesses {
+    /// Records the count of a server.
+    pub(super) fn record(&mut self, count: u32, now: Duration, window: Duration) {
         let last = std::mem::replace(&mut self.last, now);
         if now - last > window / 2 {
-            // What it told before an outage has to be told otherwise for as long as ever.
+            // Restarts the window: a count from before an outage stays valid for a full window.
             self.since = now;
         }
         if now - self.since > window {
@@ -62,7 +64,7 @@ impl Live {
         self.most[0] = self.most[0].max(count);
     }
 
-    /// 0: no server has told yet.
+    /// The number, or 0 before the first count.
     pub(super) fn count(&self) -> u32 {
         self.most[0].max(self.most[1])
     }

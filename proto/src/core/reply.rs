@@ -66,7 +66,7 @@ impl Core {
                 self.announce_at(flight.server, self.announces_at(flight.sent));
                 self.highest.raise(highest.unwrap_or_default(), self.now);
                 if let Some(live) = live {
-                    self.live.told(live, self.now, self.settings.lease);
+                    self.live.record(live, self.now, self.settings.lease);
                 }
                 if *key == Some(StoreKey::Limits) {
                     self.limits.are_told(true);
@@ -382,8 +382,8 @@ impl Core {
         if self.is_beyond_share(at.0) {
             return self.begin_again(at);
         }
-        if mem::take(&mut self.permits[at.0].is_to_acquire_again) {
-            return self.acquire_again(at);
+        if mem::take(&mut self.permits[at.0].must_reacquire) {
+            return self.reacquire(at);
         }
         self.count(at.0);
         self.permits[at.0].budget = None;
@@ -399,9 +399,10 @@ impl Core {
         });
     }
 
-    /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
-    fn acquire_again(&mut self, At(id, wider): At) {
-        for lease in &mut self.permits[id].leases[..wider] {
+    /// Acquires the narrower leases of a claim again, under the same ids.
+    fn reacquire(&mut self, At(id, widest): At) {
+        // Rule 21.
+        for lease in &mut self.permits[id].leases[..widest] {
             lease.state = State::Wanted;
         }
         self.want(At(id, 0));
@@ -409,7 +410,7 @@ impl Core {
 
     fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
         self.give_wider_back(at);
-        self.permits[at.0].is_to_acquire_again = at.1 > 0;
+        self.permits[at.0].must_reacquire = at.1 > 0;
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It came after its end, and has changed nothing. The server's time, ms.
+    /// The call arrived after its deadline and changed nothing. The server's time in ms.
     Late(u64),
-    /// The same, and for each claim.
+    /// The server's time in ms, and the outcome of each claim.
     Acquired(u64, Vec<Acquired>),
     /// Whether each permit of each group is held.
     Held(Vec<bool>),
@@ -22,7 +22,7 @@ pub enum Answer {
     Done,
     /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; how many processes
     /// live, if it counts them; and the limits that operators have set, if they are others than this process knows.
-    Presence(u64, Option<u64>, Option<u32>, Option<Told>),
+    Presence(u64, Option<u64>, Option<u32>, Option<OperatorLimits>),
     /// So many replicas have what was written.
     Replicas(u32),
     /// The server does not know the script, or has first removed what had ended, so it has changed nothing of ours. Sent
@@ -34,12 +34,12 @@ pub enum Answer {
 
 /// The limits that operators have set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
-    /// It grows with each change. 0: none was ever set, as far as the server knows.
+pub struct OperatorLimits {
+    /// Grows with each change. 0 if the server knows of no limit that was ever set.
     pub version: u64,
-    /// What it was when the first was set. Another one: the server has lost its data since.
+    /// The version with which the first limit was set. A different value means that the server has lost its data.
     pub first: u64,
-    /// What each is of, as names of semaphores have it: `POLICY:KEY`, or `POLICY`.
+    /// By `POLICY:KEY` or `POLICY`, as in the names of semaphores.
     pub limits: Vec<(Box<str>, u32)>,
 }
 
@@ -185,11 +185,11 @@ fn presence(reply: &Reply, parts: &[Part]) -> Option<Answer> {
 }
 
 /// A number: nothing is new. Else fields and values, of which one is the version.
-fn told(item: &Reply) -> Option<Option<Told>> {
+fn told(item: &Reply) -> Option<Option<OperatorLimits>> {
     if item.integer().is_some() {
         return Some(None);
     }
-    let mut told = Told::default();
+    let mut told = OperatorLimits::default();
     for pair in item.list()?.chunks(2) {
         let [of, value] = pair else { return None };
         // What is no text is none of ours.

@@ -1,7 +1,4 @@
-//! What a server is told: commands as data, and as a script with its KEYS and ARGV.
-//!
-//! Only `std` is used, so that the core says what it wants without a client of Redis, and
-//! the simulation runs the same words.
+//! Commands as data, and their encoding as runs of scripts with KEYS and ARGV.
 
 use super::{
     id::{Owner, UnitId, Units},
@@ -46,7 +43,7 @@ pub enum Command {
     Confirm { replicas: u32, within: Duration },
 }
 
-/// What a presence says or asks, each with a key of its own.
+/// A part of a presence call. Each names a separate key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// The highest time of any server that this process has seen, microseconds.
@@ -60,8 +57,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its key; and what it is called, and what is said.
-    fn said(&self, owner: &Owner) -> (String, &'static str, String) {
+    /// Its key, its name, and its value.
+    fn encoded(&self, owner: &Owner) -> (String, &'static str, String) {
         match self {
             Self::Clock(highest) => (owner.key("clock"), "clock", highest.to_string()),
             Self::Processes => (owner.key("processes"), "processes", owner.member()),
@@ -116,7 +113,7 @@ impl Group {
 
 /// Where a run of a script is written.
 pub trait Sink {
-    /// Begins the run. So many keys follow, and about so many arguments behind them.
+    /// Begins the run. `keys` keys follow, then about `args` arguments.
     fn begin(&mut self, verb: Verb, keys: usize, args: usize);
 
     /// Writes a command that is no script.
@@ -162,7 +159,7 @@ impl Command {
 }
 
 fn encode_presence(lease_ms: u64, parts: &[Part], (owner, sink): (&Owner, &mut impl Sink)) {
-    let parts: Vec<_> = parts.iter().map(|part| part.said(owner)).collect();
+    let parts: Vec<_> = parts.iter().map(|part| part.encoded(owner)).collect();
     let keys: Vec<&str> = parts.iter().map(|(key, ..)| &**key).collect();
     begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(lease_ms);

@@ -92,9 +92,10 @@ end
 -- for contended semaphores, because building these functions takes longer than running them. Returns the functions for
 -- all callers first, and then those that only `contended_claims` needs.
 local function granting(now, micros, floor, ended, is_provisional)
-  -- By queue: the number of waiting claims, the id of the last claim that has left, which is still in the set, and the
-  -- least score of the claims that have left without a grant.
-  local sizes, last_of, left_at = {}, {}, {}
+  -- By queue: the number of waiting claims, and the id of the last claim that has left. That id is still in the set.
+  local sizes, last_of = {}, {}
+  -- By queue: the least score of a claim that has left without a grant.
+  local departed_score = {}
 
   local function waiting_in(queue)
     local size = sizes[queue] or call('ZCARD', queue)
@@ -165,7 +166,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     if not start then
       return false
     end
-    left_at[queue] = math.min(start, left_at[queue] or start)
+    departed_score[queue] = math.min(start, departed_score[queue] or start)
     local flow, cost = flow_of(id)
     local finish = call('ZSCORE', alive, flow)
     drop(queue, alive, id)
@@ -304,10 +305,10 @@ local function granting(now, micros, floor, ended, is_provisional)
       local is_alive = alive_until > now
       if is_alive and semaphore.used + weight > limit then
         clamp(semaphore.held)
-        if left_at[queue] and is_pause(id) then
-          -- The first waiter alone knows the end of the pause. If it has left, the next one has to know.
-          tell_to_poll(semaphore, 1, left_at[queue])
-          left_at[queue] = nil
+        if departed_score[queue] and is_pause(id) then
+          -- Only the first waiter was told of the pause. If it has left, the next one polls.
+          tell_to_poll(semaphore, 1, departed_score[queue])
+          departed_score[queue] = nil
         end
         return id
       end

@@ -1,4 +1,4 @@
-//! The scripts: one file per verb, with a typed call and its answer. Nothing else is sent to a server for a claim.
+//! The scripts, one file per verb, and typed commands and answers for those that the core sends.
 //!
 //! A script works on one semaphore after the other. So one call serves many semaphores, which share its fixed cost.
 //!
@@ -15,7 +15,7 @@ mod id;
 mod reply;
 mod verb;
 
-pub use answer::{Acquired, Answer, Fault, Message, Queued, Told, millis};
+pub use answer::{Acquired, Answer, Fault, Message, OperatorLimits, Queued, millis};
 pub use command::{Command, Group, Part, Position, Sink, Wanted};
 pub use id::{
     Digits, Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, decoded, encoded, number,

@@ -30,8 +30,8 @@ old = is_pause(old) and old
 clamp(alive)
 local ends = old and tonumber(call('ZSCORE', alive, old) or 0) or 0
 
--- The keys had to outlive the pause. Now they last for eight leases of the first waiter, and `alive` as long as its last
--- revocation.
+-- Restores the TTLs that the pause had extended: eight leases of the first waiter, and for `alive` at least until its last
+-- revocation ends.
 local function expire_again()
   local waiter = call('ZRANGE', queue, 0, 0)[1] or ''
   local lease = tonumber(string.match(waiter, '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)') or '', 36) or 0

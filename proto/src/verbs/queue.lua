@@ -216,27 +216,35 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return arrival, recheck, tonumber(call('GET', level.token) or micros - 1), pause
   end
 
-  -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has no units of the
-  -- wider ones, unless its units here have expired since they were granted. Then it starts again from here. If the claim
-  -- holds units of this level, which was paused afterwards, it keeps them and takes no place in the queue.
-  local function wait(levels, at, keeps_units)
-    local pause = keeps_units and pause_of(levels[at])
-    local arrival, recheck, last_token = 0, pause, 0
-    if not keeps_units then
-      arrival, recheck, last_token, pause = wait_at(levels[at])
-    end
-    if not arrival then
-      return refuse(levels, -1, at)
-    end
-    for narrower = 1, keeps_units and at or at - 1 do
-      local level, alive_ms = levels[narrower], wait_of(levels[at].terms)
+  -- Holds the first levels of a claim for as long as the waiter at level `at` counts as alive, and releases the levels
+  -- behind `at`. The claim has units there only if its units at `at` have expired or the key was paused. Then it starts
+  -- again from `at`.
+  local function hold_up_to(levels, last, at)
+    for number = 1, last do
+      local level, alive_ms = levels[number], wait_of(levels[at].terms)
       hold(level, level.id, level.weight, text(now + alive_ms), ttl)
       if call('PTTL', level.held) < short then
         call('PEXPIRE', level.held, ttl)
       end
     end
     release(levels, at + 1, #levels)
+  end
+
+  -- Waits in the queue of a level, and holds the narrower ones. Returns the answer.
+  local function wait(levels, at)
+    local arrival, recheck, last_token, pause = wait_at(levels[at])
+    if not arrival then
+      return refuse(levels, -1, at)
+    end
+    hold_up_to(levels, at - 1, at)
     return {-2, at, levels[at].used, arrival, recheck, last_token, pause}
+  end
+
+  -- Waits for the end of the pause of a level whose units the claim holds. It keeps them, and takes no place in the queue.
+  -- Returns the answer.
+  local function wait_with_units(levels, at, pause)
+    hold_up_to(levels, at, at)
+    return {-2, at, levels[at].used, 0, pause, 0, pause}
   end
 
   -- Returns true if the claim is admitted at all levels, else false and the answer to it.
@@ -248,11 +256,14 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       end
     end
     for at, level in ipairs(levels) do
-      local has_units = is_admitted(level)
+      if not is_admitted(level) then
+        return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
+      end
       -- A claim that waits can hold units of a paused level, which were granted before the pause. A permit that comes back
       -- does not wait, and no pause takes its units.
-      if not has_units or level.waits and pause_of(level) then
-        return false, level.waits and wait(levels, at, has_units) or refuse(levels, 0, at)
+      local pause = level.waits and pause_of(level)
+      if pause then
+        return false, wait_with_units(levels, at, pause)
       end
     end
     return true

@@ -1,8 +1,8 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, Owner, Part, Position,
-    Reply, Sink, Told, Units, Verb, Wanted,
+    Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, OperatorLimits, Owner,
+    Part, Position, Reply, Sink, Units, Verb, Wanted,
 };
 use std::{fmt::Display, time::Duration};
 
@@ -264,7 +264,7 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
         })
     };
     assert_eq!(told(int(0)), Some(None));
-    assert_eq!(told(list([])), Some(Some(Told::default())));
+    assert_eq!(told(list([])), Some(Some(OperatorLimits::default())));
     let pairs = [
         ["a:b", "3 1 note"],
         ["*version", "1795345200123456 1795345200000000"],
@@ -274,7 +274,7 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
         ["d", "x"],
     ];
     let all = pairs.iter().flatten().map(|item| text(item));
-    let expected = Told {
+    let expected = OperatorLimits {
         version: 1_795_345_200_123_456,
         first: 1_795_345_200_000_000,
         limits: vec![("a:b".into(), 3), ("a".into(), 0)],

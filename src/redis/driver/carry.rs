@@ -9,8 +9,10 @@ use crate::{
     observe::{Answered, contain},
     semaphore::timer::{Backoff, sleep, timeout},
 };
-use proto::core::{Change, Failure, RuntimeId, THREAD};
-use proto::verbs::{Answer, Command, Group};
+use proto::{
+    core::{Change, Failure, RuntimeId, THREAD},
+    verbs::{Answer, Command, Group},
+};
 use std::{
     future::poll_fn,
     mem,

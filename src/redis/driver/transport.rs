@@ -4,8 +4,10 @@ use crate::{
     observe::{Answered, LostBy},
     semaphore::Policy,
 };
-use proto::core::{Failure, LimitsEvent, Outage};
-use proto::verbs::{Answer, Command, Message};
+use proto::{
+    core::{Failure, LimitsEvent, Outage},
+    verbs::{Answer, Command, Message},
+};
 use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.

@@ -17,8 +17,10 @@ use crate::{
     semaphore::timer::{Backoff, timeout},
     sync::Mutex,
 };
-use proto::core::Failure;
-use proto::verbs::{Answer, Command, Fault, Message, Owner, Sink, Verb};
+use proto::{
+    core::Failure,
+    verbs::{Answer, Command, Fault, Message, Owner, Sink, Verb},
+};
 use redis::{Cmd, RedisWrite, Value};
 use scopeguard::{ScopeGuard, guard};
 use std::{

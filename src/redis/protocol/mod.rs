@@ -1,7 +1,5 @@
-//! The scripts: one file per verb, with a typed call. Nothing else sends a script.
-//!
-//! A script works on one semaphore after the other, so that one call serves many semaphores and its
-//! fixed cost is shared by all of them.
+//! The calls that operators and checks make, the names of semaphores, and how a script is named to a server. The scripts are in
+//! `proto::verbs`.
 
 mod check;
 mod limits;

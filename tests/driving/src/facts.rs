@@ -3,8 +3,10 @@ use super::{
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
 };
-use proto::core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait};
-use proto::verbs::Answer;
+use proto::{
+    core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait},
+    verbs::Answer,
+};
 use std::{
     env,
     future::poll_fn,

@@ -2,8 +2,10 @@
 
 use super::driver::{Connection, Messages, News, Transport};
 use parking_lot::Mutex;
-use proto::core::{Failure, OutagePolicy, Settings};
-use proto::verbs::{Acquired, Answer, Command, Group, LeaseName, Message, Queued, Told, Wanted};
+use proto::{
+    core::{Failure, Settings},
+    verbs::{Acquired, Answer, Command, Group, LeaseName, Message, OperatorLimits, Queued, Wanted},
+};
 use std::{
     collections::{HashMap, VecDeque},
     future::pending,
@@ -86,11 +88,8 @@ pub(crate) fn settings(lease: Duration) -> Settings {
     Settings {
         lease,
         timeout: Duration::from_millis(250),
-        slots_of_store: [0, 0],
-        slot_of_process: None,
         claims: true,
-        replicas: 0,
-        policy: OutagePolicy::Refuse,
+        ..Settings::default()
     }
 }
 
@@ -184,7 +183,7 @@ impl Server {
                 }
             }
             Command::Presence(_) => {
-                let limits = Some(Told::default());
+                let limits = Some(OperatorLimits::default());
                 Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1), limits)
             }
             Command::Leave => Answer::Done,

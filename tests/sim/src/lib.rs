@@ -1,6 +1,6 @@
 //! A simulation of what tower-semaphore does over Redis, without real time.
 //!
-//! Some processes, each the core that ships (`proto`) with a clock of its own and some runtimes, call servers:
+//! Some processes call servers. Each process is the core that ships (`proto`), with its own clock and some runtimes. The servers are
 //! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
 //! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
 //! operators revoke permits and waiters; callers change the weights of what they hold; processes shut down; servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and

@@ -9,8 +9,10 @@ use crate::{
     semaphore::Policy,
 };
 use loom::thread;
-use proto::core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time};
-use proto::verbs::{Acquired, Answer, Command, Told};
+use proto::{
+    core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+    verbs::{Acquired, Answer, Command, OperatorLimits},
+};
 use std::{
     future::{pending, poll_fn},
     iter,
@@ -58,11 +60,8 @@ impl World {
         let settings = Settings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
-            slots_of_store: [0, 0],
-            slot_of_process: None,
             claims: true,
-            replicas: 0,
-            policy: core::OutagePolicy::Refuse,
+            ..Settings::default()
         };
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);
@@ -142,7 +141,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
         Command::Presence(_) => {
-            Answer::Presence(1_000_000, Some(0), Some(1), Some(Told::default()))
+            Answer::Presence(1_000_000, Some(0), Some(1), Some(OperatorLimits::default()))
         }
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });

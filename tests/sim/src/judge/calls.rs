@@ -210,22 +210,27 @@ impl Calls {
     }
 
     /// Of a permit that `is_back` a growth that has no answer yet is not granted.
-    pub(super) fn granted(&mut self, who: Who, is_back: bool) -> Verdict {
+    pub(super) fn granted(&mut self, who: Who, is_back: bool) {
         let is_it = |record: &&mut Record| !record.is_over && (record.is_whole || !is_back);
-        let (mut acquired, mut verdict) = (Time::MAX, Ok(()));
         for record in self.leases(who).filter(is_it) {
-            // The keys of the narrower leases may have been paused while it waited.
-            let is_old = acquired < record.waited && !record.is_whole;
-            verdict = verdict.and(check(!is_old, "a pause", || {
-                format!(
-                    "a claim is granted that has waited since its leases were acquired, {record:?}"
-                )
-            }));
-            acquired = acquired.min(record.acquired);
             (record.was_granted, record.is_whole) = (true, true);
             record.told = None;
         }
-        verdict
+    }
+
+    /// Checks that a claim has acquired its narrower leases after it has waited: their keys may have been paused then.
+    pub(super) fn check_granted(&mut self, who: Who) -> Verdict {
+        let mut acquired = Time::MAX;
+        for record in self.leases(who).filter(|record| !record.is_over) {
+            let is_right = record.is_whole || acquired >= record.waited;
+            check(is_right, "a pause", || {
+                format!(
+                    "a claim is granted that has waited since its leases were acquired, {record:?}"
+                )
+            })?;
+            acquired = acquired.min(record.acquired);
+        }
+        Ok(())
     }
 
     /// A message has told of the grant of a claim that waits.

@@ -337,16 +337,17 @@ impl Judge {
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
                 // Without its server.
+                // Without its server.
                 Event::Granted(_, [0, ..]) => {
-                    // No server is asked.
-                    let _ = self.calls.granted(other, false);
+                    self.calls.granted(other, false);
                     self.calls.lost(other);
                 }
-                Event::Granted(..) | Event::Regained(..) => {
-                    let is_back = matches!(event, Event::Regained(..));
-                    let verdict = self.calls.granted(other, is_back);
+                Event::Granted(..) => {
+                    let verdict = self.calls.check_granted(other);
                     self.note(verdict);
+                    self.calls.granted(other, false);
                 }
+                Event::Regained(..) => self.calls.granted(other, true),
                 Event::Refused(..) | Event::Revoked(_) => {
                     self.calls.over(other);
                     let shares = self.shares.iter_mut().filter(|_| other != who);
