@@ -8,7 +8,7 @@ use super::{
     lease::{Queue, Released, State},
     time::Time,
 };
-use crate::verbs::{Command, Group, Part, Position, Wanted};
+use crate::verbs::{Command, Group, Part, Position, Standing, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -485,7 +485,9 @@ impl Core {
     fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
         let length = self.length(all[0]);
         for at in all {
-            self.permits[*at].sent(&draft.flight, acquires, length);
+            let permit = &mut self.permits[at.0];
+            permit.must_reacquire |= acquires && permit.is_tried_again(at.1);
+            permit.leases[at.1].sent(&draft.flight, acquires, length);
         }
         length
     }
@@ -504,7 +506,11 @@ impl Core {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
                 position: position.filter(|_| !permit.is_decided()),
-                is_known: lease.was_sent || !level.units.id.name.is_first(),
+                standing: match lease.was_sent || !level.units.id.name.is_first() {
+                    _ if permit.is_decided() => Standing::Granted,
+                    true => Standing::Sent,
+                    false => Standing::New,
+                },
             }
         });
         wanted.collect()

@@ -85,9 +85,10 @@
 //!     flight, the release joins the next call instead, so that a busy process sends few calls.
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.
-//! 21. *A claim that has waited acquires its narrower leases again* before it is granted, under the same ids. One of their keys
-//!     may have been paused in the meantime. Then the claim waits for that key, and gives the wider leases back. The levels
-//!     of one lease need no such call: its script checks them together.
+//! 21. *A claim that takes more than one call for a wider lease acquires its narrower leases again* before it is granted,
+//!     under the same ids. One of their keys may have been paused in the meantime. Then the claim waits for that key, and gives
+//!     the wider leases back. So after a pause is answered, only a claim whose last calls are under way is granted. The
+//!     levels of one lease need no such call: its script checks them together.
 
 mod build;
 mod call;

@@ -144,7 +144,7 @@ pub(super) struct Permit {
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
-    /// True if the claim has waited since it acquired its narrower leases (rule 21).
+    /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
     pub(super) must_reacquire: bool,
     pub(super) leases: Vec<Lease>,
     asked: Time,
@@ -242,12 +242,19 @@ impl Permit {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// True if this lease gets its full length: the claim is granted, or it is with this lease. Otherwise the lease lasts only
-    /// as long as a waiter counts as alive.
+    /// True if this lease gets its full length: the claim is granted, or it is with this lease. Other leases last only as long
+    /// as a waiter counts as alive.
     pub(super) fn is_whole_with(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
-        let is_last = is_widest && !self.must_reacquire;
-        self.is_decided() || is_last && self.leases[..number].iter().all(Lease::is_held)
+        let is_last_call = !self.must_reacquire && !self.is_tried_again(number);
+        let narrower = || self.leases[..number].iter();
+        self.is_decided() || is_widest && is_last_call && narrower().all(Lease::is_held)
+    }
+
+    /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.
+    pub(super) fn is_tried_again(&self, number: usize) -> bool {
+        let is_sent_again = number > 0 && self.leases[number].was_sent;
+        is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_held)
     }
 
     /// The token of each level, how many units are held there, and the limit that it was granted under.

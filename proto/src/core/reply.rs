@@ -410,7 +410,6 @@ impl Core {
 
     fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
         self.give_wider_back(at);
-        self.permits[at.0].must_reacquire = at.1 > 0;
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));

@@ -79,8 +79,18 @@ pub struct Wanted {
     pub units: Units,
     /// `None`: it does not wait, or no longer.
     pub position: Option<Position>,
-    /// Whether an acquire of it was sent before, so that an operator may have revoked it.
-    pub is_known: bool,
+    pub standing: Standing,
+}
+
+/// The standing of a claim when an acquire of it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// No acquire was sent before.
+    New,
+    /// An acquire was sent before, so an operator may have revoked it.
+    Sent,
+    /// The caller holds the permit, which comes back. An operator may have revoked it, and a pause does not apply to it.
+    Granted,
 }
 
 /// A position in a queue, sent with each acquire.
@@ -247,10 +257,11 @@ struct Terms(i64, Option<Position>);
 
 impl Wanted {
     fn terms(&self) -> Terms {
-        let limit = match self.is_known {
-            true => -1,
-            false if self.units.id.weight > 1 => 0,
-            false => i64::from(self.units.id.limit),
+        let limit = match self.standing {
+            Standing::Granted => -2,
+            Standing::Sent => -1,
+            Standing::New if self.units.id.weight > 1 => 0,
+            Standing::New => i64::from(self.units.id.limit),
         };
         Terms(limit, self.position)
     }

@@ -16,7 +16,7 @@ mod reply;
 mod verb;
 
 pub use answer::{Acquired, Answer, Fault, Message, OperatorLimits, Queued, millis};
-pub use command::{Command, Group, Part, Position, Sink, Wanted};
+pub use command::{Command, Group, Part, Position, Sink, Standing, Wanted};
 pub use id::{
     Digits, Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, decoded, encoded, number,
     process_name,

@@ -36,7 +36,8 @@ local function expire_again()
   local waiter = call('ZRANGE', queue, 0, 0)[1] or ''
   local lease = tonumber(string.match(waiter, '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)') or '', 36) or 0
   local revoked = tonumber(call('ZRANGE', alive, 0, 0, 'WITHSCORES')[2] or 0)
-  local ttl = waiting_in(queue) > 0 and lease * LEASES or 0
+  -- The leases of others may be longer. Each waiter polls every five seconds at least, and extends the TTL then.
+  local ttl = waiting_in(queue) > 0 and lease > 0 and math.max(lease * LEASES, 20000) or 0
   local alive_ttl = math.max(ttl, -REVOKED - revoked - now)
   if ttl > 0 then
     call('PEXPIRE', queue, text(ttl))

@@ -259,11 +259,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       if not is_admitted(level) then
         return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
       end
-      -- A claim that waits can hold units of a paused level, which were granted before the pause. A permit that comes back
-      -- does not wait, and no pause takes its units.
-      local pause = level.waits and pause_of(level)
+      -- A claim can hold units of a paused level: they were granted before the pause. It may wait for a wider level, or its
+      -- answer was lost. A pause takes no units of a permit that comes back.
+      local pause = not level.is_granted and pause_of(level)
       if pause then
-        return false, wait_with_units(levels, at, pause)
+        return false, level.waits and wait_with_units(levels, at, pause) or refuse(levels, 0, at)
       end
     end
     return true
@@ -281,7 +281,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
         token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
         weight = tonumber(weight, 36), terms = own, waits = wait_of(own),
-        is_known = string.find(own, '^%-1') ~= nil, head = false, is_stuck = false
+        is_known = string.find(own, '^%-') ~= nil, is_granted = string.find(own, '^%-2') ~= nil,
+        head = false, is_stuck = false
       }
     end
     local is_granted, refusal = admit(levels)

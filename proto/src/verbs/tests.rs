@@ -2,7 +2,7 @@
 
 use super::{
     Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, OperatorLimits, Owner,
-    Part, Position, Reply, Sink, Units, Verb, Wanted,
+    Part, Position, Reply, Sink, Standing, Units, Verb, Wanted,
 };
 use std::{fmt::Display, time::Duration};
 
@@ -39,12 +39,12 @@ fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
     (verb, written.1, args)
 }
 
-fn wanted(name: &str, units: Units, position: Option<Position>, is_known: bool) -> Wanted {
+fn wanted(name: &str, units: Units, position: Option<Position>, standing: Standing) -> Wanted {
     Wanted {
         name: name.into(),
         units,
         position,
-        is_known,
+        standing,
     }
 }
 
@@ -103,9 +103,9 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
     labelled.id.label = Some("a b".into());
     labelled.id.flow = Some(Flow::new(4, "ann"));
     added.id.name.lease = 43;
-    let narrow = wanted("n", labelled, Some(position), false);
-    let wide = wanted("w", units(26, 9, 3), None, false);
-    let other = wanted("w", added, None, true);
+    let narrow = wanted("n", labelled, Some(position), Standing::New);
+    let wide = wanted("w", units(26, 9, 3), None, Standing::New);
+    let other = wanted("w", added, None, Standing::Sent);
     let (verb, keys, args) = written(&acquire(vec![vec![narrow, wide.clone()], vec![other]]));
     assert_eq!(verb, Verb::Acquire);
     let all = [
@@ -236,7 +236,7 @@ fn what_is_held_is_told_for_each_permit() {
 #[test]
 fn claims_are_answered_together_with_the_time() {
     let claim = |levels: usize| {
-        let level = wanted("a", units(1, 9, 1), None, false);
+        let level = wanted("a", units(1, 9, 1), None, Standing::New);
         vec![level; levels]
     };
     let command = acquire(vec![claim(2), claim(1)]);
@@ -298,7 +298,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         list([-2, 1, 0, 1, -1, 1]),
         list([]),
     ];
-    let wanted = |name| wanted(name, units(1, 9, 2), None, false);
+    let wanted = |name| wanted(name, units(1, 9, 2), None, Standing::New);
     let groups = || vec![group("a", vec![units(1, 9, 2)])];
     let commands = [
         acquire(vec![vec![wanted("a"), wanted("b")], vec![wanted("a")]]),

@@ -318,6 +318,8 @@ pub struct Wanted {
     pub position: Option<Position>,
     /// Whether an acquire of it was sent before.
     pub was_sent: bool,
+    /// True if its caller holds the permit, which comes back.
+    pub is_back: bool,
 }
 
 impl fmt::Debug for Wanted {

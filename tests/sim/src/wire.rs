@@ -248,10 +248,11 @@ impl<'a> Args<'a> {
     fn wanted(&mut self, owner: &Settings, terms: &str) -> Option<Wanted> {
         let id = id(self.next()?, owner)?;
         let (limit, words) = terms.split_once(' ').unwrap_or((terms, ""));
-        let was_sent = match limit.parse::<i64>().ok()? {
-            -1 => true,
-            limit if limit == i64::from(id.limit) && id.weight == 1 => false,
-            0 if id.weight > 1 => false,
+        let (was_sent, is_back) = match limit.parse::<i64>().ok()? {
+            -2 => (true, true),
+            -1 => (true, false),
+            limit if limit == i64::from(id.limit) && id.weight == 1 => (false, false),
+            0 if id.weight > 1 => (false, false),
             _ => return None,
         };
         let position = match words {
@@ -262,6 +263,7 @@ impl<'a> Args<'a> {
             id,
             position,
             was_sent,
+            is_back,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     BOUND, Store, claim,
-    queue::{Waiter, granted},
+    queue::{Waiter, granted, until_queued},
     several::until_held,
     several_waiting::spawn,
 };
@@ -40,6 +40,7 @@ facts! {
     a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrower_ones
     a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_claim_of_that
     a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_before
+    a_pause_refuses_a_claim_that_waits_for_a_wider_limit_and_not_for_the_paused_one
     a_heavy_claim_keeps_its_place_before_a_light_one
     a_head_start_counts_in_a_pause
     flows_keep_their_turns_across_a_pause
@@ -461,6 +462,24 @@ async fn a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_b
         assert!(resume_key(&store, &claims[paused]).await);
         until_held(&store, &claims, &[0, 0, 0]).await;
     }
+}
+
+async fn a_pause_refuses_a_claim_that_waits_for_a_wider_limit_and_not_for_the_paused_one(
+    store: Store,
+) {
+    let [_, narrow, wide] = claims("ann", [2, 2, 1]);
+    let held = store.acquire(wide.clone()).await.expect("there is room");
+    let all = [narrow.clone(), wide.clone()];
+    let waits = [narrow.clone(), wide.clone().with_wait(BOUND)];
+    let waiter = tokio::spawn(store.acquire_all(waits.into()));
+    until_queued(&store, &wide, 1).await;
+    pause_key(&store, &narrow, LONG).await;
+    assert!(held.release().await);
+    let refused = within("it is refused", BOUND, waiter).await;
+    let left = left(refused.expect("no panic"), &narrow);
+    assert!(left <= LONG && left + SLACK > LONG, "{left:?}");
+    assert!(resume_key(&store, &narrow).await);
+    until_held(&store, &all, &[0, 0]).await;
 }
 
 async fn a_heavy_claim_keeps_its_place_before_a_light_one(store: Store) {

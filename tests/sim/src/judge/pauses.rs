@@ -113,12 +113,12 @@ impl Effect<'_> {
         };
         for (claim, acquired) in claims.iter().zip(each) {
             let is_granted = matches!(acquired, Acquired::Granted { .. });
-            // A permit that comes back does not wait, and keeps what it holds.
-            let waits = || {
+            // A permit that comes back keeps what it holds.
+            let is_new = || {
                 let mut levels = claim.iter();
-                levels.any(|(key, wanted)| *key == self.key && wanted.position.is_some())
+                levels.any(|(key, wanted)| *key == self.key && !wanted.is_back)
             };
-            let is_right = left.is_none() || self.is_uncertain || !is_granted || !waits();
+            let is_right = left.is_none() || self.is_uncertain || !is_granted || !is_new();
             check(is_right, "a pause", || {
                 self.says(&format!(
                     "{acquired:?} is granted in a pause of {left:?} ms"
