@@ -129,6 +129,13 @@ impl Callers {
         }
     }
 
+    /// Claims that have no permit yet. One that waits in a queue after it was granted is old data of its server.
+    pub(super) fn undecided(&self) -> Vec<Who> {
+        let mut open = self.open();
+        open.retain(|who| matches!(self.records[who].state, State::Waits));
+        open
+    }
+
     pub(super) fn open(&self) -> Vec<Who> {
         let open = self
             .records

@@ -179,12 +179,12 @@ impl Limits {
         processes: &[Process],
         servers: &[Server],
         (now, calls): (Duration, &Calls),
-        (flights, open): (&Flights, &[Who]),
+        (flights, undecided): (&Flights, &[Who]),
     ) -> Verdict {
         for (at, process) in processes.iter().enumerate() {
             self.check_asks(at, process, (now, calls))?;
         }
-        let outdated = self.outdated_now(processes, servers, (now, calls), (flights, open));
+        let outdated = self.outdated_now(processes, servers, (now, calls), (flights, undecided));
         self.outdated
             .retain(|which, _| outdated.contains_key(which));
         for (which, local) in outdated {
@@ -233,10 +233,10 @@ impl Limits {
         processes: &[Process],
         servers: &[Server],
         (now, calls): (Duration, &Calls),
-        (flights, open): (&Flights, &[Who]),
+        (flights, undecided): (&Flights, &[Who]),
     ) -> BTreeMap<(Who, Key), Time> {
         let mut outdated = BTreeMap::new();
-        for who in open {
+        for who in undecided {
             let (process, claim) = (&processes[who.0], &self.claims[who]);
             for level in claim.levels() {
                 let number = self.settings.server_of(level.key);

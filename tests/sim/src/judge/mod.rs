@@ -489,7 +489,7 @@ impl Judge {
             processes,
             servers,
             (now, &self.calls),
-            (&self.flights, &self.callers.open()),
+            (&self.flights, &self.callers.undecided()),
         );
         self.note(verdict);
     }

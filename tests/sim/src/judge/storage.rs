@@ -372,8 +372,13 @@ impl Storage {
     pub(super) fn settled(&self, servers: &[Server], now: Duration) -> Verdict {
         for (key, server) in self.left(servers).filter(|_| self.is_long) {
             let (view, clock) = (server.view(key), server.clock(now) / 1_000);
+            // If another program has overwritten the key of living waiters, a release does not find the waiter. The next
+            // claim removes it.
+            let is_poisoned = self.settings.slots.poisoned(key).is_some();
             let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
-            let mut left = live(&view.held, clock).chain(waits);
+            let waits = waits.filter(|_| !is_poisoned);
+            let living = waiting(&view, clock).map(|(name, _)| name);
+            let mut left = live(&view.held, clock).chain(waits).chain(living);
             let left = left.find(|name| !self.killed.contains(&name.process));
             check(left.is_none(), "L3", || {
                 format!("{left:?} of key {key} is left behind")

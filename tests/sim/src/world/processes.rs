@@ -8,14 +8,20 @@ use crate::{
 };
 use std::time::Duration;
 
-/// So often a process wakes at one instant: what it wants to send it may find beyond its share, so that something is over.
+/// How often a process wakes at one instant at most, but for its claims: each claim that it decides may let it send the next.
 const WAKES: usize = 2;
 
 impl World<'_> {
     /// The timeout of a process has come.
     pub(super) fn wake(&mut self, at: usize) {
         let now = self.now;
-        for _ in 0..WAKES {
+        let claims = self
+            .judge
+            .open()
+            .iter()
+            .filter(|(process, _)| *process == at)
+            .count();
+        for _ in 0..WAKES + claims {
             let process = &mut self.processes[at];
             let local = process.local(now);
             process.wake = None;
