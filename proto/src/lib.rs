@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`core`] | the claims and permits of a process, and the calls that it makes for them |
 //! | [`verbs`] | the scripts, the commands that run them, and their answers |
+//! | [`question`] | the way of a command that belongs to no lease: where it is sent, and when again |
 //!
 //! [tower-semaphore]: https://docs.rs/tower-semaphore
 
@@ -17,4 +18,5 @@
 )]
 
 pub mod core;
+pub mod question;
 pub mod verbs;

@@ -1,4 +1,5 @@
-//! The calls that a store sends besides those of its core: for operators, and for checks.
+//! Questions: the calls of operators and checks, which belong to no lease. [`proto::question`] decides where each is sent,
+//! and when again.
 
 use super::{
     driver::Session,
@@ -7,6 +8,11 @@ use super::{
     transport::Replies,
 };
 use crate::observe::{Answered, Store::Redis as REDIS, called};
+use proto::{
+    core::Failure,
+    question::{Attempt, Question, Recipient, Repeat},
+    verbs::Fault,
+};
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     io,
@@ -15,10 +21,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// The delay before commands are sent again: their keys are moving, or a broken connection was not noticed yet.
-const RETRY_DELAY: Duration = Duration::from_millis(20);
-
-/// Where commands are sent.
+/// Where commands are sent, and when again.
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
@@ -115,56 +118,68 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together. Returns one reply for each command, in order.
+    /// Sends commands together, until their outcome is final. Returns one reply for each command, in order.
     pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, caller: Caller) -> Replies {
         let (_turn, until) = match caller {
             Caller::Operator => (Some(self.turns.take().await), self.deadline()),
             Caller::Check(until) => (None, until),
         };
-        let (mut asking, mut server) = match to {
-            To::Server(server) => (None, server),
-            To::Key(key) | To::KeyOnce(key) => (None, self.server_of(key)),
-        };
-        let is_to_repeat = |error: &&CallError| match to {
-            To::Server(_) => error.is_unanswered(),
-            To::Key(_) => error.is_unanswered() || error.is_moving() || error.is_interrupted(),
-            To::KeyOnce(_) => error.is_moving(),
+        let slot = |key| Recipient::Slot(self.topology.slot(key));
+        let mut question = match to {
+            To::Server(server) => Question::new(Recipient::Server(server), Repeat::Always),
+            To::Key(key) => Question::new(slot(key), Repeat::Always),
+            To::KeyOnce(key) => Question::new(slot(key), Repeat::IfNotRun),
         };
         loop {
-            let replies = self.send(server, asking, &commands, until).await;
-            let replies = replies.unwrap_or_else(|error| vec![Err(error); commands.len()]);
-            let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-            let error = errors.find(is_to_repeat);
-            let Some(error) = error.filter(|_| until > Instant::now() + RETRY_DELAY) else {
-                return replies;
-            };
-            let redirect = error.redirect();
-            let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
-            asking = redirect.and_then(|(_, is_moving)| is_moving.then(|| cmd("ASKING")));
-            server = next.unwrap_or(server);
-            sleep(RETRY_DELAY).await;
+            let attempt = question.attempt(|slot| self.driver.server_at(slot));
+            let sent = self.send(attempt, &commands, until).await;
+            let (replies, outcome) = sent.unwrap_or_else(|error| {
+                let failure = failure_of(&error);
+                (vec![Err(error); commands.len()], Err(failure))
+            });
+            match question.pause_after(outcome) {
+                Some(pause) if until > Instant::now() + pause => sleep(pause).await,
+                _ => return replies,
+            }
         }
     }
 
-    /// Sends commands once.
+    /// Sends commands once. Returns their replies, and what these mean for the question.
     async fn send(
         &self,
-        server: usize,
-        asking: Option<Cmd>,
+        attempt: Attempt,
         commands: &[Cmd],
         until: Instant,
-    ) -> Result<Replies, CallError> {
-        let connection = self.connection(server, until).await?;
+    ) -> Result<(Replies, Result<Vec<Fault>, Failure>), CallError> {
+        let connection = self.connection(attempt.server, until).await?;
         let left = self.left(until);
         // `ASKING` applies to the next command only.
-        let asks = usize::from(asking.is_some());
+        let asking = attempt.asks.then(|| cmd("ASKING"));
+        let asks = usize::from(attempt.asks);
         let sent = commands.iter().cloned();
         let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
         let replies = async {
             let replies = connection.request(sent.collect()).await.into_iter();
             Ok(replies.skip(asks).step_by(1 + asks).collect())
         };
-        by(after(left), CallError::Timeout(left), replies).await
+        let replies: Replies = by(after(left), CallError::Timeout(left), replies).await?;
+        let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        let outcome = errors.map(|error| match error {
+            CallError::Unavailable(_) => Err(Failure::NotConnected),
+            error if error.is_unanswered() => Err(failure_of(error)),
+            error => Ok(connection.fault(error)),
+        });
+        let outcome = outcome.collect();
+        Ok((replies, outcome))
+    }
+}
+
+/// Why a call has no answer.
+fn failure_of(error: &CallError) -> Failure {
+    match error {
+        CallError::Timeout(_) => Failure::TimedOut,
+        error if error.is_disconnect() => Failure::Broken,
+        _ => Failure::NotConnected,
     }
 }
 

@@ -16,8 +16,10 @@ found() {
     [[ $1 == 'in outages of a cluster:'* ]] && test+=_in_outages_of_a_cluster
     [[ $1 == 'with limits:'* ]] && test+=_with_limits
     [[ $1 == 'with pauses:'* ]] && test+=_with_pauses
+    [[ $1 == 'with questions:'* ]] && test+=_with_questions
     # The files get a new time, so cargo sees the change.
     cp proto/src/core/*.rs "$copy/repo/proto/src/core/"
+    cp proto/src/question.rs "$copy/repo/proto/src/"
     cargo run -q -p tower-semaphore-sim --bin plant -- "$1" "$copy/repo" || return
     # Only what depends on the change is built again.
     log=$(cd "$copy/repo" && CARGO_TARGET_DIR=$copy/target SCHEDULES=20000 RUST_BACKTRACE=0 CARGO_INCREMENTAL=1 \

@@ -312,7 +312,8 @@ impl Session {
         }
     }
 
-    fn fault(&self, error: &CallError) -> Fault {
+    /// Why this server has not run a command, or not to its end.
+    pub(in crate::redis) fn fault(&self, error: &CallError) -> Fault {
         let topology = &self.servers.topology;
         let next = error.redirect();
         let next =

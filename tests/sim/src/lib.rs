@@ -10,7 +10,7 @@
 //! search -> world -> schedule
 //!       \         -> process -> shipped -> subject, the core
 //!                 -> server -> wire -> subject, the model
-//!                 -> judge: storage -> effect; callers -> record, weights; calls
+//!                 -> judge: storage -> effect; callers -> record, weights; calls; questions
 //! ```
 //!
 //! The [judge] shares no code with the core. It says which promise is broken:
@@ -42,6 +42,7 @@
 //! | weights | where all is answered, servers hold what callers were told, unit by unit |
 //! | a shutdown | all claims are refused, all permits told as lost, at once |
 //! | memory | a core remembers nothing of what is over |
+//! | a question | an operator's question ends by its deadline, is answered while its servers are well, is not given up before its deadline, and runs once if a second run would answer otherwise; `usage` lists all that is held |
 //!
 //! It excuses what nobody can keep: a process that stands still tells nothing; a server that has lost data or
 //! jumped ahead has forgotten its holders; one whose clock was set back runs an acquire after its end, holds longer
@@ -63,12 +64,13 @@
 //! tests/sim/planted.sh "a return is not told"
 //! ```
 //!
-//! There are seven [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! There are eight [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move, as may those of the store's own keys, or be stuck; on one that stands still while claims are admitted up to a
 //! share; on several, single ones of which stand still, stop or refuse connections, while each process has a policy; on one
 //! server or a cluster with claims of flows, weights and shares, a crowd of which waits for one key; on one server or a
 //! cluster whose operators set limits of semaphores, of their policy, and of a lock, which none of them changes; and all of
-//! these, by the seed, with processes that pause semaphores, by messages that come late, twice or not at all. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
+//! these, by the seed, with processes that pause semaphores, by messages that come late, twice or not at all; and on several,
+//! with operators who list, revoke, pause and resume while slots move and answers are lost. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
 //!
 //! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
 //! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A

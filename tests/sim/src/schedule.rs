@@ -9,7 +9,7 @@ use crate::{
 use std::time::Duration;
 
 /// How long the answer to a call may take.
-const TIMEOUT: Duration = Duration::from_millis(250);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long a move takes that does not end, ms.
 const STUCK: u64 = 1_000_000;
@@ -19,6 +19,9 @@ const LATER: u64 = 0x6c61_7465;
 
 /// Begins the draws of pauses.
 const PAUSES: u64 = 0x7061_7573;
+
+/// Begins the draws of operators' questions.
+const QUESTIONS: u64 = 0x6173_6b73;
 
 /// The most processes.
 const PROCESSES: usize = 3;
@@ -40,11 +43,26 @@ pub enum Workload {
     Limits,
     /// As one of the others, by the seed, and processes pause semaphores.
     Pauses,
+    /// As `Cluster`, and operators ask.
+    Questions,
+}
+
+/// What an operator asks of a semaphore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// Who holds it, and who waits.
+    Usage,
+    /// To revoke one of its permits and waiters.
+    Revoke(usize),
+    /// To pause it for so long.
+    Pause(Duration),
+    /// To end its pause.
+    Resume,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Server,
         Self::Cluster,
         Self::Outage,
@@ -52,6 +70,7 @@ impl Workload {
         Self::Fair,
         Self::Limits,
         Self::Pauses,
+        Self::Questions,
     ];
 
     /// What the environment calls it.
@@ -64,10 +83,11 @@ impl Workload {
             Self::Fair => "fair",
             Self::Limits => "limits",
             Self::Pauses => "pauses",
+            Self::Questions => "questions",
         }
     }
 
-    /// The workload to which its schedules add pauses.
+    /// The workload to which its schedules add pauses or questions.
     fn base(self, seed: u64) -> Self {
         // The last four are on one server with an even seed and on a cluster with an odd one.
         let all = [
@@ -82,6 +102,7 @@ impl Workload {
         ];
         match self {
             Self::Pauses => all[seed as usize % all.len()],
+            Self::Questions => Self::Cluster,
             other => other,
         }
     }
@@ -92,7 +113,7 @@ impl Workload {
 pub struct Schedule {
     /// What kind of a simulation.
     pub workload: Workload,
-    /// The same apart from pauses.
+    /// The same apart from pauses and questions.
     base: Workload,
     /// Of the delays.
     pub seed: u64,
@@ -171,6 +192,8 @@ pub enum Step {
     ResumeKey(usize, Key),
     /// An operator sets the limit of a semaphore, or of the policy of one, or takes it away.
     SetLimit(Key, bool, Option<u32>),
+    /// A process asks something of a semaphore for an operator.
+    Ask(usize, Key, Query),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -225,7 +248,9 @@ impl Schedule {
         let is_cluster = match base {
             Workload::Cluster | Workload::ClusterOutage => true,
             Workload::Server | Workload::Outage => false,
-            Workload::Fair | Workload::Limits | Workload::Pauses => seed % 2 == 1,
+            Workload::Fair | Workload::Limits | Workload::Pauses | Workload::Questions => {
+                seed % 2 == 1
+            }
         };
         let has_outages = matches!(base, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
@@ -303,6 +328,9 @@ impl Schedule {
         if workload == Workload::Pauses {
             schedule.add_pauses(&mut Random::new(seed.rotate_left(32) ^ PAUSES), active);
         }
+        if workload == Workload::Questions {
+            schedule.add_questions(&mut Random::new(seed.rotate_left(32) ^ QUESTIONS), active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
     }
@@ -362,6 +390,40 @@ impl Schedule {
                     self.steps.push((then, Step::ResumeKey(process, key)));
                 }
                 at += random.up_to_ms(time.as_millis() as u64 + 50);
+            }
+        }
+    }
+
+    /// Questions of operators, mostly where something is held or waits, and slots that move meanwhile.
+    fn add_questions(&mut self, random: &mut Random, active: Duration) {
+        // While a slot moves, its new server runs a script only if all keys are there: where claims wait.
+        if random.one_in(2) {
+            self.add_crowds(random, active);
+        }
+        let claims = self.claims();
+        for _ in 0..random.from(1, 8) {
+            let (at, claim, hold) = random.pick(&claims);
+            let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
+            let (process, key) = (
+                random.below(self.processes as u64) as usize,
+                random.pick(&keys),
+            );
+            let time = random.pick(&[5, 60, 400, 1_500]);
+            let query = match random.below(6) {
+                0 | 1 => Query::Usage,
+                2 | 3 => Query::Revoke(random.below(100) as usize),
+                4 => Query::Pause(Duration::from_millis(random.from(1, time))),
+                _ => Query::Resume,
+            };
+            let then = at + random.up_to_ms(hold.as_millis() as u64 + 10);
+            self.steps.push((then, Step::Ask(process, key, query)));
+            if self.has_slots && random.one_in(2) {
+                let to = random.below(self.servers as u64) as usize;
+                let longest = random.pick(&[40, 400, 2_000]);
+                let time = random.up_to_ms(longest);
+                let at = (then + Duration::from_millis(100)).saturating_sub(random.up_to_ms(300));
+                let step = Step::Move(key.into(), to, time);
+                self.steps.push((at.min(active), step));
             }
         }
     }

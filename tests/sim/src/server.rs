@@ -25,9 +25,6 @@ const FLUSH: usize = 97;
 /// How often a server writes a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(700);
 
-/// How long a server remembers a revocation, ms.
-const REMEMBERED: &str = "3600000";
-
 /// What the keys of a semaphore end with.
 const SUFFIXES: [&str; 4] = [":held", ":queue", ":alive", ":token"];
 
@@ -264,9 +261,9 @@ impl Server {
             of: vec![(key, vec![name.id()])],
         };
         self.data.now = self.clock(now);
+        self.data.gives_away = self.gives_away;
         let before = self.view(key);
-        let keys = SUFFIXES.map(|suffix| wire::name(key) + suffix);
-        let args = ["0", REMEMBERED, "1", id].map(str::to_owned);
+        let Script { keys, args, .. } = wire::revocation(key, id);
         let reply = runner.run(Verb::Revoke, &mut self.data, &keys, &args);
         let reply = reply.map_err(|error| error.to_string())?;
         let was_there = match &reply {
@@ -332,6 +329,35 @@ impl Server {
             published: std::mem::take(&mut self.data.published),
         };
         Ok((run, is_paused))
+    }
+
+    /// Runs the script that lists the usage of a semaphore. Returns a unit that is held and not listed, if any.
+    ///
+    /// # Errors
+    ///
+    /// If the script fails, or its reply is not as its header describes.
+    pub fn usage(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        (key, script): (Key, &Script),
+    ) -> Result<Option<String>, String> {
+        self.data.now = self.clock(now);
+        let reply = runner.run(Verb::Usage, &mut self.data, &script.keys, &script.args);
+        let reply = reply.map_err(|error| error.to_string())?;
+        let page = match &reply {
+            Reply::List(items) => match &items[..] {
+                [Reply::Int(_), Reply::List(held), _, _] => held.get(1),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(Reply::List(listed)) = page else {
+            return Err(format!("a strange reply {reply:?} to a question of usage"));
+        };
+        let held = self.view(key).held.into_iter().map(|(id, _)| id);
+        let mut missing = held.filter(|id| !listed.contains(&Reply::Text(id.clone())));
+        Ok(missing.next())
     }
 
     /// Runs the script that sets a limit, or takes it away, for an operator.

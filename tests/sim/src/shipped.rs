@@ -359,6 +359,11 @@ impl Shipped {
         self.core.handle_servers(now, change);
     }
 
+    /// The server that it last knew to have a slot.
+    pub(crate) fn server_at(&self, slot: u16) -> usize {
+        self.core.server_at(slot)
+    }
+
     /// When it has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.core.poll_timeout()

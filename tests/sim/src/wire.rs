@@ -31,6 +31,33 @@ pub fn pause(key: Key, process: &str, length: u64) -> Script {
     }
 }
 
+/// How long a server remembers a revocation, ms.
+const REMEMBERED: &str = "3600000";
+
+/// The script that revokes an id of a semaphore.
+pub fn revocation(key: Key, id: &str) -> Script {
+    Script {
+        verb: Verb::Revoke,
+        keys: [":held", ":queue", ":alive", ":token"]
+            .map(|end| name(key) + end)
+            .into(),
+        args: ["0", REMEMBERED, "1", id].map(str::to_owned).into(),
+        is_asking: false,
+    }
+}
+
+/// The script that lists the usage of a semaphore, which fits one page.
+pub fn usage(key: Key) -> Script {
+    Script {
+        verb: Verb::Usage,
+        keys: [":held", ":queue", ":alive"]
+            .map(|end| name(key) + end)
+            .into(),
+        args: ["1000", "3", "0", "0", "0"].map(str::to_owned).into(),
+        is_asking: false,
+    }
+}
+
 /// A run of a script.
 #[derive(Debug, Clone)]
 pub struct Script {

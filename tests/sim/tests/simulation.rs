@@ -122,6 +122,7 @@ mod the_shipped_core_passes_further {
         Fair with_fair_queues: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
         Limits with_limits: second = 1 third = 2 fourth = 3;
         Pauses with_pauses: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
+        Questions with_questions: second = 1 third = 2 fourth = 3;
     }
 }
 
@@ -197,6 +198,11 @@ fn the_shipped_core_passes_with_limits() {
 #[test]
 fn the_shipped_core_passes_with_pauses() {
     pass(Workload::Pauses);
+}
+
+#[test]
+fn the_shipped_core_passes_with_questions() {
+    pass(Workload::Questions);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod effect;
 mod fair;
 mod limits;
 mod pauses;
+mod questions;
 mod record;
 mod shares;
 mod storage;
@@ -26,6 +27,7 @@ use callers::Callers;
 use calls::Calls;
 pub(crate) use effect::Name;
 use limits::Limits;
+use questions::Questions;
 use shares::Shares;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,6 +114,8 @@ pub struct Judge {
     callers: Callers,
     calls: Calls,
     limits: Limits,
+    /// Operators' questions.
+    pub questions: Questions,
     /// Judges what is admitted without its server.
     shares: Option<Shares>,
 }
@@ -126,6 +130,7 @@ impl Judge {
             callers: Callers::new(schedule),
             calls: Calls::new(schedule),
             limits: Limits::new(schedule.settings(0)),
+            questions: Questions::default(),
             shares: schedule.admits().then(|| Shares::new(schedule)),
         }
     }

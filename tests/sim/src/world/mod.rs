@@ -4,6 +4,7 @@
 mod moves;
 mod network;
 mod processes;
+mod questions;
 mod steps;
 
 use crate::{
@@ -14,15 +15,16 @@ use crate::{
     subject::{Call, CallId, Key, PermitId, Resize, Said, SlotNo},
 };
 use model::lua::Runner;
+use questions::{Asked, Outcome, Sent};
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
 
-/// How a simulation has ended.
+/// The course of a simulation.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Course {
     /// What was wrong first.
     pub violation: Option<Violation>,
     /// What has happened, a line each; empty unless it was asked for.
@@ -54,6 +56,12 @@ enum Happening {
     Revoke(Key, String),
     /// A server gets a pause of a semaphore from a process, or its end.
     PauseKey(usize, Key, Option<Duration>),
+    /// A process sends an operator's question again.
+    AskAgain(u64),
+    /// An attempt of a question comes to a server.
+    Question(Sent),
+    /// An attempt of a question has ended.
+    Outcome(Sent, Outcome),
     /// Some keys of a slot that is moving do, and all.
     Split(SlotNo),
     Migrate(SlotNo),
@@ -88,13 +96,15 @@ struct World<'a> {
     conduct: BTreeMap<(usize, PermitId), Conduct>,
     /// Growths without an outcome: the permit, and the units of earlier growths that each replaces.
     merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
+    /// Operators' questions without a final outcome.
+    questions: BTreeMap<u64, Asked>,
     judge: Judge,
     trace: Option<String>,
     scripts: usize,
 }
 
 /// Runs a simulation until its end, or until something is wrong.
-pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Outcome {
+pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Course {
     let mut world = World::new(runner, schedule);
     world.trace = is_traced.then(String::new);
     while world.judge.violation.is_none() && world.goes_on() {}
@@ -102,7 +112,7 @@ pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Outcome {
         let text = format!("VIOLATION {violation}");
         world.note(|| text);
     }
-    Outcome {
+    Course {
         violation: world.judge.violation.take(),
         trace: world.trace.take().unwrap_or_default(),
         scripts: world.scripts,
@@ -131,6 +141,7 @@ impl<'a> World<'a> {
             filed: 0,
             conduct: BTreeMap::new(),
             merges: BTreeMap::new(),
+            questions: BTreeMap::new(),
             judge: Judge::new(schedule),
             trace: None,
             scripts: 0,
@@ -212,6 +223,7 @@ impl<'a> World<'a> {
         };
         if next > self.now {
             self.judge.pass(&self.processes, &self.servers, self.now);
+            self.note_troubles();
             self.now = next;
         }
         match wake.filter(|(at, _)| *at == next) {
@@ -252,6 +264,9 @@ impl<'a> World<'a> {
             Happening::Known => self.judge.moves(&self.processes, self.now),
             Happening::Revoke(key, id) => self.revoke(key, &id),
             Happening::PauseKey(process, key, time) => self.run_pause(process, key, time),
+            Happening::AskAgain(question) => self.send_question(question),
+            Happening::Question(sent) => self.run_question(sent),
+            Happening::Outcome(sent, outcome) => self.question_ends(sent, outcome),
             Happening::Start(server, data) => {
                 self.note(|| format!("server {server} starts with {data:?} data"));
                 self.servers[server].start(self.now, data);

@@ -6,7 +6,7 @@ use crate::{
     schedule::{Break, Data, Step},
     server::View,
     subject::{Key, PROCESSES},
-    wire::{self, limited},
+    wire::{self, Script, limited},
 };
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ impl World<'_> {
             Step::Revoke(key, pick) => self.choose(key, pick),
             Step::PauseKey(process, key, time) => self.pause_key(process, key, Some(time)),
             Step::ResumeKey(process, key) => self.pause_key(process, key, None),
+            Step::Ask(process, key, query) => self.ask(process, key, query),
             Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
@@ -134,13 +135,23 @@ impl World<'_> {
         let length = time.map_or(0, |time| time.as_millis() as u64);
         let script = wire::pause(key, &self.processes[at].settings.process, length);
         let is_redirected = self.redirects(number, &script).is_some();
-        let gives_away = self.gives_away(number, &script);
-        let server = &mut self.servers[number];
-        if !server.is_ready(self.now) || server.is_poisoned(key) || is_redirected {
-            return;
+        let server = &self.servers[number];
+        if server.is_ready(self.now) && !server.is_poisoned(key) && !is_redirected {
+            self.run_pause_on((number, &script), key, time);
         }
+    }
+
+    pub(super) fn run_pause_on(
+        &mut self,
+        (number, script): (usize, &Script),
+        key: Key,
+        time: Option<Duration>,
+    ) {
+        let length = time.map_or(0, |time| time.as_millis() as i64);
+        let gives_away = self.gives_away(number, script);
+        let server = &mut self.servers[number];
         server.gives_away = gives_away;
-        match server.pause(self.runner, self.now, (key, &script)) {
+        match server.pause(self.runner, self.now, (key, script)) {
             Ok((run, is_paused)) => {
                 self.note(|| {
                     let (_, before, after) = &run.semaphores[0];
@@ -148,7 +159,7 @@ impl World<'_> {
                         "server {number} pauses key {key} for {time:?}: {before:?} became {after:?}"
                     )
                 });
-                self.judge.paused(number, &run, length as i64, is_paused);
+                self.judge.paused(number, &run, length, is_paused);
                 self.publish(&run);
             }
             Err(error) => self.judge.fail("script", || error),
@@ -175,10 +186,24 @@ impl World<'_> {
     pub(super) fn revoke(&mut self, key: Key, id: &str) {
         let number = self.home(key);
         let server = &mut self.servers[number];
-        if !server.is_ready(self.now) || server.is_poisoned(key) {
-            return;
+        if server.is_ready(self.now) && !server.is_poisoned(key) {
+            server.gives_away = false;
+            self.run_revocation(number, key, id);
         }
-        match server.revoke(self.runner, self.now, key, id) {
+    }
+
+    pub(super) fn run_revocation_on(
+        &mut self,
+        (number, script): (usize, &Script),
+        key: Key,
+        id: &str,
+    ) {
+        self.servers[number].gives_away = self.gives_away(number, script);
+        self.run_revocation(number, key, id);
+    }
+
+    fn run_revocation(&mut self, number: usize, key: Key, id: &str) {
+        match self.servers[number].revoke(self.runner, self.now, key, id) {
             Ok((run, was_there)) => {
                 self.note(|| format!("server {number} revokes {id} of key {key}: {was_there}"));
                 self.judge.revoked(number, &run, was_there);
