@@ -5,19 +5,19 @@ use super::{
     ask::{Caller, To, counted},
     error::CallError,
     protocol::{
-        Form, Listed, Next, PauseCall, PauseEntry, Revocation, flow_of, is_done, key_of,
-        limit_command, limit_of, limits, limits_command, names_of, process, set_limit, usage, who,
+        Form, flow_of, key_of, limit_command, limit_name, limit_of, limits, names_of, process,
+        query, reply,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate, Pause,
-    PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
+    BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, MAX_WEIGHT, Operate,
+    Pause, PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
-use proto::verbs::UnitId;
-use redis::{Cmd, Value, cmd};
+use proto::verbs::{Cursors, PauseEntry, Query, Revocation, UnitId, Usage as Listed, is_done};
+use redis::{Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -85,8 +85,9 @@ impl Operate for RedisSemaphore {
     ) -> BoxFuture<Result<(), StoreError>> {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
-        let asked = set_limit(&store.owner, policy, key, limit, note);
-        let set = self.0.answer(async move { store.set_limit(asked).await });
+        let [of, note] = limit_name(policy, key, note);
+        let set = async move { store.set_limit(&of, limit, &note).await };
+        let set = self.0.answer(set);
         Box::pin(async move {
             checked?;
             match set.await? {
@@ -152,30 +153,36 @@ impl Store {
 
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
-        let Some(revocation) = Revocation::new(name, id, self.driver.floor()) else {
+        let floor = self.driver.floor();
+        let Some(revocation) = Revocation::new(name, id, floor, MAX_WEIGHT) else {
             return Ok(false);
         };
         // Sent once, because a second run would report that there is no such permit.
-        let command = |form| revocation.command(form);
-        is_done(self.run("revoke", To::KeyOnce(name), command).await?)
+        self.change(Query::Revoke(revocation), To::KeyOnce(name))
+            .await
     }
 
-    /// Runs an operator's script. Many may run at once, so the source is sent only to a server that does not know the
-    /// script, or whose user may not name it by its hash.
-    async fn run(
-        &self,
-        verb: &'static str,
-        to: To<'_>,
-        command: impl Fn(Form) -> Cmd,
-    ) -> Result<Value, CallError> {
+    /// Runs a query that changes something. Returns true if it was done. Many may run at once, so the source is sent only to a
+    /// server that does not know the script, or whose user may not name it by its hash.
+    async fn change(&self, change: Query<'_>, to: To<'_>) -> Result<bool, CallError> {
         let run = async |form| {
-            let commands = vec![command(form)];
-            counted(verb, self.confirmed(to, commands, Caller::Operator)).await
+            let commands = vec![query(form, &self.owner, &change)];
+            let replies = self.confirmed(to, commands, Caller::Operator);
+            counted(change.verb().name(), replies).await
         };
-        match run(Form::Hash).await {
+        let done = match run(Form::Hash).await {
             Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
-            reply => reply,
-        }
+            done => done,
+        };
+        is_done(&reply(done?)).ok_or(CallError::Reply)
+    }
+
+    /// Runs a query that only reads.
+    async fn read(&self, reading: Query<'_>) -> Result<Value, CallError> {
+        let name = reading.name(&self.owner);
+        let commands = vec![query(Form::Source, &self.owner, &reading)];
+        let replies = self.call(To::Key(&name), commands, Caller::Operator);
+        counted(reading.verb().name(), replies).await
     }
 
     /// Pauses a semaphore. `None` stands for a time below 1 ms, and changes nothing.
@@ -200,37 +207,38 @@ impl Store {
 
     /// Sets or ends the pause of a semaphore. An end is sent once, because a second one would report that there is no pause.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
-        let floor = self.driver.floor();
-        let pausing = PauseCall { name, floor, pause };
-        let command = |form| pausing.command(&self.owner, form);
+        let pausing = Query::Pause {
+            name,
+            floor: self.driver.floor(),
+            pause: pause.map(|pause| (pause.time, pause.note.as_deref().unwrap_or_default())),
+        };
         let to = match pause {
             Some(_) => To::Key(name),
             None => To::KeyOnce(name),
         };
-        is_done(self.run("pause", to, command).await?)
+        self.change(pausing, to).await
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
-    async fn set_limit(&self, (key, command): (String, Cmd)) -> Result<bool, CallError> {
-        let set = self.confirmed(To::Key(&key), vec![command], Caller::Operator);
-        let reply = counted("limits", set).await;
+    async fn set_limit(&self, of: &str, limit: Option<u32>, note: &str) -> Result<bool, CallError> {
+        let setting = Query::SetLimit { of, limit, note };
+        let key = self.owner.limits_key();
+        let set = self.change(setting, To::Key(&key)).await;
         // After an error the limit may be set too, but the caller need not wait for it.
         let follows = self.settings.claims && !self.driver.is_shut();
-        let until = match reply {
+        let until = match set {
             Ok(_) if follows => self.deadline(),
             _ => Instant::now(),
         };
         let is_read = self.driver.read_limits(until).await;
-        match is_done(reply?)? {
+        match set? {
             true if follows && !is_read => Err(CallError::Timeout(self.settings.budget())),
             is_set => Ok(is_set),
         }
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
-        let (key, command) = limits_command(&self.owner);
-        let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
-        limits(counted("presence", asked).await?)
+        limits(self.read(Query::Limits).await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, CallError> {
@@ -263,10 +271,10 @@ impl Store {
 
     /// Page after page, each of them a call.
     async fn listed(&self, name: &str) -> Result<Listed, CallError> {
-        let (mut listed, mut next) = (Listed::default(), Some(Next::first()));
-        while let Some(at) = next {
-            let page = self.call(To::Key(name), vec![usage(name, &at)], Caller::Operator);
-            next = listed.add(counted("usage", page).await?)?;
+        let (mut listed, mut next) = (Listed::default(), Some(Cursors::first()));
+        while let Some(from) = next {
+            let page = self.read(Query::Usage { name, from: &from }).await?;
+            next = listed.add(&reply(page)).ok_or(CallError::Reply)?;
         }
         Ok(listed)
     }
@@ -278,9 +286,7 @@ impl Store {
             id.clone_into(&mut own.id);
             return own;
         }
-        let (key, command) = who(&self.owner, id);
-        let asked = self.call(To::Key(&key), vec![command], Caller::Operator);
-        process(id, counted("presence", asked).await.ok())
+        process(id, self.read(Query::Process(id)).await.ok())
     }
 }
 

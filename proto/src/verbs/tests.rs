@@ -2,7 +2,8 @@
 
 use super::{
     Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, OperatorLimits, Owner,
-    Part, Position, Reply, Sink, Standing, Units, Verb, Wanted,
+    Part, PauseEntry, Position, Query, Reply, Revocation, Sink, Standing, Units, Usage, Verb,
+    Wanted, is_done,
 };
 use std::{fmt::Display, time::Duration};
 
@@ -24,19 +25,34 @@ impl Sink for Written {
     }
 }
 
-/// The script, its keys and its arguments.
-fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
-    let owner = Owner {
+fn owner() -> Owner {
+    Owner {
         process: "p1".into(),
         lease_ms: 3_000,
         prefix: "s:".to_owned(),
         about: String::new(),
-    };
+    }
+}
+
+impl Written {
+    /// The script, its keys and its arguments.
+    fn parts(mut self) -> (Verb, Vec<String>, Vec<String>) {
+        let (verb, keys) = self.0.expect("it begins");
+        let args = self.1.split_off(keys);
+        (verb, self.1, args)
+    }
+}
+
+fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
     let mut written = Written::default();
-    command.encode(&owner, &mut written);
-    let (verb, keys) = written.0.expect("it begins");
-    let args = written.1.split_off(keys);
-    (verb, written.1, args)
+    command.encode(&owner(), &mut written);
+    written.parts()
+}
+
+fn written_query(query: &Query<'_>) -> (Verb, Vec<String>, Vec<String>) {
+    let mut written = Written::default();
+    query.encode(&owner(), &mut written);
+    written.parts()
 }
 
 fn wanted(name: &str, units: Units, position: Option<Position>, standing: Standing) -> Wanted {
@@ -315,4 +331,161 @@ fn no_reply_is_more_than_an_answer_or_none() {
         answers += decoded.count();
     }
     assert!(answers > 0);
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Text(text.to_owned())
+}
+
+/// The page of a server whose clock shows 100.
+fn page(lists: [(&str, &[&str]); 3]) -> Reply {
+    let lists = lists.map(|(next, members)| {
+        let members = members.iter().map(|word| text(word)).collect();
+        Reply::List(vec![text(next), Reply::List(members)])
+    });
+    Reply::List([Reply::Integer(100)].into_iter().chain(lists).collect())
+}
+
+#[test]
+fn pages_of_usage_are_put_together() {
+    let mut usage = Usage::default();
+    let first = page([
+        ("7", &["a", "200", "gone", "100"]),
+        ("8", &["y", "2", "x", "2", "z", "1"]),
+        ("-", &["x", "150", "z", "150", "revoked:p.1", "-5e15"]),
+    ]);
+    let next = usage.add(&first).expect("it is a page");
+    let next = next.expect("it goes on");
+    let query = Query::Usage {
+        name: "s",
+        from: &next,
+    };
+    let (verb, keys, args) = written_query(&query);
+    assert_eq!(
+        (verb, &keys[..]),
+        (
+            Verb::Usage,
+            &["s:held", "s:queue", "s:alive"].map(String::from)[..]
+        )
+    );
+    assert_eq!(args[2..], ["7", "8", "-"]);
+    // One unit is listed twice, and a waiter has been granted in the meantime.
+    let last = page([
+        ("-", &["a", "300", "z", "400"]),
+        ("-", &["w", "3", "dead", "4"]),
+        ("-", &["w", "101", "dead", "99", "y", "150"]),
+    ]);
+    assert!(usage.add(&last).expect("it is a page").is_none());
+    let held: Vec<_> = usage.held.iter().map(|(id, ends)| (&**id, *ends)).collect();
+    assert_eq!(held, [("a", 300), ("z", 400)]);
+    assert_eq!(usage.waiting(), [("x", 150), ("y", 150), ("w", 101)]);
+}
+
+#[test]
+fn a_member_that_is_no_text_is_left_out_of_a_page() {
+    let strange = Reply::List(vec![Reply::Other, text("200"), text("a"), text("300")]);
+    let list = |members| Reply::List(vec![text("-"), members]);
+    let lists = [strange, Reply::List(vec![]), Reply::List(vec![])].map(list);
+    let page = Reply::List([Reply::Integer(100)].into_iter().chain(lists).collect());
+    let mut usage = Usage::default();
+    assert!(usage.add(&page).is_some());
+    assert_eq!(usage.held.len(), 1);
+}
+
+#[test]
+fn a_reply_that_is_no_page_is_refused() {
+    for reply in [Reply::Other, Reply::Integer(1), list([100])] {
+        assert!(Usage::default().add(&reply).is_none(), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_revocation_is_stored_for_an_hour_or_eight_leases() {
+    let id = |lease_ms: &str| format!("p.1.0.0.5.1.{lease_ms}.mwrq6ebf...");
+    for (lease_ms, stored) in [
+        ("7ps", "3600000"),
+        ("1cm00", "18144000"),
+        ("zzzzzzzz", "691200000"),
+    ] {
+        let id = id(lease_ms);
+        let revocation = Revocation::new("s", &id, 7, 1_000).expect("it is an id");
+        let (verb, keys, args) = written_query(&Query::Revoke(revocation));
+        assert_eq!((verb, keys.len()), (Verb::Revoke, 4));
+        assert_eq!(args[..3], ["7", stored, "1"], "{lease_ms}");
+        assert_eq!(args[3], id);
+    }
+    for other in [
+        "",
+        "p",
+        "p.1.0.0.5.1.7ps.mwrq6ebf...:2",
+        "p.1.0.0.5.zz.7ps.mwrq6ebf...",
+    ] {
+        assert!(Revocation::new("s", other, 7, 1_000).is_none(), "{other}");
+    }
+}
+
+#[test]
+fn the_entry_of_a_pause_is_read_as_it_was_written() {
+    for note in ["", "429: Retry-After 30.5", "a.b!c~\u{1f600}"] {
+        let query = Query::Pause {
+            name: "s",
+            floor: 7,
+            pause: Some((Duration::from_secs(30), note)),
+        };
+        let (verb, keys, args) = written_query(&query);
+        assert_eq!((verb, keys.len(), &args[1][..]), (Verb::Pause, 4, "30000"));
+        // The script writes the server's time between the two.
+        let entry = PauseEntry::read(&format!("{}1795345200123{}", args[3], args[4]));
+        let expected = PauseEntry {
+            since: 1_795_345_200_123,
+            length: 30_000,
+            note: Some(note.to_owned()).filter(|note| !note.is_empty()),
+        };
+        assert_eq!(entry, Some(expected));
+    }
+    let end = Query::Pause {
+        name: "s",
+        floor: 7,
+        pause: None,
+    };
+    assert_eq!(written_query(&end).2[..2], ["7", "0"]);
+    for other in [
+        "",
+        "0a9ZKq.q.0.0.5.1.7ps.mwrq6ebf...",
+        "a.0.0.0.0.1.1.x.1.!.",
+    ] {
+        assert_eq!(PauseEntry::read(other), None, "{other}");
+    }
+}
+
+#[test]
+fn limits_and_processes_are_named_by_keys_of_the_store() {
+    let set = |limit| Query::SetLimit {
+        of: "p:k",
+        limit,
+        note: "a b",
+    };
+    let (verb, keys, args) = written_query(&set(Some(3)));
+    assert_eq!(
+        (verb, &keys[..]),
+        (Verb::Limits, &[owner().limits_key()][..])
+    );
+    assert_eq!(args, ["p:k", "3", "a~20b", "5000"]);
+    assert_eq!(written_query(&set(None)).2[1], "-1");
+    let (verb, keys, args) = written_query(&Query::Process("q"));
+    assert_eq!(
+        (verb, &keys[..]),
+        (Verb::Presence, &[owner().key("process:q")][..])
+    );
+    assert_eq!(args[1..], ["2", "process", ""]);
+    assert_eq!(written_query(&Query::Limits).2[2], "limits");
+}
+
+#[test]
+fn a_change_is_done_if_its_reply_says_one() {
+    assert_eq!(is_done(&list([100, 1])), Some(true));
+    assert_eq!(is_done(&list([100, 0])), Some(false));
+    for reply in [list([100]), list([-1, 1]), Reply::Other] {
+        assert_eq!(is_done(&reply), None, "{reply:?}");
+    }
 }

@@ -32,6 +32,21 @@ impl Verb {
         Self::Check,
     ];
 
+    /// The name of the script's file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Refresh => "refresh",
+            Self::Release => "release",
+            Self::Presence => "presence",
+            Self::Usage => "usage",
+            Self::Revoke => "revoke",
+            Self::Pause => "pause",
+            Self::Limits => "limits",
+            Self::Check => "check",
+        }
+    }
+
     /// The text of the script.
     pub fn source(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use crate::{
     redis::{
         error::CallError,
         fault::Class,
-        protocol::{Form, Script, reply as read},
+        protocol::{Form, call, reply as read},
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
@@ -28,7 +28,7 @@ use std::{
     fmt,
     future::pending,
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -40,8 +40,6 @@ const AHEAD: Duration = Duration::from_millis(250);
 
 /// The shortest time between two inquiries into why connecting fails, because each needs further connections.
 const INQUIRY_INTERVAL: Duration = Duration::from_secs(30);
-
-static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
 /// The servers of a store.
 pub(in crate::redis) struct Wire(Arc<Servers>);
@@ -350,8 +348,7 @@ impl Sink for Run<'_> {
             false => Form::Source,
         };
         let items = keys + args;
-        let script = &SCRIPTS[verb as usize];
-        (self.verb, self.cmd) = (verb, script.call(form, items + 3, items * ITEM));
+        (self.verb, self.cmd) = (verb, call(verb, form, items + 3, items * ITEM));
         self.cmd.arg(keys);
     }
 

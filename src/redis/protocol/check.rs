@@ -1,12 +1,9 @@
 //! check: what the server is, and whether it permits what the scripts do. See `check.lua`.
 
-use super::script::{Form, Script};
+use super::script::{self, Form};
 use crate::redis::error::CallError;
-use proto::verbs::Verb;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
-use std::{fmt::Display, iter, slice, sync::LazyLock};
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Check));
+use std::{fmt::Display, iter, slice};
 
 /// The question whose answer is all that fails.
 pub(in crate::redis) const CHECK: &str = "EVAL";
@@ -18,7 +15,7 @@ pub(in crate::redis) const OF_OPERATORS: [&str; 7] =
 /// What a server is asked on keys that begin with this: commands, and what they are called in an error.
 pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2] {
     let keys = ["probe", "number"].map(|name| format!("{key}:{name}"));
-    let command = |form| SCRIPT.run(form, &keys, &[&channel]);
+    let command = |form| script::check(form, &keys, &[&channel]);
     [("EVALSHA", Form::Hash), (CHECK, Form::Source)]
         .map(|(name, form)| (name.to_owned(), command(form)))
 }
@@ -26,7 +23,7 @@ pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2
 /// Reads a key of the store itself.
 pub(in crate::redis) fn own_question(key: String, read: &[&'static str]) -> (String, Cmd) {
     let words = iter::once(&"").chain(read).map(|word| word as &dyn Display);
-    let command = SCRIPT.run(
+    let command = script::check(
         Form::Source,
         slice::from_ref(&key),
         &words.collect::<Vec<_>>(),

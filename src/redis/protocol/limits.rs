@@ -1,45 +1,18 @@
 //! limits: what operators have set. See `limits.lua`; processes read it with `presence.lua`.
 
-use super::{
-    name::{component, of_component},
-    script::{Form, Script},
-};
+use super::name::{component, of_component};
 use crate::{
     redis::error::CallError,
     semaphore::{Key, LimitInfo, Policy},
 };
-use proto::verbs::{Owner, Verb, decoded, encoded};
+use proto::verbs::{Owner, decoded};
 use redis::{Cmd, Value, cmd, from_redis_value};
-use std::{
-    fmt::Display,
-    slice,
-    sync::LazyLock,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::time::{Duration, UNIX_EPOCH};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Limits));
-
-/// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
-const MOST: usize = 5_000;
-
-/// The key of the limits, and a command that sets or takes away one of them.
-pub(in crate::redis) fn set_limit(
-    owner: &Owner,
-    policy: &Policy,
-    key: Option<&Key>,
-    limit: Option<u32>,
-    note: &str,
-) -> (String, Cmd) {
+/// What a limit is set of, as [`Query::SetLimit`](proto::verbs::Query::SetLimit) names it, and the note as it is stored.
+pub(in crate::redis) fn limit_name(policy: &Policy, key: Option<&Key>, note: &str) -> [String; 2] {
     let note = LimitInfo::note_of(note).unwrap_or_default();
-    let (of, note) = (
-        component(policy, key),
-        encoded(note.as_bytes()).into_owned(),
-    );
-    let value = limit.map_or(-1, i64::from);
-    let limits = owner.limits_key();
-    let args: [&dyn Display; 4] = [&of, &value, &note, &MOST];
-    let command = SCRIPT.run(Form::Source, slice::from_ref(&limits), &args);
-    (limits, command)
+    [component(policy, key), note]
 }
 
 /// The key of the limits, and the question what is set of a semaphore, and of its policy.
@@ -84,6 +57,7 @@ fn read(of: &str, value: &str) -> Option<LimitInfo> {
 mod tests {
     use super::*;
     use crate::semaphore::StoredKey;
+    use proto::verbs::encoded;
 
     #[test]
     fn what_operators_set_is_read_back() {

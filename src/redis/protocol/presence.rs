@@ -1,33 +1,11 @@
-//! presence: whether a process lives and who it is, and the server's clock. See `presence.lua`.
+//! What a process says of itself. See `presence.lua`.
 
-use super::script::{Form, Script};
 use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use proto::verbs::{Owner, Verb};
-use redis::{Cmd, Value, from_redis_value};
-use std::{fmt::Display, slice, sync::LazyLock};
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
+use redis::{Value, from_redis_value};
 
 /// The longest part of what a process says of itself, in bytes.
 const LONGEST: usize = 128;
-
-/// The key in which a process says who it is, and the question who it is.
-pub(in crate::redis) fn who(owner: &Owner, id: &str) -> (String, Cmd) {
-    read_part(owner, "process", owner.key(&format!("process:{id}")))
-}
-
-/// The key of the limits, and the question what they are.
-pub(in crate::redis) fn limits_command(owner: &Owner) -> (String, Cmd) {
-    read_part(owner, "limits", owner.limits_key())
-}
-
-/// A part of a presence, where nothing is said.
-fn read_part(owner: &Owner, part: &str, key: String) -> (String, Cmd) {
-    let args: [&dyn Display; 4] = [&owner.lease_ms, &2, &part, &""];
-    let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &args);
-    (key, command)
-}
 
 /// A process, as far as it has said lately who it is.
 pub(in crate::redis) fn process(id: &str, reply: Option<Value>) -> Process {

@@ -10,7 +10,7 @@ use proto::{
         Call, CallId, Change, Core, Event, Failure, Level, Merge, OutagePolicy, PermitId, Refusal,
         RuntimeId, Settings, Time, Wait,
     },
-    verbs::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Reply, Sink, Verb},
+    verbs::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Query, Reply, Sink, Verb},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -53,7 +53,10 @@ impl Sink for Written {
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
             Verb::Presence => scripts::Verb::Presence,
-            verb => panic!("the core does not send {verb:?}"),
+            Verb::Usage => scripts::Verb::Usage,
+            Verb::Revoke => scripts::Verb::Revoke,
+            Verb::Pause => scripts::Verb::Pause,
+            verb => panic!("no process sends {verb:?}"),
         };
         let script = Script {
             verb,
@@ -357,6 +360,13 @@ impl Shipped {
             }
         };
         self.core.handle_servers(now, change);
+    }
+
+    /// A query of an operator as it is written.
+    pub(crate) fn query(&self, query: &Query<'_>) -> Script {
+        let mut written = Written(None, 0);
+        query.encode(&self.owner, &mut written);
+        written.0.expect("a query is a script")
     }
 
     /// The server that it last knew to have a slot.

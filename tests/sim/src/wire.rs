@@ -59,7 +59,7 @@ pub fn usage(key: Key) -> Script {
 }
 
 /// A run of a script.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// Which.
     pub verb: Verb,

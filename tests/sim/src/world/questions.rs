@@ -11,7 +11,7 @@ use crate::{
 use proto::{
     core::Failure,
     question::{Attempt, Question, Recipient, Repeat},
-    verbs::Fault,
+    verbs::{self, Cursors, Fault},
 };
 use std::time::Duration;
 
@@ -79,23 +79,45 @@ impl World<'_> {
         self.send_question(number);
     }
 
-    fn script_of(&self, at: usize, key: Key, query: Query) -> Option<(Script, Repeat)> {
-        let process = &self.processes[at].settings.process;
-        Some(match query {
-            Query::Usage => (wire::usage(key), Repeat::Always),
+    /// The script of a query as the header of the script has it, which is what the process writes.
+    fn script_of(&mut self, at: usize, key: Key, query: Query) -> Option<(Script, Repeat)> {
+        let name = wire::name(key);
+        let process = &self.processes[at];
+        let pausing = |time: Option<Duration>| verbs::Query::Pause {
+            name: &name,
+            floor: 0,
+            pause: time.map(|time| (time, "")),
+        };
+        let paused = |length| wire::pause(key, &process.settings.process, length);
+        let (first, id);
+        let (script, written, repeat) = match query {
+            Query::Usage => {
+                first = Cursors::first();
+                let from = &first;
+                let usage = verbs::Query::Usage { name: &name, from };
+                (wire::usage(key), usage, Repeat::Always)
+            }
             Query::Pause(time) => {
                 let length = time.as_millis() as u64;
-                (wire::pause(key, process, length), Repeat::Always)
+                (paused(length), pausing(Some(time)), Repeat::Always)
             }
-            Query::Resume => (wire::pause(key, process, 0), Repeat::IfNotRun),
+            Query::Resume => (paused(0), pausing(None), Repeat::IfNotRun),
             Query::Revoke(pick) => {
                 let View { held, queue, .. } = self.servers[self.home(key)].view(key);
                 let ids = held.into_iter().chain(queue).map(|(id, _)| id);
                 let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
-                let id = ids.get(pick % ids.len().max(1))?;
-                (wire::revocation(key, id), Repeat::IfNotRun)
+                id = ids.get(pick % ids.len().max(1))?.clone();
+                let revocation = verbs::Revocation::new(&name, &id, 0, u32::MAX)?;
+                let revoke = verbs::Query::Revoke(revocation);
+                (wire::revocation(key, &id), revoke, Repeat::IfNotRun)
             }
-        })
+        };
+        let written = process.core.as_ref()?.query(&written);
+        if written != script {
+            let text = || format!("{written:?} is not {script:?}");
+            self.judge.fail("a question", text);
+        }
+        Some((script, repeat))
     }
 
     pub(super) fn send_question(&mut self, number: u64) {

@@ -1,0 +1,164 @@
+//! The scripts that operators run, with KEYS and ARGV.
+
+use super::{
+    command::Sink,
+    id::{Digits, Owner, UnitId, encoded},
+    usage::Cursors,
+    verb::Verb,
+};
+use std::time::Duration;
+
+/// A run of a script for an operator.
+#[derive(Debug, Clone, Copy)]
+pub enum Query<'a> {
+    /// Lists some of what is held of a semaphore, and of what waits for it.
+    Usage {
+        name: &'a str,
+        from: &'a Cursors,
+    },
+    Revoke(Revocation<'a>),
+    /// Pauses a semaphore, or ends its pause.
+    Pause {
+        name: &'a str,
+        /// Microseconds, the least token of a semaphore without one.
+        floor: u64,
+        /// For how long, and the operator's note. `None` ends the pause.
+        pause: Option<(Duration, &'a str)>,
+    },
+    /// Sets or removes the limit of a semaphore, or of a policy.
+    SetLimit {
+        /// `POLICY:KEY` or `POLICY`, as in the names of semaphores.
+        of: &'a str,
+        limit: Option<u32>,
+        note: &'a str,
+    },
+    /// Reads the limits that operators have set.
+    Limits,
+    /// Reads what a process says of itself.
+    Process(&'a str),
+}
+
+/// How many members of each key of a semaphore a page of its usage has, about: a server lists these in a millisecond or two.
+const PAGE: usize = 1_000;
+
+/// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
+const MOST_LIMITS: usize = 5_000;
+
+/// The flow of a pause's entry, which no claim can have.
+pub(super) const PAUSE_FLOW: &str = "!";
+
+impl Query<'_> {
+    pub fn verb(&self) -> Verb {
+        match self {
+            Self::Usage { .. } => Verb::Usage,
+            Self::Revoke(_) => Verb::Revoke,
+            Self::Pause { .. } => Verb::Pause,
+            Self::SetLimit { .. } => Verb::Limits,
+            Self::Limits | Self::Process(_) => Verb::Presence,
+        }
+    }
+
+    /// True if it changes what the server has.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Revoke(_) | Self::Pause { .. } | Self::SetLimit { .. }
+        )
+    }
+
+    /// The key, or the beginning of the keys, that it names.
+    pub fn name(&self, owner: &Owner) -> String {
+        match self {
+            Self::Usage { name, .. } | Self::Pause { name, .. } => (*name).to_owned(),
+            Self::Revoke(revocation) => revocation.name.to_owned(),
+            Self::SetLimit { .. } | Self::Limits => owner.limits_key(),
+            Self::Process(id) => owner.key(&format!("process:{id}")),
+        }
+    }
+
+    /// Writes the query as its script takes it.
+    pub fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
+        let (verb, name) = (self.verb(), self.name(owner));
+        sink.begin(verb, verb.keys().len(), 8);
+        for suffix in verb.keys() {
+            sink.add(format_args!("{name}{suffix}"));
+        }
+        match self {
+            Self::Usage { from, .. } => {
+                sink.add(PAGE);
+                sink.add(from.0.len());
+                from.0.iter().for_each(|cursor| sink.add(cursor));
+            }
+            Self::Revoke(revocation) => {
+                sink.add(revocation.floor);
+                sink.add(revocation.remember_ms);
+                sink.add(1);
+                sink.add(revocation.id);
+            }
+            Self::Pause { floor, pause, .. } => {
+                let (time, note) = pause.unwrap_or_default();
+                let (millis, process) = (time.as_millis() as u64, &owner.process);
+                sink.add(floor);
+                sink.add(millis);
+                // The id of the entry, but for the server's time between these two.
+                sink.add(2);
+                sink.add(format_args!(
+                    "{process}.0.0.0.0.1.{}.",
+                    Digits::<36>(millis)
+                ));
+                sink.add(format_args!(".1.{PAUSE_FLOW}.{}", encoded(note.as_bytes())));
+            }
+            Self::SetLimit { of, limit, note } => {
+                sink.add(of);
+                sink.add(limit.map_or(-1, i64::from));
+                sink.add(encoded(note.as_bytes()));
+                sink.add(MOST_LIMITS);
+            }
+            Self::Limits => read_part("limits", owner, sink),
+            Self::Process(_) => read_part("process", owner, sink),
+        }
+    }
+}
+
+/// A part of a presence call that only reads.
+fn read_part(part: &str, owner: &Owner, sink: &mut impl Sink) {
+    sink.add(owner.lease_ms);
+    sink.add(2);
+    sink.add(part);
+    sink.add("");
+}
+
+/// How long a revocation is stored at least: its holder may have no connection for this time, and does not get the permit
+/// back then.
+const REMEMBERED_MS: u64 = 60 * 60 * 1_000;
+
+/// The same in leases, if that is longer.
+const REMEMBERED_LEASES: u64 = 8;
+
+/// The longest lease.
+const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The revocation of a permit.
+#[derive(Debug, Clone, Copy)]
+pub struct Revocation<'a> {
+    name: &'a str,
+    id: &'a str,
+    floor: u64,
+    remember_ms: u64,
+}
+
+impl<'a> Revocation<'a> {
+    /// The revocation of this id, whose semaphore has keys that begin with `name`. `floor` is the least token of a semaphore
+    /// without one, in microseconds. `None` if the text is not the id of a permit of this weight at most.
+    pub fn new(name: &'a str, id: &'a str, floor: u64, max_weight: u32) -> Option<Self> {
+        let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= max_weight;
+        let read = UnitId::read(id).filter(is_permit)?;
+        let leases_ms = REMEMBERED_LEASES * read.lease_ms.min(LONGEST_LEASE_MS);
+        Some(Self {
+            name,
+            id,
+            floor,
+            remember_ms: REMEMBERED_MS.max(leases_ms),
+        })
+    }
+}
