@@ -46,14 +46,15 @@ impl Draft {
 }
 
 impl Core {
-    /// What a runtime sends now, and to which server. In the order of the commands: releases, refreshes, polls and claims.
+    /// The next call of a runtime. Its commands are releases, refreshes, polls and claims, in this order.
     pub fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
         self.now = now;
         let mut servers = 0..self.servers.len();
         servers.find_map(|server| self.call_to(from, server))
     }
 
-    /// A call for a claim that has just been made, unless others wait with it: for a claim, or for a release.
+    /// A call for a claim that has just been made, unless it would carry other claims, or a release that a task waits for
+    /// (rule 17).
     pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
@@ -75,8 +76,8 @@ impl Core {
         can_send.then(|| self.make(from, server)).flatten()
     }
 
-    /// True if the next call to a server carries no release that another task waits for. Few releases are looked at, because
-    /// each claim and each awaited release needs this.
+    /// True if the next call to a server carries no release that another task waits for (rule 17). Few releases are looked
+    /// at, because each claim and each awaited release needs this.
     fn carries_no_other_task(&self, server: usize, own: At) -> bool {
         let is_awaited = |at: &At| {
             let permit = self.permits.get(at.0.slot);
@@ -110,6 +111,7 @@ impl Core {
         };
         match (self.servers[server].is_known(), self.is_open(server)) {
             (true, false) => self.fill(&mut draft),
+            // A probe (rule 11).
             (true, true) if draft.presence => self.fill_releases(&mut draft),
             _ => {}
         }
@@ -137,7 +139,7 @@ impl Core {
         // The first runtime that enters sends them. After a shutdown only the thread does: the process may be about to
         // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
-        // Only claims wait for the limits.
+        // Only claims wait for the limits (rule 18).
         let claims = !lane.claims.is_empty() && self.knows_limits();
         let serves = server.is_known() && !self.is_open(number);
         let has_work = serves && (of_thread || releases || claims);
@@ -265,7 +267,7 @@ impl Core {
     }
 
     /// The releases of a lease's keys that have no answer yet, and are neither in this call nor before it on
-    /// the same connection. So this process sees its own releases.
+    /// the same connection (rule 4).
     fn releases_before(&self, draft: &Draft, at: At) -> BTreeSet<At> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
@@ -335,8 +337,8 @@ impl Core {
         Some(call)
     }
 
-    /// Each of the store's keys is on one server, and named by a command of its own: while its slot moves a server refuses
-    /// commands of several. A server that is asked nothing else, or whose clock is not known, tells its time.
+    /// Each key of the store is on one server, and a separate command names it (rule 20): while a slot moves, a server refuses
+    /// commands with several keys. A server whose clock is not known, or that gets no other command, reports its time.
     fn presence_commands(&mut self, draft: &mut Draft) {
         let server = draft.flight.server;
         if server == self.counting() && self.stay == Stay::Leaving {
@@ -386,7 +388,7 @@ impl Core {
         asked.unwrap_or(self.slots.server_of(slot)) == server
     }
 
-    /// What a failover may forget does not count, but for releases.
+    /// Ends a call with a wait for replicas, unless it has only releases (rule 15).
     fn confirm_command(&self, draft: &mut Draft) {
         let is_release = |items: &Items| matches!(items, Items::Release(_) | Items::Asking);
         let replicas = self.settings.replicas;
@@ -416,8 +418,8 @@ impl Core {
         matches!(&self.permits[at].state, State::Released(released) if released.is_settled)
     }
 
-    /// Leases that one command may name: of one slot that is moving for all or for none, of one length, and with no
-    /// known error.
+    /// Groups leases by the command that may name them: one slot that is moving for all or for none, one length, and no
+    /// known error of a key (rule 16).
     fn together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
         let group = |at: &At| {
             let lease = &self.permits[*at];
@@ -465,6 +467,7 @@ impl Core {
             let claims = claims.collect();
             let acquire = Command::Acquire {
                 lasts: self.note_sent(draft, &all, true),
+                // Rule 2.
                 runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
@@ -486,6 +489,7 @@ impl Core {
         let length = self.length(all[0]);
         for at in all {
             let permit = &mut self.permits[at.0];
+            // Rule 21.
             permit.must_reacquire |= acquires && permit.is_tried_again(at.1);
             permit.leases[at.1].sent(&draft.flight, acquires, length);
         }

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, mem};
 impl Core {
     // Losses.
 
-    /// Ends everything whose time is over: the budget of a claim, a lease, a release.
+    /// Ends everything whose time is over: the budget of a claim (rule 1), a lease, a release.
     pub(super) fn end_due(&mut self, id: PermitId) {
         if self.permits[id]
             .budget
@@ -33,8 +33,8 @@ impl Core {
         });
     }
 
-    /// Marks a lease as lost for certain, and schedules an acquire to get it back. `is_gone`: its server has confirmed
-    /// that it has nothing of it.
+    /// Marks a lease as lost for certain, and schedules an acquire to get it back (rule 6). `is_gone`: its server has
+    /// confirmed that it has nothing of it.
     pub(super) fn lose(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
         if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
@@ -75,13 +75,14 @@ impl Core {
         let lease = &mut self.permits[at];
         let was_held = matches!(lease.state, State::Held(_));
         lease.state = State::Lost(Lost { end, is_gone });
+        // Rule 6.
         if was_held && is_heavy {
             self.renew(at);
         }
         self.fall_back(at);
     }
 
-    /// If the claim of a lease is not granted yet, acquires the lease again, and gives the wider ones back.
+    /// If the claim of a lease is not granted yet, acquires the lease again, and gives the wider ones back (rule 5).
     fn fall_back(&mut self, at: At) {
         if !self.permits[at.0].is_decided() {
             self.give_wider_back(at);
@@ -153,7 +154,7 @@ impl Core {
         self.let_go(root);
     }
 
-    /// Releases everything that a server may have of a permit.
+    /// Releases everything that a server may have of a permit and of its additions (rule 13).
     pub(super) fn let_go(&mut self, id: PermitId) {
         let permit = &mut self.permits[id];
         permit.budget = None;
@@ -185,8 +186,8 @@ impl Core {
         self.send_if_due(at);
     }
 
-    /// Handles the answer to a release. If an answer was requested, `each` reports for each level of each lease whether
-    /// it was found.
+    /// Handles the answer to a release (rule 3). If an answer was requested, `each` reports for each level of each lease
+    /// whether it was found.
     ///
     /// Before the end of a lease, only another release can have removed units that this one did not find. If an
     /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that

@@ -22,7 +22,7 @@ pub enum Outage {
     Ends { works: bool },
 }
 
-/// The results of the calls to a server. A call is evidence for the instant at which it was sent.
+/// The results of the calls to a server. A call is evidence for the instant at which it was sent (rule 11).
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// The time at which the last answered call was sent.

@@ -124,6 +124,7 @@ impl Lease {
                 let is_due = released.in_flight == 0 || is_useless || released.is_stalled;
                 (is_due && !released.is_over).then_some(Queue::Releases)
             }
+            // Rule 9.
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Queue::Refreshes),
             State::Queued(..) => Some(Queue::Polls),
@@ -198,7 +199,7 @@ impl Lease {
         untils.max().unwrap_or_default()
     }
 
-    /// True if no acquire can run after a release in this call.
+    /// True if no acquire can run after a release in this call (rule 3).
     pub(super) fn is_settled(&self, flight: &Flight) -> bool {
         let mut runs = self.runs();
         runs.all(|run| run.until <= flight.sent || run.is_before(flight))

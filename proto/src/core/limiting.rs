@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// True if claims need not wait for the limits: they are known, or their server cannot report them.
+    /// True if claims need not wait for the limits: they are known, or their server cannot report them (rule 18).
     pub(super) fn knows_limits(&self) -> bool {
         let cannot_tell = || {
             let server = &self.servers[self.counting()];
@@ -127,7 +127,7 @@ impl Core {
         permit.waits_at(number)..permit.leases[number].levels.end
     }
 
-    /// Puts a lease under the limits in force before it is acquired.
+    /// Puts a lease under the limits in force before it is acquired (rule 18).
     pub(super) fn put_under_limits(&mut self, at: At) {
         let levels = self.levels_ahead(at);
         let lease = &self.permits[at];

@@ -18,7 +18,7 @@
 //! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
 //! | `Key` | the units of a semaphore that this process has, and the releases that have no answer yet |
 //!
-//! Rules, and why each holds:
+//! Rules, and why each holds. Code that enforces a rule names it.
 //!
 //! 1. *A claim has one budget*: its longest wait plus two timeouts. The budget is a timer of the permit that never
 //!    moves.
@@ -175,7 +175,7 @@ pub struct Core {
     highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
     keys: Keys,
-    /// Each permit that has a timer, once.
+    /// Each permit that has a timer, once (rule 10).
     due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, with their servers.
@@ -326,6 +326,7 @@ impl Core {
         let lane = self.lane(flight.runtime, flight.server);
         lane.land(now, &flight);
         match reply {
+            // Rule 7.
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
                 self.unanswered(&flight, Failure::TimedOut);
             }
@@ -505,7 +506,7 @@ impl Core {
         }
     }
 
-    /// The lanes in which claims or releases wait for a runtime's calls, and when the thread takes these over. The
+    /// The lanes in which claims or releases wait for a runtime's calls, and when the thread takes these over (rule 17). The
     /// server may work although the runtime's tasks are not polled. After a shutdown the thread takes over at once,
     /// because the process may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
@@ -660,7 +661,7 @@ impl Core {
         }
     }
 
-    /// Schedules a permit at its earliest timer, unless it is scheduled before that.
+    /// Schedules a permit at its earliest timer, unless it is scheduled before that (rule 10).
     fn file(&mut self, id: PermitId) {
         let Some(permit) = self.permit(id) else {
             return;
@@ -772,7 +773,7 @@ impl Core {
         levels.any(|level| self.keys[level.key].is_full(self.now))
     }
 
-    /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases.
+    /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases (rule 19).
     fn is_busy(&self, server: usize) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|((from, to), lane)| {

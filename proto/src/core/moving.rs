@@ -40,7 +40,7 @@ impl Core {
         self.servers.resize_with(count, Server::default);
     }
 
-    /// The server for the next command of a lease.
+    /// The server for the next command of a lease (rule 14).
     pub(super) fn server_of(&self, at: At) -> usize {
         let lease = &self.permits[at];
         lease.asks.unwrap_or(self.slots.server_of(lease.slot))

@@ -44,7 +44,7 @@ impl Core {
         }
     }
 
-    /// Notes a failed call that was sent at `sent`. If a caller sent the call, the thread checks the server with a
+    /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server with a
     /// probe.
     pub(super) fn failed(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
@@ -232,7 +232,7 @@ impl Core {
         self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
 
-    /// True if a claim needs room in its share and has none, even if it is granted. While a server is not well, other
+    /// True if a claim needs room in its share and has none, even if it is granted (rule 12). While a server is not well, other
     /// processes may have admitted claims without it, and this process must never take their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
@@ -253,7 +253,7 @@ impl Core {
         limit - left
     }
 
-    /// Counts a permit in the shares from now on.
+    /// Counts a permit in the shares from now on (rule 12).
     pub(super) fn count(&mut self, id: PermitId) {
         let permit = &mut self.permits[id];
         if !mem::replace(&mut permit.counts, true) {

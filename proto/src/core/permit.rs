@@ -135,7 +135,7 @@ impl Own {
 #[derive(Debug, Default)]
 pub(super) struct Permit {
     pub(super) id: PermitId,
-    /// The permit that it adds units to, and at which level.
+    /// The permit that it adds units to, and at which level (rule 13).
     pub(super) adds_to: Option<(PermitId, usize)>,
     /// The permits that add units to it.
     pub(super) growths: Vec<PermitId>,
@@ -148,19 +148,19 @@ pub(super) struct Permit {
     pub(super) must_reacquire: bool,
     pub(super) leases: Vec<Lease>,
     asked: Time,
-    /// When the claim is refused if it has not been decided. `None`: it has been.
+    /// When the claim is refused if it has not been decided (rule 1). `None`: it has been.
     pub(super) budget: Option<Time>,
-    /// Where it is filed.
+    /// Its key in `Core::due` (rule 10).
     pub(super) filed: Option<Time>,
     pub(super) is_strict: bool,
-    /// Whether its units count in the shares of its process.
+    /// True if its units count in the shares of its process (rule 12).
     pub(super) counts: bool,
     pub(super) tells_release: bool,
-    /// Whether releases have found all of it so far, and of what was added to it.
+    /// True if releases have found all of it so far, and all of its additions.
     pub(super) was_held: bool,
-    /// How many permits that added units to it are released with it, and not forgotten yet.
+    /// The number of its additions that are released with it and not removed yet.
     pub(super) growths_left: usize,
-    /// Whether it is released with the permit that it adds units to.
+    /// True if it is released because the permit that it adds units to is.
     pub(super) ends_with_root: bool,
 }
 
@@ -219,7 +219,7 @@ impl Permit {
         self.budget.is_none()
     }
 
-    /// Whether its caller has given it up.
+    /// True if its caller has given it up.
     pub(super) fn is_released(&self) -> bool {
         let is_over = |lease: &Lease| matches!(lease.state, State::Released(_) | State::Idle);
         self.leases.iter().all(is_over)
@@ -243,7 +243,7 @@ impl Permit {
     }
 
     /// True if this lease gets its full length: the claim is granted, or it is with this lease. Other leases last only as long
-    /// as a waiter counts as alive.
+    /// as a waiter counts as alive (rule 5).
     pub(super) fn is_whole_with(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
         let is_last_call = !self.must_reacquire && !self.is_tried_again(number);

@@ -12,7 +12,7 @@ use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
-    /// True if enough replicas have the writes of a call, or if none are required.
+    /// True if enough replicas have the writes of a call, or if none are required (rule 15).
     pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
         let mut both = flight.items.iter().zip(answers);
         both.all(|(items, answer)| match (items, answer) {
@@ -92,6 +92,7 @@ impl Core {
             self.may_have_freed(all);
         }
         let then = match fault {
+            // Rule 14.
             Fault::Moved(server) => self.moved(items, server),
             Fault::Ask(server) => self.asks(items, server),
             Fault::Mistake if self.take_apart(flight, items) => return,
@@ -368,7 +369,7 @@ impl Core {
         self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
 
-    /// Notes that a lease of a claim is held. Then acquires its next lease, or grants the claim.
+    /// Notes that a lease of a claim is held. Then acquires its next lease, or grants the claim (rules 5 and 21).
     fn granted(&mut self, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
         self.permits[at.0].take(at.1, grants);
         self.hold(at, lasts);
@@ -399,9 +400,8 @@ impl Core {
         });
     }
 
-    /// Acquires the narrower leases of a claim again, under the same ids.
+    /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
     fn reacquire(&mut self, At(id, widest): At) {
-        // Rule 21.
         for lease in &mut self.permits[id].leases[..widest] {
             lease.state = State::Wanted;
         }
@@ -451,7 +451,7 @@ impl Core {
 
     // Messages.
 
-    /// A waiter of this process was granted with this token, or should poll.
+    /// A waiter of this process was granted with this token, or should poll (rule 8).
     pub(super) fn notified(&mut self, id: PermitId, name: LeaseName, token: u64, held: u32) {
         let permit = &self.permits[id];
         let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
@@ -507,8 +507,8 @@ impl Core {
         }
     }
 
-    /// Handles a lease that a server has not found. The lease comes back at once, if it can, and its holder learns of
-    /// the loss at the known end at the latest. The holder of a strict permit learns of it at once, because another
+    /// Handles a lease that a server has not found (rule 6). The lease comes back at once, if it can, and its holder learns
+    /// of the loss at the known end at the latest. The holder of a strict permit learns of it at once, because another
     /// holder may have had the units in between.
     fn not_found(&mut self, at: At, end: Time) {
         // The server may still have other levels and units of the lease.

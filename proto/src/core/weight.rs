@@ -35,7 +35,7 @@ pub struct Growth {
 }
 
 impl Core {
-    /// Claims more units for a level of a permit, without waiting. A level has one growth at a time. The core reports
+    /// Claims more units for a level of a permit, without waiting (rule 13). A level has one growth at a time. The core reports
     /// the outcome for the growth, and later events for the permit. Returns `None` if the permit is released.
     pub fn grow(
         &mut self,

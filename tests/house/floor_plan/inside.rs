@@ -4,6 +4,7 @@ use super::{
     graph::{arrows, circle},
     source::{Source, proto_sources, sources},
 };
+use std::collections::BTreeSet;
 
 /// The way of a claim through the store in memory, from the top down.
 const MEMORY: [&str; 11] = [
@@ -111,6 +112,45 @@ fn the_core_has_no_client_runtime_lock_clock_or_randomness() {
         let named = forbidden.iter().find(|word| is_rust && source.names(word));
         assert_eq!(named, None, "{}", source.path);
     }
+}
+
+/// The numbers of the rules that a text names, as `rule 3` or `rules 5 and 21`.
+fn rules_named(text: &str) -> BTreeSet<u32> {
+    let text = text.to_lowercase();
+    let named = text.match_indices("rule").flat_map(|(at, _)| {
+        let rest = text[at + 4..].trim_start_matches('s').trim_start();
+        let words = rest.split([' ', ')', '.', ',']);
+        words
+            .take_while(|word| *word == "and" || word.parse::<u32>().is_ok())
+            .collect::<Vec<_>>()
+    });
+    named.filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn the_code_of_the_core_names_each_rule_that_it_enforces() {
+    let (mut named, mut rules) = (BTreeSet::new(), 0);
+    for source in proto_sources() {
+        let is_core = source.module.starts_with("core");
+        let lines = source.text.lines().filter(|_| is_core);
+        for line in lines {
+            match line.strip_prefix("//! ") {
+                Some(docs) => {
+                    let number = docs
+                        .split_once(". *")
+                        .and_then(|(number, _)| number.parse().ok());
+                    rules = rules.max(number.unwrap_or(0));
+                }
+                None => named.extend(rules_named(line)),
+            }
+        }
+    }
+    assert_eq!(named, (1..=rules).collect());
+    assert!(rules > 20);
+    assert_eq!(
+        rules_named("It holds (rules 5 and 21). Rule 7."),
+        [5, 7, 21].into()
+    );
 }
 
 #[test]

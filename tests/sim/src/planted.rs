@@ -1,5 +1,7 @@
 //! The bugs of `planted.md`.
 
+use std::path::{Path, PathBuf};
+
 /// A place in a file, and what is there instead.
 #[derive(Debug)]
 pub struct Bug {
@@ -13,6 +15,18 @@ pub struct Bug {
     pub old: String,
     /// What is planted.
     pub new: String,
+}
+
+impl Bug {
+    /// The file of a bug of the core, in this folder of the repository.
+    pub fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("proto/src/core/{}.rs", self.file))
+    }
+
+    /// True if the text that the bug replaces occurs once, so that the bug can be planted.
+    pub fn fits(&self, text: &str) -> bool {
+        text.matches(&self.old).count() == 1
+    }
 }
 
 /// Those of a section, in its order.

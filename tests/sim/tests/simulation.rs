@@ -1,7 +1,7 @@
 //! The simulation finds mistakes that are planted, and nothing in what ships.
 
 use model::{lua::Runner, scripts::Scripts};
-use std::time::Instant;
+use std::{fs, path::Path, time::Instant};
 use tower_semaphore_sim::{
     planted::{Bug, bugs},
     schedule::{Schedule, Workload},
@@ -255,6 +255,15 @@ fn each_bug_of_a_fair_queue_is_found() {
 #[test]
 fn each_bug_of_a_pause_is_found() {
     assert_each_is_found(Workload::Pauses, bugs("In the scripts, of pauses"));
+}
+
+#[test]
+fn each_bug_of_the_core_can_be_planted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for bug in bugs("In the core") {
+        let text = fs::read_to_string(bug.path(&root)).expect("the core has the file");
+        assert!(bug.fits(&text), "{}: {:?}", bug.name, bug.old);
+    }
 }
 
 #[test]
