@@ -435,8 +435,12 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
             all.push(acquire(&driver, limited("a", 2_000)).await);
         }
         for death in 1..=5 {
-            KILLS.store(true, SeqCst);
-            until("it dies", || deaths.0[0].load(SeqCst) == death);
+            // A panic inside of a call ends the call only, so the thread is killed until it dies.
+            until("it dies", || {
+                let is_dead = deaths.0[0].load(SeqCst) >= death;
+                KILLS.store(!is_dead, SeqCst);
+                is_dead
+            });
             until("another one runs", || driver.health() == Health::Well);
         }
         let refreshed = fake.0.refreshes.load(SeqCst);
@@ -446,7 +450,8 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
         assert!(all.iter().all(|held| !held.is_lost()));
         assert_eq!(fake.0.lost.load(SeqCst), 0);
         // A second hand of the thread would have another connection.
-        assert!(fake.0.connects.load(SeqCst) <= 1 + 6);
+        let deaths = deaths.0[0].load(SeqCst);
+        assert!(fake.0.connects.load(SeqCst) <= 2 + deaths);
         all.clear();
         until("all are released", || fake.0.holds("a") == (0, 0));
     });
@@ -491,7 +496,7 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
 /// From several threads, while others claim.
 #[test]
 fn ten_thousand_permits_are_held_for_several_leases() {
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_secs(4);
     let (fake, driver, _) = started(lease);
     runtime().block_on(async {
         let mut all = Vec::new();
@@ -503,12 +508,12 @@ fn ten_thousand_permits_are_held_for_several_leases() {
             async move {
                 loop {
                     drop(acquire(&driver, limited("other", 99)).await);
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
         });
         let since = Instant::now();
-        while since.elapsed() < lease * 4 {
+        while since.elapsed() < lease * 3 {
             assert!(all.iter().all(|held| !held.is_lost()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

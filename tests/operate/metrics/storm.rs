@@ -178,20 +178,20 @@ async fn nothing_is_left_after_a_storm_over_redis() {
     use testing::rig::Rig;
     use tower_semaphore::RedisSemaphore;
 
-    let lease = Duration::from_millis(400);
+    let lease = Duration::from_millis(800);
     let builder = RedisSemaphore::builder().lease(lease);
     let rig = Rig::new(builder.timeout(lease / 4)).await;
     let storm = Storm {
         store: Arc::new(rig.store.clone()),
         operator: Arc::new(rig.store.clone()),
         policy: OVER_REDIS,
-        operations: 1_500,
-        hold: 60,
+        operations: 800,
+        hold: 120,
         is_over: || lost() > 0.0,
     };
     let stalls = async {
         loop {
-            sleep(Duration::from_millis(700)).await;
+            sleep(lease * 2).await;
             rig.proxy.black_hole();
             sleep(lease * 3 / 2).await;
             rig.proxy.forward();
