@@ -15,7 +15,7 @@ use futures_util::{
     FutureExt,
     future::{Shared, join, join_all},
 };
-use redis::{Cmd, Value, cmd, make_extension_error};
+use redis::{Cmd, Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -128,10 +128,10 @@ impl Store {
 
     /// The `run_id` of that server, or its address if it does not permit `INFO`.
     fn server_name(&self, inspected: &Inspected) -> Option<String> {
-        match inspected.info.as_ref()? {
-            Ok(info) => field(info, "run_id").map(str::to_owned),
-            Err(error) if error.is_an_answer() => Some(self.topology.address(self.home())),
-            Err(_) => None,
+        match &inspected.info {
+            Info::Known(info) => field(info, "run_id").map(str::to_owned),
+            Info::NotPermitted => Some(self.topology.address(self.home())),
+            Info::Unanswered => None,
         }
     }
 
@@ -155,27 +155,28 @@ impl Store {
         });
         let (mut inspected, home) = (Inspected::default(), self.home());
         for (server, info, replies) in join_all(answers).await {
-            // The answer of the home server comes first, and any answer before a failure.
-            let has_answer = inspected.info.as_ref().is_some_and(is_answer);
-            if !has_answer || server == home && is_answer(&info) {
-                inspected.info = Some(info);
+            // The answer of the home server comes first, and any answer before none.
+            let is_answer = info != Info::Unanswered;
+            if inspected.info == Info::Unanswered || server == home && is_answer {
+                inspected.info = info;
             }
             replies.for_each(|(name, reply)| inspected.add(&name, reply));
         }
         inspected
     }
 
-    /// The answer to `INFO`, which is an optional command.
-    async fn info(&self, server: usize, until: Instant) -> Result<String, CallError> {
-        match self.connection(server, until).await?.is_basic() {
-            true => Err(CallError::Redis(make_extension_error(
-                "ERR".to_owned(),
-                None,
-            ))),
-            false => {
-                self.ask(To::Server(server), cmd("INFO"), Caller::Check(until))
-                    .await
-            }
+    async fn info(&self, server: usize, until: Instant) -> Info {
+        let Ok(connection) = self.connection(server, until).await else {
+            return Info::Unanswered;
+        };
+        if connection.is_basic() {
+            return Info::NotPermitted;
+        }
+        let asked = self.ask(To::Server(server), cmd("INFO"), Caller::Check(until));
+        match asked.await {
+            Ok(info) => Info::Known(info),
+            Err(error) if error.is_an_answer() => Info::NotPermitted,
+            Err(_) => Info::Unanswered,
         }
     }
 
@@ -240,8 +241,7 @@ fn own(reason: &str) -> ConnectError {
 /// What servers say of themselves and of this client's rights.
 #[derive(Default)]
 struct Inspected {
-    /// The answer to `INFO`.
-    info: Option<Result<String, CallError>>,
+    info: Info,
     /// The commands that failed, each with its error.
     failed: Vec<(String, CallError)>,
     /// The commands of operators' calls that a server does not permit.
@@ -250,8 +250,14 @@ struct Inspected {
     works: bool,
 }
 
-fn is_answer(info: &Result<String, CallError>) -> bool {
-    info.as_ref().map_or_else(CallError::is_an_answer, |_| true)
+/// The answer to `INFO`.
+#[derive(Default, PartialEq)]
+enum Info {
+    Known(String),
+    /// The server does not permit the command, or gets no optional command.
+    NotPermitted,
+    #[default]
+    Unanswered,
 }
 
 impl Inspected {
@@ -288,9 +294,9 @@ impl Inspected {
         let denied = (!self.denied.is_empty()).then(|| Risk::NoOperate {
             commands: self.denied.iter().cloned().collect(),
         });
-        if let Some(Err(error)) = &self.info {
-            let is_unknown = error.is_an_answer().then_some(Risk::NoInfo);
-            return Ok(is_unknown.into_iter().chain(denied).collect());
+        if !matches!(self.info, Info::Known(_)) {
+            let no_info = (self.info == Info::NotPermitted).then_some(Risk::NoInfo);
+            return Ok(no_info.into_iter().chain(denied).collect());
         }
         if self.field("redis_mode") == Some("sentinel") {
             let text = "the server is a Sentinel, which `connect_sentinel` connects to";
@@ -317,7 +323,10 @@ impl Inspected {
 
     /// A field of `INFO`.
     fn field(&self, name: &str) -> Option<&str> {
-        field(self.info.as_ref()?.as_ref().ok()?, name)
+        match &self.info {
+            Info::Known(info) => field(info, name),
+            _ => None,
+        }
     }
 }
 

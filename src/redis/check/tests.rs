@@ -1,4 +1,4 @@
-use super::{Inspected, Risk};
+use super::{Info, Inspected, Risk};
 use crate::redis::{
     fault::{ConnectError, Kind, Origin},
     transport::Place,
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     let inspected = Inspected {
-        info: Some(Ok(info.replace('\n', "\r\n"))),
+        info: Info::Known(info.replace('\n', "\r\n")),
         failed: Vec::new(),
         denied: BTreeSet::new(),
         works: true,
