@@ -44,6 +44,8 @@
 //!    that is granted or refreshed always ends in the future.
 //! 8. *A message counts as a grant* if its token is above that of the last answered poll and its provisional end is in
 //!    the future. The answer to an earlier poll then changes nothing, because only a wanted or waiting lease takes it.
+//!    If an acquire that does not wait any more is in flight, only its answer counts: a pause may have refused the acquire,
+//!    which freed the units.
 //!    If a message arrives before the answer that its claim waits, the claim polls at once after that answer.
 //! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, `Lease::queue` returns no other.
 //! 10. *A permit has one timer*: `due` contains each permit at most once, at its earliest timer or before. If the timer

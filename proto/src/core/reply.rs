@@ -460,6 +460,7 @@ impl Core {
         // Otherwise the message does not identify the level, or a replica may lack the grant.
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.id.name == name;
         let is_one = is_one && self.settings.replicas == 0;
+        let is_wait_over = permit.waits_until(permit.waits_at(number)) <= self.now;
         let at = At(id, number);
         let lease = &mut self.permits[At(id, number)];
         // An answer that was sent before the message may still arrive.
@@ -468,7 +469,9 @@ impl Core {
             return;
         };
         let end = self.settings.held_until(*polled, self.settings.alive());
-        let is_grant = is_one && token > queued.last_token && end > self.now;
+        // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
+        let may_be_refused = is_wait_over && lease.call.is_some();
+        let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
         self.carried_by(THREAD, id);
         if is_grant {
             self.note_full_after_grant(at, &[(token, held)]);
