@@ -361,16 +361,18 @@ impl Record {
                 head.is_some_and(|name| name.who() == moment.who && has_room(&view, clock, &name));
             is_over && is_next && !moment.is_poisoned(level.key)
         });
-        let next = next.map(|(lease, level)| (lease.paused.is_some(), level.key));
+        let next = next.map(|(lease, level)| (lease.paused, level.key));
         let key = next.map(|(_, key)| key);
         let servers: Vec<_> = key.iter().map(|key| settings.server_of(*key)).collect();
         self.opened_since = moment.since(self.opened_since, next.is_some(), &servers);
         let patience = match next {
-            Some((true, _)) => settings.timeout + LATE,
+            Some((Some(_), _)) => settings.timeout + LATE,
             _ => settings.heartbeat() + settings.timeout * 2 + LATE,
         };
         let named = key.map(|key| moment.calls.named(moment.who, key));
-        let since = self.opened_since.max(named);
+        // If the server's clock was set forward, the pause is over before the end that the process was told.
+        let told = next.and_then(|(paused, _)| paused).map(|(until, _)| until);
+        let since = self.opened_since.max(named).max(told);
         let is_late = self.opened_since.is_some()
             && since.is_some_and(|since| moment.local > since + patience);
         check(!is_late, "a pause", || {
