@@ -110,8 +110,11 @@ impl Core {
         for &at in all {
             let At(id, _) = at;
             let is_undecided = self.permit(id).is_some_and(|permit| !permit.is_decided());
+            let is_lost = self.lease(at).is_some_and(|lease| lease.is_absent());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
+                // Rule 6. What is left of it under its old id is being released.
+                Fault::Mistake if is_lost => self.lose(at, then, false),
                 Fault::Unavailable | Fault::Unserved if is_undecided => {
                     self.cannot_decide(id, flight.server);
                 }

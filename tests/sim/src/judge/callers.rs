@@ -243,7 +243,15 @@ impl Callers {
         local: Time,
     ) {
         match answer {
-            Answer::Error(Refused::WrongType) => {}
+            Answer::Error(Refused::WrongType) => {
+                if let Command::Acquire { claims, .. } = command {
+                    for (key, wanted) in claims.iter().flatten() {
+                        if let Some(lease) = self.lease((at, wanted.id.permit()), *key) {
+                            lease.meets_foreign_key = true;
+                        }
+                    }
+                }
+            }
             // What is refused of the store's own keys is no reason to refuse a claim.
             Answer::Error(
                 Refused::Moved(_) | Refused::Ask(_) | Refused::Again | Refused::Unserved,
@@ -308,7 +316,7 @@ impl Callers {
 
     fn held(&mut self, who: Who, (flight, key, lasts): (&Flight, Key, Duration), local: Time) {
         if let Some(lease) = self.lease(who, key) {
-            lease.is_not_found = false;
+            (lease.is_not_found, lease.meets_foreign_key) = (false, false);
             let until = Some(flight.sent + lasts);
             lease.until = lease.until.max(until);
             if local < flight.call.deadline {
@@ -445,7 +453,9 @@ impl Callers {
                 let is_strict = record.claim.levels().any(|level| level.is_strict);
                 let mut leases = record.leases.iter();
                 let is_not_found = is_strict && leases.any(|lease| lease.is_not_found);
-                check(is_over || is_refused || is_not_found, "too early", || {
+                let is_kept_away = record.leases.iter().any(|lease| lease.meets_foreign_key);
+                let is_known = is_refused || is_not_found || is_kept_away;
+                check(is_over || is_known, "too early", || {
                     says("and its server was not asked whether it can have it again")
                 })?;
                 let since = seen.times.1.saturating_sub(self.settings.lease);

@@ -46,8 +46,10 @@ struct Record {
     is_widest: bool,
     /// Whether its claim is whole.
     is_whole: bool,
-    /// Whether it has a new id though it is held under another.
+    /// True if it got a new id while it was held under another, as far as calls up to `confirmed` show.
     is_needless: bool,
+    /// When the last call was sent whose answer, in time, said that the server has it.
+    confirmed: Time,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
@@ -577,6 +579,7 @@ impl Calls {
     ) -> Verdict {
         let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
         let alive = self.settings.alive();
+        let known = self.settings.lease * 9 / 10;
         let Some(record) = self.lease(at, (key, id)) else {
             return check(false, "ids", || says("names what nobody claims,"));
         };
@@ -608,6 +611,8 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
+        // Without a newer answer it ends in the eyes of its process.
+        record.is_needless &= local < record.confirmed + known;
         check(!record.is_needless, "ids", || {
             says("names under a new id what it has,")
         })?;
@@ -705,6 +710,7 @@ impl Calls {
                 {
                     // It has run by now.
                     record.lasts = local + command.lasts();
+                    record.confirmed = flight.sent.max(record.confirmed);
                 }
                 if !is_release(command) {
                     record.answered = record.answered.min(local);
@@ -733,6 +739,7 @@ impl Calls {
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
                 match acquired {
                     Some(Acquired::Granted { .. }) => {
+                        record.confirmed = flight.sent.max(record.confirmed);
                         record.acquired = flight.sent.max(record.acquired);
                     }
                     Some(Acquired::Queued { .. }) => {
@@ -834,6 +841,7 @@ impl Record {
                 && !was_over
                 && !self.is_lost
                 && !self.is_parted,
+            confirmed: self.confirmed,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             is_parted: self.is_parted,

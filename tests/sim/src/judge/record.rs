@@ -41,6 +41,8 @@ pub(super) struct Lease {
     pub(super) answers: [Option<Acquired>; 2],
     /// Whether its process was told that units are gone that it has.
     pub(super) is_not_found: bool,
+    /// True if a key of another type kept its last acquire from running.
+    pub(super) meets_foreign_key: bool,
     /// Whether its server has refused it last, whether or not its process knows.
     pub(super) is_given_up: bool,
     /// Until when at least it is paused where it waits, by the last answer in time, and when that came.
@@ -143,6 +145,7 @@ impl Lease {
             answers: [None; 2],
             is_given_up: false,
             is_not_found: false,
+            meets_foreign_key: false,
             paused: None,
         }
     }
