@@ -1,14 +1,14 @@
-//! The way of a question: a command of operators or of a check, which belongs to no lease.
+//! Where a question is sent, and when again. A question is a command of operators or of a check, which belongs to no lease.
 //!
-//! A question is evidence of nothing. It changes no lease, no server counts as unavailable because of its failure, and it is
-//! sent whatever is known of its server. So it is a machine of its own beside the [core](crate::core), which gives it
-//! only the map of slots. The carrier of the question sends each [`Attempt`], and passes the outcome to
-//! [`Question::pause_after`].
+//! A question changes no lease. Its failure does not make its server unavailable, and it is sent also to a server that is
+//! unavailable. So it is a separate machine beside the [core](crate::core), from which it needs only the map of slots. Its
+//! carrier sends each [`Attempt`], and passes the outcome to
+//! [`Question::retry_delay_after`].
 
 use crate::{core::Failure, verbs::Fault};
 use std::time::Duration;
 
-/// The delay before a question is sent again: its keys are moving, or a broken connection was not noticed yet.
+/// The delay before a question is sent again: its keys are moving, or its connection broke and was not replaced yet.
 pub const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The recipient of a question.
@@ -24,7 +24,7 @@ pub enum Recipient {
 pub enum Repeat {
     /// Also if it may have run, because a second run does the same.
     Always,
-    /// Only if it has not run.
+    /// Only after a refusal, because then it has not run.
     IfNotRun,
 }
 
@@ -33,7 +33,7 @@ pub enum Repeat {
 pub struct Attempt {
     pub server: usize,
     /// True if each command is sent behind an `ASKING`, because its slot is moving to the server.
-    pub asks: bool,
+    pub sends_asking: bool,
 }
 
 /// A question that has no final answer yet.
@@ -58,7 +58,7 @@ impl Question {
     pub fn attempt(&self, server_of: impl FnOnce(u16) -> usize) -> Attempt {
         let direct = |server| Attempt {
             server,
-            asks: false,
+            sends_asking: false,
         };
         match (self.redirect, self.recipient) {
             (Some(redirect), _) => redirect,
@@ -67,27 +67,33 @@ impl Question {
         }
     }
 
-    /// Takes the outcome of an attempt: the fault of each command that has one, or the failure of all. Returns the pause
-    /// before the next attempt. `None`: the outcome is final.
-    pub fn pause_after(
+    /// Takes the outcome of an attempt: the fault of each command that has one, or the failure of all. Returns the delay
+    /// of the next attempt, or `None` if the outcome is final.
+    pub fn retry_delay_after(
         &mut self,
         outcome: Result<impl IntoIterator<Item = Fault>, Failure>,
     ) -> Option<Duration> {
         self.redirect = None;
         let is_repeated = match outcome {
-            Ok(faults) => faults.into_iter().any(|fault| self.follows(fault)),
+            Ok(faults) => faults.into_iter().any(|fault| self.note_fault(fault)),
             Err(Failure::NotConnected) => false,
             Err(_) => self.repeat == Repeat::Always,
         };
         is_repeated.then_some(RETRY_DELAY)
     }
 
-    /// True if a question with this fault is sent again, and notes where. A question to a certain server follows no slot.
-    fn follows(&mut self, fault: Fault) -> bool {
+    /// Returns true if a question with this fault is sent again, and stores where a redirect leads. A question to a
+    /// fixed server follows no redirect.
+    fn note_fault(&mut self, fault: Fault) -> bool {
         if matches!(self.recipient, Recipient::Server(_)) {
             return false;
         }
-        let redirect = |server, asks| Some(Attempt { server, asks });
+        let redirect = |server, sends_asking| {
+            Some(Attempt {
+                server,
+                sends_asking,
+            })
+        };
         match fault {
             Fault::Moved(server) => self.redirect = redirect(server, false),
             Fault::Ask(server) => self.redirect = redirect(server, true),
@@ -107,14 +113,17 @@ mod tests {
         Question::new(Recipient::Slot(7), repeat)
     }
 
-    fn attempt(server: usize, asks: bool) -> Attempt {
-        Attempt { server, asks }
+    fn attempt(server: usize, sends_asking: bool) -> Attempt {
+        Attempt {
+            server,
+            sends_asking,
+        }
     }
 
-    /// The attempt that follows a fault of the first one, which goes to server 1.
+    /// The attempt that follows a fault. The map says that server 1 has the slot.
     fn next(question: &mut Question, fault: Fault) -> Option<Attempt> {
-        let pause = question.pause_after(Ok([fault]));
-        pause.map(|_| question.attempt(|slot| usize::from(slot) - 6))
+        let delay = question.retry_delay_after(Ok([fault]));
+        delay.map(|_| question.attempt(|slot| usize::from(slot) - 6))
     }
 
     #[test]
@@ -138,8 +147,8 @@ mod tests {
         for (repeat, is_sent) in [(Repeat::Always, true), (Repeat::IfNotRun, false)] {
             let mut question = question(repeat);
             for failure in unanswered {
-                let pause = question.pause_after(Err::<[Fault; 0], _>(failure));
-                assert_eq!(pause.is_some(), is_sent, "{failure:?}");
+                let delay = question.retry_delay_after(Err::<[Fault; 0], _>(failure));
+                assert_eq!(delay.is_some(), is_sent, "{failure:?}");
             }
             assert_eq!(next(&mut question, Fault::Interrupted).is_some(), is_sent);
         }
@@ -149,11 +158,11 @@ mod tests {
     fn an_answer_is_final() {
         for repeat in [Repeat::Always, Repeat::IfNotRun] {
             let mut question = question(repeat);
-            assert_eq!(question.pause_after(Ok([])), None);
+            assert_eq!(question.retry_delay_after(Ok([])), None);
             for fault in [Fault::Unavailable, Fault::Mistake] {
                 assert_eq!(next(&mut question, fault), None);
             }
-            let unsent = question.pause_after(Err::<[Fault; 0], _>(Failure::NotConnected));
+            let unsent = question.retry_delay_after(Err::<[Fault; 0], _>(Failure::NotConnected));
             assert_eq!(unsent, None);
         }
     }
@@ -162,8 +171,8 @@ mod tests {
     fn a_question_to_a_server_follows_no_slot() {
         let mut question = Question::new(Recipient::Server(5), Repeat::Always);
         assert_eq!(next(&mut question, Fault::Moved(2)), None);
-        let pause = question.pause_after(Err::<[Fault; 0], _>(Failure::Broken));
-        assert_eq!(pause, Some(RETRY_DELAY));
+        let delay = question.retry_delay_after(Err::<[Fault; 0], _>(Failure::Broken));
+        assert_eq!(delay, Some(RETRY_DELAY));
         assert_eq!(question.attempt(|_| 1), attempt(5, false));
     }
 }

@@ -6,6 +6,7 @@ use super::{
     error::{CallError, after, by},
     store::Store,
     transport::Replies,
+    turns::Turn,
 };
 use crate::observe::{Answered, Store::Redis as REDIS, called};
 use proto::{
@@ -25,25 +26,26 @@ use tokio::time::sleep;
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
-    /// The server of a key, wherever that has moved.
+    /// The server of a key, wherever that has moved. Only one of the commands may name keys, because all of them follow
+    /// its redirect.
     Key(&'a str),
     /// As `Key`, but commands that may have run are not sent again.
     KeyOnce(&'a str),
 }
 
-/// The caller of commands, and how long it waits for the answer.
-#[derive(Clone, Copy)]
-pub(super) enum Caller {
-    /// Takes a turn, and waits for the time of an operator's call from then on.
-    Operator,
-    /// Takes no turn, and waits until this time.
-    Check(Instant),
+/// An operator's turn to call, and when its calls end at the latest.
+pub(super) struct OperatorTurn<'a> {
+    _turn: Turn<'a>,
+    pub(super) deadline: Instant,
 }
 
 impl Store {
-    /// The deadline of an operator's call that begins now.
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.settings.budget()
+    /// Waits for an operator's turn. The time of its calls begins then.
+    pub(super) async fn operator_turn(&self) -> OperatorTurn<'_> {
+        OperatorTurn {
+            _turn: self.turns.take().await,
+            deadline: Instant::now() + self.settings.budget(),
+        }
     }
 
     /// The time that is left for one call: until the deadline, at most the timeout.
@@ -73,14 +75,33 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
+    /// A connection that has just answered. One that closed while it was idle may look open until it is used, and then
+    /// it is unknown whether the command has run.
+    async fn tested_connection(
+        &self,
+        server: usize,
+        until: Instant,
+    ) -> Result<Arc<Session>, CallError> {
+        loop {
+            let connection = self.connection(server, until).await?;
+            let left = self.left(until);
+            let ping = async { only(connection.request(vec![cmd("PING")]).await) };
+            match by(after(left), CallError::Timeout(left), ping).await {
+                Err(error) if error.is_disconnect() => {}
+                Err(error) if error.is_unanswered() => return Err(error),
+                _ => return Ok(connection),
+            }
+        }
+    }
+
     /// Sends a command, and reads the reply.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
         to: To<'_>,
         question: Cmd,
-        caller: Caller,
+        until: Instant,
     ) -> Result<T, CallError> {
-        let reply = only(self.call(to, vec![question], caller).await)?;
+        let reply = only(self.call(to, vec![question], until).await)?;
         from_redis_value(reply).map_err(|_| CallError::Reply)
     }
 
@@ -89,20 +110,16 @@ impl Store {
         &self,
         to: To<'_>,
         mut commands: Vec<Cmd>,
-        caller: Caller,
+        until: Instant,
     ) -> Replies {
         let replicas = self.settings.replicas;
         if replicas == 0 {
-            return self.call(to, commands, caller).await;
+            return self.call(to, commands, until).await;
         }
-        let left = match caller {
-            Caller::Operator => self.settings.timeout,
-            Caller::Check(until) => self.left(until),
-        };
         // Sent with the commands, so that it covers the server that runs them. Zero would mean no bound.
-        let bound = (left / 2).as_millis().max(1) as u64;
+        let bound = (self.left(until) / 2).as_millis().max(1) as u64;
         commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
-        let mut replies = self.call(to, commands, caller).await;
+        let mut replies = self.call(to, commands, until).await;
         let error = match replies.pop() {
             Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
             Some(Ok(Value::Int(have))) => {
@@ -118,83 +135,79 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together, until their outcome is final. Returns one reply for each command, in order.
-    pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, caller: Caller) -> Replies {
-        let (_turn, until) = match caller {
-            Caller::Operator => (Some(self.turns.take().await), self.deadline()),
-            Caller::Check(until) => (None, until),
-        };
+    /// Sends commands together, until their outcome is final or the time is over. Returns one reply for each command, in
+    /// order.
+    pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
         let slot = |key| Recipient::Slot(self.topology.slot(key));
-        let mut question = match to {
-            To::Server(server) => Question::new(Recipient::Server(server), Repeat::Always),
-            To::Key(key) => Question::new(slot(key), Repeat::Always),
-            To::KeyOnce(key) => Question::new(slot(key), Repeat::IfNotRun),
+        let (recipient, repeat) = match to {
+            To::Server(server) => (Recipient::Server(server), Repeat::Always),
+            To::Key(key) => (slot(key), Repeat::Always),
+            To::KeyOnce(key) => (slot(key), Repeat::IfNotRun),
         };
+        let mut question = Question::new(recipient, repeat);
         loop {
             let attempt = question.attempt(|slot| self.driver.server_at(slot));
-            let sent = self.send(attempt, &commands, until).await;
-            let (replies, outcome) = sent.unwrap_or_else(|error| {
-                let failure = failure_of(&error);
-                (vec![Err(error); commands.len()], Err(failure))
-            });
-            match question.pause_after(outcome) {
-                Some(pause) if until > Instant::now() + pause => sleep(pause).await,
+            let connection = match repeat {
+                Repeat::Always => self.connection(attempt.server, until).await,
+                Repeat::IfNotRun => self.tested_connection(attempt.server, until).await,
+            };
+            let (replies, outcome) = match connection {
+                Err(error) => (vec![Err(error); commands.len()], Err(Failure::NotConnected)),
+                Ok(connection) => {
+                    let left = self.left(until);
+                    let replies = send(&connection, attempt, &commands, left).await;
+                    let outcome = outcome(&connection, &replies);
+                    (replies, outcome)
+                }
+            };
+            match question.retry_delay_after(outcome) {
+                Some(delay) if until > Instant::now() + delay => sleep(delay).await,
                 _ => return replies,
             }
         }
     }
+}
 
-    /// Sends commands once. Returns their replies, and what these mean for the question.
-    async fn send(
-        &self,
-        attempt: Attempt,
-        commands: &[Cmd],
-        until: Instant,
-    ) -> Result<(Replies, Result<Vec<Fault>, Failure>), CallError> {
-        let connection = self.connection(attempt.server, until).await?;
-        let left = self.left(until);
-        // `ASKING` applies to the next command only.
-        let asking = attempt.asks.then(|| cmd("ASKING"));
-        let asks = usize::from(attempt.asks);
-        let sent = commands.iter().cloned();
-        let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
-        let replies = async {
-            let replies = connection.request(sent.collect()).await.into_iter();
-            Ok(replies.skip(asks).step_by(1 + asks).collect())
-        };
-        let replies: Replies = by(after(left), CallError::Timeout(left), replies).await?;
-        let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        let outcome = errors.map(|error| match error {
-            CallError::Unavailable(_) => Err(Failure::NotConnected),
-            error if error.is_unanswered() => Err(failure_of(error)),
-            error => Ok(connection.fault(error)),
-        });
-        let outcome = outcome.collect();
-        Ok((replies, outcome))
+/// Sends commands once.
+async fn send(connection: &Session, attempt: Attempt, commands: &[Cmd], left: Duration) -> Replies {
+    // `ASKING` applies to the next command only.
+    let asking = attempt.sends_asking.then(|| cmd("ASKING"));
+    let each = 1 + usize::from(attempt.sends_asking);
+    let sent = commands.iter().cloned();
+    let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
+    let replies = async { Ok(connection.request(sent.collect()).await) };
+    match by(after(left), CallError::Timeout(left), replies).await {
+        Ok(replies) => replies.into_iter().skip(each - 1).step_by(each).collect(),
+        Err(error) => vec![Err(error); commands.len()],
     }
 }
 
-/// Why a call has no answer.
-fn failure_of(error: &CallError) -> Failure {
-    match error {
-        CallError::Timeout(_) => Failure::TimedOut,
-        error if error.is_disconnect() => Failure::Broken,
-        _ => Failure::NotConnected,
-    }
+/// The fault of each command that has one, or why there is no answer.
+fn outcome(connection: &Session, replies: &Replies) -> Result<Vec<Fault>, Failure> {
+    let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+    let faults = errors.map(|error| match error {
+        CallError::Timeout(_) => Err(Failure::TimedOut),
+        CallError::Unavailable(_) | CallError::PausedClock => Err(Failure::NotConnected),
+        error if error.is_disconnect() => Err(Failure::Broken),
+        // A cluster that serves all slots or none serves none until a failover is over.
+        error if error.is_code(&["CLUSTERDOWN"]) => Ok(Fault::Unserved),
+        error => Ok(connection.fault(error)),
+    });
+    faults.collect()
 }
 
 /// The reply to the only command.
-fn only(mut replies: Replies) -> Result<Value, CallError> {
+pub(super) fn only(mut replies: Replies) -> Result<Value, CallError> {
     replies.pop().unwrap_or(Err(CallError::Reply))
 }
 
-/// The reply to the only command, whose call is counted.
+/// Counts an operator's call of a script.
 pub(super) async fn counted(
     verb: &'static str,
-    replies: impl Future<Output = Replies>,
+    call: impl Future<Output = Result<Value, CallError>>,
 ) -> Result<Value, CallError> {
     let sent = Instant::now();
-    let reply = only(replies.await);
+    let reply = call.await;
     let answered = match &reply {
         Ok(_) => Answered::Ok,
         Err(CallError::Timeout(_)) => Answered::Timeout,

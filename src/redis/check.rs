@@ -1,7 +1,7 @@
 //! What can be known of servers before a claim needs them.
 
 use super::{
-    ask::{Caller, To},
+    ask::To,
     driver::Health,
     error::{CallError, after, by},
     fault::{ConnectError, Kind, Origin, Unfit},
@@ -147,7 +147,7 @@ impl Store {
         let questions = self.questions().into_iter();
         let answers = questions.map(async |(server, questions)| {
             let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-            let replies = self.confirmed(To::Server(server), commands, Caller::Check(until));
+            let replies = self.confirmed(To::Server(server), commands, until);
             // It travels alone, because with too few replicas no other answer counts.
             let info = self.info(server, until);
             let (info, replies) = join(info, replies).await;
@@ -172,7 +172,7 @@ impl Store {
         if connection.is_basic() {
             return Info::NotPermitted;
         }
-        let asked = self.ask(To::Server(server), cmd("INFO"), Caller::Check(until));
+        let asked = self.ask(To::Server(server), cmd("INFO"), until);
         match asked.await {
             Ok(info) => Info::Known(info),
             Err(error) if error.is_an_answer() => Info::NotPermitted,
@@ -205,9 +205,7 @@ impl Store {
     /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), CallError> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
-        let replies = self
-            .call(To::Server(0), commands.collect(), Caller::Check(deadline))
-            .await;
+        let replies = self.call(To::Server(0), commands.collect(), deadline).await;
         let mut errors = replies.into_iter().filter_map(Result::err);
         let error = errors.find(|error| error.is_moving() || !error.is_an_answer());
         error.map_or(Ok(()), Err)

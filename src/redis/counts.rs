@@ -1,16 +1,16 @@
 //! How much is held of many keys, and which processes are alive.
 
 use super::{
-    ask::{Caller, To},
+    ask::{To, only},
     error::CallError,
     operate::pause_info,
-    protocol::{alive, counted_at, counting, name_of, now},
+    protocol::{Counted, alive, counted_at, counting, name_of, now},
     store::Store,
 };
 use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
 use futures_util::future::{join_all, try_join_all};
 use redis::{Cmd, Value, cmd};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 /// How many keys are counted in one call: a server is busy with them for a millisecond, and answers other clients
 /// between two of them.
@@ -45,35 +45,58 @@ impl Store {
         server: usize,
         keys: Vec<Named>,
     ) -> Result<Vec<(usize, KeyCounts)>, CallError> {
-        let time = self.ask(To::Server(server), cmd("TIME"), Caller::Operator);
+        let turn = self.operator_turn().await;
+        let time = self.ask(To::Server(server), cmd("TIME"), turn.deadline);
         let now = now(time.await?)?;
+        drop(turn);
         let mut counted = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS) {
+            let turn = self.operator_turn().await;
             let commands = keys.iter().flat_map(|(.., name)| counting(name, now));
-            let replies = self.call(To::Server(server), commands.collect(), Caller::Operator);
-            for ((position, key, name), replies) in keys.iter().zip(replies.await.chunks(3)) {
-                let found = match counted_at(now, replies) {
-                    // Its slot has moved.
-                    Err(error) if error.is_moving() => {
-                        let commands = counting(name, now).into();
-                        let replies = self.call(To::Key(name), commands, Caller::Operator);
-                        counted_at(now, &replies.await)?
-                    }
-                    found => found?,
-                };
-                let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
-                counts.pause = found.pause.map(pause_info);
-                counted.push((*position, counts));
-            }
+            let replies = self
+                .call(To::Server(server), commands.collect(), turn.deadline)
+                .await;
+            let found = keys
+                .iter()
+                .zip(replies.chunks(3))
+                .map(async |(named, replies)| {
+                    let (position, key, name) = named;
+                    let found = match counted_at(now, replies) {
+                        Err(error) if error.is_moving() => {
+                            self.count_moving(name, now, turn.deadline).await?
+                        }
+                        found => found?,
+                    };
+                    let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
+                    counts.pause = found.pause.map(pause_info);
+                    Ok((*position, counts))
+                });
+            counted.extend(try_join_all(found).await?);
         }
         Ok(counted)
+    }
+
+    /// Counts a semaphore whose slot is moving, by the clock of the server that has had it. Its keys may be on different
+    /// servers, so each command follows its own redirect.
+    async fn count_moving(
+        &self,
+        name: &str,
+        now: u64,
+        until: Instant,
+    ) -> Result<Counted, CallError> {
+        let commands = counting(name, now).into_iter();
+        let replies = commands
+            .map(async |command| only(self.call(To::Key(name), vec![command], until).await));
+        counted_at(now, &join_all(replies).await)
     }
 
     pub(super) async fn processes(&self) -> Result<Vec<Process>, CallError> {
         let [_, key] = self.owner.keys();
         let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
         let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
-        let replies = self.call(To::Key(&key), commands, Caller::Operator).await;
+        let turn = self.operator_turn().await;
+        let replies = self.call(To::Key(&key), commands, turn.deadline).await;
+        drop(turn);
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| CallError::Reply)?;
         let ids = alive(list, now(time)?)?;

@@ -2,11 +2,11 @@
 //! are in force.
 
 use super::{
-    ask::{Caller, To, counted},
+    ask::{To, counted, only},
     error::CallError,
     protocol::{
-        Form, flow_of, key_of, limit_command, limit_name, limit_of, limits, names_of, process,
-        query, reply,
+        Form, flow_of, key_of, limit_command, limit_name, limits, names_of, process, query,
+        read_limit, reply,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -16,7 +16,7 @@ use crate::semaphore::{
     Pause, PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
-use proto::verbs::{Cursors, PauseEntry, Query, Revocation, UnitId, Usage as Listed, is_done};
+use proto::verbs::{Cursors, PauseEntry, Query, RevokeQuery, UnitId, UsageListing, is_done};
 use redis::{Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -63,7 +63,7 @@ impl Operate for RedisSemaphore {
         cursor: Option<&str>,
         time: Duration,
     ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
-        let from = cursor.map_or_else(|| Some(Position::default()), Position::parse);
+        let from = cursor.map_or_else(|| Some(ScanCursor::default()), ScanCursor::parse);
         let scan = Scan::new(&self.0, policy);
         Box::pin(async move {
             let Some(from) = from else { return Ok(None) };
@@ -154,35 +154,44 @@ impl Store {
     /// Revokes a permit. `false`: there is none of this id, or the text is no id.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let floor = self.driver.floor();
-        let Some(revocation) = Revocation::new(name, id, floor, MAX_WEIGHT) else {
+        let Some(revocation) = RevokeQuery::new(name, id, floor, MAX_WEIGHT) else {
             return Ok(false);
         };
         // Sent once, because a second run would report that there is no such permit.
-        self.change(Query::Revoke(revocation), To::KeyOnce(name))
+        let turn = self.operator_turn().await;
+        self.change(Query::Revoke(revocation), To::KeyOnce(name), turn.deadline)
             .await
     }
 
     /// Runs a query that changes something. Returns true if it was done. Many may run at once, so the source is sent only to a
     /// server that does not know the script, or whose user may not name it by its hash.
-    async fn change(&self, change: Query<'_>, to: To<'_>) -> Result<bool, CallError> {
+    async fn change(
+        &self,
+        change: Query<'_>,
+        to: To<'_>,
+        until: Instant,
+    ) -> Result<bool, CallError> {
         let run = async |form| {
             let commands = vec![query(form, &self.owner, &change)];
-            let replies = self.confirmed(to, commands, Caller::Operator);
-            counted(change.verb().name(), replies).await
+            only(self.confirmed(to, commands, until).await)
         };
-        let done = match run(Form::Hash).await {
-            Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
-            done => done,
+        let call = async {
+            match run(Form::Hash).await {
+                Err(error) if error.is_code(&["NOSCRIPT", "NOPERM"]) => run(Form::Source).await,
+                done => done,
+            }
         };
-        is_done(&reply(done?)).ok_or(CallError::Reply)
+        let done = counted(change.verb().name(), call).await?;
+        is_done(&reply(done)).ok_or(CallError::Reply)
     }
 
     /// Runs a query that only reads.
     async fn read(&self, reading: Query<'_>) -> Result<Value, CallError> {
         let name = reading.name(&self.owner);
         let commands = vec![query(Form::Source, &self.owner, &reading)];
-        let replies = self.call(To::Key(&name), commands, Caller::Operator);
-        counted(reading.verb().name(), replies).await
+        let turn = self.operator_turn().await;
+        let read = async { only(self.call(To::Key(&name), commands, turn.deadline).await) };
+        counted(reading.verb().name(), read).await
     }
 
     /// Pauses a semaphore. `None` stands for a time below 1 ms, and changes nothing.
@@ -201,8 +210,9 @@ impl Store {
 
     /// Ends the pause of a semaphore. Returns false if it was not paused.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
-        self.driver.note_pause(Arc::clone(&name), None);
-        self.set_pause(&name, None).await
+        let was_paused = self.set_pause(&name, None).await?;
+        self.driver.note_pause(name, None);
+        Ok(was_paused)
     }
 
     /// Sets or ends the pause of a semaphore. An end is sent once, because a second one would report that there is no pause.
@@ -216,18 +226,20 @@ impl Store {
             Some(_) => To::Key(name),
             None => To::KeyOnce(name),
         };
-        self.change(pausing, to).await
+        let turn = self.operator_turn().await;
+        self.change(pausing, to, turn.deadline).await
     }
 
     /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
     async fn set_limit(&self, of: &str, limit: Option<u32>, note: &str) -> Result<bool, CallError> {
         let setting = Query::SetLimit { of, limit, note };
         let key = self.owner.limits_key();
-        let set = self.change(setting, To::Key(&key)).await;
+        let turn = self.operator_turn().await;
+        let set = self.change(setting, To::Key(&key), turn.deadline).await;
         // After an error the limit may be set too, but the caller need not wait for it.
         let follows = self.settings.claims && !self.driver.is_shut();
         let until = match set {
-            Ok(_) if follows => self.deadline(),
+            Ok(_) if follows => turn.deadline,
             _ => Instant::now(),
         };
         let is_read = self.driver.read_limits(until).await;
@@ -265,13 +277,14 @@ impl Store {
     /// The limit of a semaphore that an operator has set.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, CallError> {
         let (key, command) = limit_command(&self.owner, name);
-        let reply = self.ask(To::Key(&key), command, Caller::Operator);
-        limit_of(reply.await?)
+        let turn = self.operator_turn().await;
+        let reply = self.ask(To::Key(&key), command, turn.deadline);
+        read_limit(reply.await?)
     }
 
     /// Page after page, each of them a call.
-    async fn listed(&self, name: &str) -> Result<Listed, CallError> {
-        let (mut listed, mut next) = (Listed::default(), Some(Cursors::first()));
+    async fn listed(&self, name: &str) -> Result<UsageListing, CallError> {
+        let (mut listed, mut next) = (UsageListing::default(), Some(Cursors::first()));
         while let Some(from) = next {
             let page = self.read(Query::Usage { name, from: &from }).await?;
             next = listed.add(&reply(page)).ok_or(CallError::Reply)?;
@@ -291,7 +304,7 @@ impl Store {
 }
 
 /// The usage that a server lists. Of the processes only the ids are known yet.
-fn read_usage(listed: &Listed) -> Usage {
+fn read_usage(listed: &UsageListing) -> Usage {
     let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
         let read = UnitId::read(id).filter(|id| id.unit == 1)?;
         Some(info(id, &read, read.lease.weight, ends))
@@ -357,12 +370,12 @@ struct Scan {
 /// Where a scan goes on, which callers know as `CURSOR@SERVER`: on a server, or on the next one if that is gone, at a cursor
 /// of the server's.
 #[derive(Default)]
-struct Position {
+struct ScanCursor {
     server: String,
     cursor: u64,
 }
 
-impl Position {
+impl ScanCursor {
     fn parse(text: &str) -> Option<Self> {
         let (cursor, server) = text.split_once('@')?;
         let (cursor, server) = (cursor.parse().ok()?, server.to_owned());
@@ -388,12 +401,12 @@ impl Scan {
     /// All keys, each once.
     fn stream(self) -> KeyStream {
         let scan = Arc::new(self);
-        let pages = stream::try_unfold(Some(Position::default()), move |at| {
+        let pages = stream::try_unfold(Some(ScanCursor::default()), move |at| {
             let scan = Arc::clone(&scan);
             async move {
                 let Some(at) = at else { return Ok(None) };
                 let page = scan.page(at, TIME).await?;
-                let next = page.next.as_deref().and_then(Position::parse);
+                let next = page.next.as_deref().and_then(ScanCursor::parse);
                 Ok(Some((page.keys, next)))
             }
         });
@@ -406,7 +419,7 @@ impl Scan {
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
-    async fn page(&self, mut at: Position, time: Duration) -> Result<KeyPage, StoreError> {
+    async fn page(&self, mut at: ScanCursor, time: Duration) -> Result<KeyPage, StoreError> {
         let (start, mut keys) = (Instant::now(), HashSet::new());
         let next = loop {
             let mut servers = self.servers.range(at.server.clone()..);
@@ -437,8 +450,9 @@ impl Scan {
             .arg("MATCH")
             .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
+        let turn = self.store.operator_turn().await;
         self.store
-            .ask(To::Server(server), scan, Caller::Operator)
+            .ask(To::Server(server), scan, turn.deadline)
             .await
     }
 

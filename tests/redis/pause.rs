@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 use testing::{fleet::Process, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::task::JoinHandle;
 use tower_semaphore::{
-    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore, redis::WhenUnavailable,
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
+    redis::WhenUnavailable, semaphore::Key,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -114,6 +115,13 @@ async fn the_process_that_paused_observes_the_pause_without_its_server() {
         );
         let other = store.acquire(Claim::new("b").with_limit(2)).await;
         assert!(other.is_ok_and(|permit| permit.is_degraded()), "{policy:?}");
+        let resumed = store.resume(&Policy::DEFAULT, &Key::from("a")).await;
+        resumed.expect_err("no server has ended the pause");
+        let refused = store.acquire(claim()).await.expect_err("it is paused");
+        assert!(
+            matches!(refused, AcquireError::Paused { .. }),
+            "{refused:?}"
+        );
         assert!(start.elapsed() < BOUND);
     }
 }

@@ -121,21 +121,23 @@ impl Group {
     }
 }
 
-/// Where a run of a script is written.
+/// Receives the run of a script: its verb, then its keys and arguments.
 pub trait Sink {
     /// Begins the run. `keys` keys follow, then about `args` arguments.
     fn begin(&mut self, verb: Verb, keys: usize, args: usize);
-
-    /// Writes a command that is no script.
-    fn plain(&mut self, words: &[&dyn fmt::Display]);
 
     /// Adds a key, or an argument.
     fn add(&mut self, item: impl fmt::Display);
 }
 
+/// Receives also commands that are no scripts.
+pub trait CommandSink: Sink {
+    fn plain(&mut self, words: &[&dyn fmt::Display]);
+}
+
 impl Command {
     /// Writes the command as its script takes it.
-    pub fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
+    pub fn encode(&self, owner: &Owner, sink: &mut impl CommandSink) {
         match self {
             Self::Acquire {
                 lasts,

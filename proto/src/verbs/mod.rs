@@ -19,14 +19,14 @@ mod usage;
 mod verb;
 
 pub use answer::{Acquired, Answer, Fault, Message, OperatorLimits, Queued, millis};
-pub use command::{Command, Group, Part, Position, Sink, Standing, Wanted};
+pub use command::{Command, CommandSink, Group, Part, Position, Sink, Standing, Wanted};
 pub use id::{
     Digits, Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, decoded, encoded, number,
     process_name,
 };
-pub use query::{Query, Revocation};
+pub use query::{Query, RevokeQuery};
 pub use reply::Reply;
-pub use usage::{Cursors, PauseEntry, Usage, is_done};
+pub use usage::{Cursors, PauseEntry, UsageListing, is_done};
 pub use verb::Verb;
 
 #[cfg(test)]

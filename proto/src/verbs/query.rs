@@ -16,7 +16,7 @@ pub enum Query<'a> {
         name: &'a str,
         from: &'a Cursors,
     },
-    Revoke(Revocation<'a>),
+    Revoke(RevokeQuery<'a>),
     /// Pauses a semaphore, or ends its pause.
     Pause {
         name: &'a str,
@@ -56,14 +56,6 @@ impl Query<'_> {
             Self::SetLimit { .. } => Verb::Limits,
             Self::Limits | Self::Process(_) => Verb::Presence,
         }
-    }
-
-    /// True if it changes what the server has.
-    pub fn writes(&self) -> bool {
-        matches!(
-            self,
-            Self::Revoke(_) | Self::Pause { .. } | Self::SetLimit { .. }
-        )
     }
 
     /// The key, or the beginning of the keys, that it names.
@@ -140,14 +132,14 @@ const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The revocation of a permit.
 #[derive(Debug, Clone, Copy)]
-pub struct Revocation<'a> {
+pub struct RevokeQuery<'a> {
     name: &'a str,
     id: &'a str,
     floor: u64,
     remember_ms: u64,
 }
 
-impl<'a> Revocation<'a> {
+impl<'a> RevokeQuery<'a> {
     /// The revocation of this id, whose semaphore has keys that begin with `name`. `floor` is the least token of a semaphore
     /// without one, in microseconds. `None` if the text is not the id of a permit of this weight at most.
     pub fn new(name: &'a str, id: &'a str, floor: u64, max_weight: u32) -> Option<Self> {

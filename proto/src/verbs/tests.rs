@@ -1,27 +1,29 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, Flow, Group, LeaseId, LeaseName, Message, OperatorLimits, Owner,
-    Part, PauseEntry, Position, Query, Reply, Revocation, Sink, Standing, Units, Usage, Verb,
-    Wanted, is_done,
+    Acquired, Answer, Command, CommandSink, Flow, Group, LeaseId, LeaseName, Message,
+    OperatorLimits, Owner, Part, PauseEntry, Position, Query, Reply, RevokeQuery, Sink, Standing,
+    Units, UsageListing, Verb, Wanted, is_done,
 };
 use std::{fmt::Display, time::Duration};
 
 /// What was written.
 #[derive(Debug, Default)]
-struct Written(Option<(Verb, usize)>, Vec<String>);
+struct RecordedRun(Option<(Verb, usize)>, Vec<String>);
 
-impl Sink for Written {
+impl Sink for RecordedRun {
     fn begin(&mut self, verb: Verb, keys: usize, _: usize) {
         self.0 = Some((verb, keys));
     }
 
-    fn plain(&mut self, words: &[&dyn Display]) {
-        panic!("it has no script, and {} words", words.len());
-    }
-
     fn add(&mut self, item: impl Display) {
         self.1.push(item.to_string());
+    }
+}
+
+impl CommandSink for RecordedRun {
+    fn plain(&mut self, words: &[&dyn Display]) {
+        panic!("it has no script, and {} words", words.len());
     }
 }
 
@@ -34,7 +36,7 @@ fn owner() -> Owner {
     }
 }
 
-impl Written {
+impl RecordedRun {
     /// The script, its keys and its arguments.
     fn parts(mut self) -> (Verb, Vec<String>, Vec<String>) {
         let (verb, keys) = self.0.expect("it begins");
@@ -44,13 +46,13 @@ impl Written {
 }
 
 fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
-    let mut written = Written::default();
+    let mut written = RecordedRun::default();
     command.encode(&owner(), &mut written);
     written.parts()
 }
 
 fn written_query(query: &Query<'_>) -> (Verb, Vec<String>, Vec<String>) {
-    let mut written = Written::default();
+    let mut written = RecordedRun::default();
     query.encode(&owner(), &mut written);
     written.parts()
 }
@@ -348,7 +350,7 @@ fn page(lists: [(&str, &[&str]); 3]) -> Reply {
 
 #[test]
 fn pages_of_usage_are_put_together() {
-    let mut usage = Usage::default();
+    let mut usage = UsageListing::default();
     let first = page([
         ("7", &["a", "200", "gone", "100"]),
         ("8", &["y", "2", "x", "2", "z", "1"]),
@@ -382,20 +384,9 @@ fn pages_of_usage_are_put_together() {
 }
 
 #[test]
-fn a_member_that_is_no_text_is_left_out_of_a_page() {
-    let strange = Reply::List(vec![Reply::Other, text("200"), text("a"), text("300")]);
-    let list = |members| Reply::List(vec![text("-"), members]);
-    let lists = [strange, Reply::List(vec![]), Reply::List(vec![])].map(list);
-    let page = Reply::List([Reply::Integer(100)].into_iter().chain(lists).collect());
-    let mut usage = Usage::default();
-    assert!(usage.add(&page).is_some());
-    assert_eq!(usage.held.len(), 1);
-}
-
-#[test]
 fn a_reply_that_is_no_page_is_refused() {
     for reply in [Reply::Other, Reply::Integer(1), list([100])] {
-        assert!(Usage::default().add(&reply).is_none(), "{reply:?}");
+        assert!(UsageListing::default().add(&reply).is_none(), "{reply:?}");
     }
 }
 
@@ -408,7 +399,7 @@ fn a_revocation_is_stored_for_an_hour_or_eight_leases() {
         ("zzzzzzzz", "691200000"),
     ] {
         let id = id(lease_ms);
-        let revocation = Revocation::new("s", &id, 7, 1_000).expect("it is an id");
+        let revocation = RevokeQuery::new("s", &id, 7, 1_000).expect("it is an id");
         let (verb, keys, args) = written_query(&Query::Revoke(revocation));
         assert_eq!((verb, keys.len()), (Verb::Revoke, 4));
         assert_eq!(args[..3], ["7", stored, "1"], "{lease_ms}");
@@ -420,7 +411,7 @@ fn a_revocation_is_stored_for_an_hour_or_eight_leases() {
         "p.1.0.0.5.1.7ps.mwrq6ebf...:2",
         "p.1.0.0.5.zz.7ps.mwrq6ebf...",
     ] {
-        assert!(Revocation::new("s", other, 7, 1_000).is_none(), "{other}");
+        assert!(RevokeQuery::new("s", other, 7, 1_000).is_none(), "{other}");
     }
 }
 

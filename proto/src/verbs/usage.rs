@@ -1,4 +1,4 @@
-//! What is held of a semaphore, what waits for it, and its pause, as the pages of `usage.lua` list it.
+//! The permits, the waiters and the pause of a semaphore, as the pages of `usage.lua` list them.
 
 use super::{
     answer::millis,
@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 
 /// The usage of a semaphore. Times are ms of the server's clock.
 #[derive(Debug, Default)]
-pub struct Usage {
+pub struct UsageListing {
     pub now: u64,
-    /// The ids of units, and when they end.
+    /// The ids of units, and their ends.
     pub held: BTreeMap<String, u64>,
-    /// The ids of waiters, and their places in the queue.
+    /// The ids of waiters, with their scores in the queue.
     queue: BTreeMap<String, f64>,
-    /// Until when waiters count as alive.
+    /// The ids of waiters, and the times until which they count as alive.
     alive: BTreeMap<String, u64>,
 }
 
-/// Where the lists of a semaphore's keys go on.
+/// The cursors of the next page, one for each list.
 #[derive(Debug)]
 pub struct Cursors(pub(super) [String; 3]);
 
@@ -30,8 +30,9 @@ impl Cursors {
     }
 }
 
-impl Usage {
-    /// Adds a page. Returns `None` if the reply is none, and else where the lists go on, unless all have ended.
+impl UsageListing {
+    /// Adds a page. Returns the cursors of the next page, or `Some(None)` after the last one. `None`: the reply is not a
+    /// page.
     pub fn add(&mut self, page: &Reply) -> Option<Option<Cursors>> {
         let [now, held, queue, alive] = page.list()? else {
             return None;
@@ -53,8 +54,8 @@ impl Usage {
         entries.find_map(|id| Some((PauseEntry::read(id)?, *self.alive.get(id)?)))
     }
 
-    /// The waiters in the order of the queue, and until when they count as alive. A waiter that was granted between two
-    /// pages holds.
+    /// The waiters in the order of the queue, and the times until which they count as alive. A waiter that was granted
+    /// between two pages is listed as a holder only.
     pub fn waiting(&self) -> Vec<(&str, u64)> {
         let queue = self.queue.iter();
         let queue = queue.filter(|(id, _)| !self.held.contains_key(*id));
@@ -67,7 +68,7 @@ impl Usage {
     }
 }
 
-/// Where a list of a page goes on, and its members with their scores. A member that is not text is not an id of ours.
+/// The cursor of a list's next page, and the members of this page with their scores.
 fn list(reply: &Reply) -> Option<(&str, Vec<(String, f64)>)> {
     let [cursor, members] = reply.list()? else {
         return None;
@@ -76,12 +77,12 @@ fn list(reply: &Reply) -> Option<(&str, Vec<(String, f64)>)> {
     for pair in members.list()?.chunks(2) {
         let [id, score] = pair else { return None };
         let score = score.text()?.parse().ok()?;
-        pairs.extend(id.text().map(|id| (id.to_owned(), score)));
+        pairs.push((id.text()?.to_owned(), score));
     }
     Some((cursor.text()?, pairs))
 }
 
-/// The members that have not ended. A score that is no time counts as ended.
+/// The members that have not ended. A score that is not a time counts as ended.
 fn ends_after(now: u64, pairs: Vec<(String, f64)>) -> impl Iterator<Item = (String, u64)> {
     pairs.into_iter().filter_map(move |(id, ends)| {
         let ends = millis(ends as i64).filter(|ends| *ends > now)?;

@@ -11,7 +11,7 @@ use crate::{
     redis::{
         error::CallError,
         fault::Class,
-        protocol::{Form, call, reply as read},
+        protocol::{Form, reply as read, script_command},
         transport::{self, Inquiry, Place, Replies, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
@@ -19,7 +19,7 @@ use crate::{
 };
 use proto::{
     core::Failure,
-    verbs::{Answer, Command, Fault, Message, Owner, Sink, Verb},
+    verbs::{Answer, Command, CommandSink, Fault, Message, Owner, Sink, Verb},
 };
 use redis::{Cmd, RedisWrite, Value};
 use scopeguard::{ScopeGuard, guard};
@@ -206,7 +206,7 @@ impl Connection for Session {
     }
 
     fn is_over(&self) -> bool {
-        self.line.is_replaced()
+        self.line.is_over()
     }
 
     async fn closed(&self) {
@@ -348,15 +348,17 @@ impl Sink for Run<'_> {
             false => Form::Source,
         };
         let items = keys + args;
-        (self.verb, self.cmd) = (verb, call(verb, form, items + 3, items * ITEM));
+        (self.verb, self.cmd) = (verb, script_command(verb, form, items + 3, items * ITEM));
         self.cmd.arg(keys);
-    }
-
-    fn plain(&mut self, words: &[&dyn fmt::Display]) {
-        words.iter().for_each(|word| self.add(word));
     }
 
     fn add(&mut self, item: impl fmt::Display) {
         self.cmd.write_arg_fmt(item);
+    }
+}
+
+impl CommandSink for Run<'_> {
+    fn plain(&mut self, words: &[&dyn fmt::Display]) {
+        words.iter().for_each(|word| self.add(word));
     }
 }

@@ -26,7 +26,7 @@ pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd
 }
 
 /// Reads the reply to the second: the limit of a key comes before that of its policy.
-pub(in crate::redis) fn limit_of(reply: Value) -> Result<Option<u32>, CallError> {
+pub(in crate::redis) fn read_limit(reply: Value) -> Result<Option<u32>, CallError> {
     let set: [Option<String>; 2] = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit = |value: String| value.split(' ').next()?.parse().ok();
     Ok(set.into_iter().flatten().find_map(limit))

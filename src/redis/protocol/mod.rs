@@ -9,8 +9,8 @@ mod presence;
 mod script;
 
 pub(super) use check::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions};
-pub(super) use counts::{alive, counted_at, counting, now};
-pub(super) use limits::{limit_command, limit_name, limit_of, limits};
+pub(super) use counts::{Counted, alive, counted_at, counting, now};
+pub(super) use limits::{limit_command, limit_name, limits, read_limit};
 pub(super) use name::{flow_name, flow_of, key_of, name, name_of, names_of};
 pub(super) use presence::{described, process};
-pub(super) use script::{Form, call, query, reply};
+pub(super) use script::{Form, query, reply, script_command};

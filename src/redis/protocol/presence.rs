@@ -4,7 +4,7 @@ use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Value, from_redis_value};
 
-/// The longest part of what a process says of itself, in bytes.
+/// The longest part of a process's description, in characters.
 const LONGEST: usize = 128;
 
 /// A process, as far as it has said lately who it is.

@@ -1,7 +1,8 @@
-//! A script, how a command names it to the server, and replies of redis-rs.
+//! Commands that run scripts, and replies of redis-rs.
 //!
-//! A command is `EVALSHA` first and, if the server does not know the script, `EVAL`. With
-//! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
+//! A command that runs often, or may run many times at once, is `EVALSHA` first and, if the server does not know the
+//! script, `EVAL`. With `SCRIPT LOAD` on every node instead, one dead node would break all others. Other commands are
+//! `EVAL`.
 
 use proto::verbs::{Owner, Query, Reply, Sink, Verb};
 use redis::{Cmd, RedisWrite, Value};
@@ -9,7 +10,7 @@ use std::{fmt, sync::LazyLock};
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
-/// How a script is named to the server.
+/// How a command names its script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Form {
     Hash,
@@ -32,7 +33,7 @@ impl Script {
 }
 
 /// Begins a run of a script, with room for `size` bytes of arguments.
-pub(in crate::redis) fn call(verb: Verb, form: Form, args: usize, size: usize) -> Cmd {
+pub(in crate::redis) fn script_command(verb: Verb, form: Form, args: usize, size: usize) -> Cmd {
     let script = &SCRIPTS[verb as usize];
     let mut command = Cmd::with_capacity(args, size);
     match form {
@@ -44,7 +45,7 @@ pub(in crate::redis) fn call(verb: Verb, form: Form, args: usize, size: usize) -
 
 /// A run of the script that checks a server, on these keys.
 pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> Cmd {
-    let mut command = call(Verb::Check, form, 8, 0);
+    let mut command = script_command(Verb::Check, form, 8, 0);
     command.arg(keys.len()).arg(keys);
     for arg in args {
         command.arg(arg.to_string());
@@ -52,24 +53,20 @@ pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> 
     command
 }
 
-/// A query of an operator as a command.
+/// The command that runs an operator's query.
 pub(in crate::redis) fn query(form: Form, owner: &Owner, query: &Query<'_>) -> Cmd {
-    let mut written = Written(form, Cmd::new());
+    let mut written = CommandWriter(form, Cmd::new());
     query.encode(owner, &mut written);
     written.1
 }
 
-/// A run that is being written.
-struct Written(Form, Cmd);
+/// Writes the run of a script as a command of redis-rs.
+struct CommandWriter(Form, Cmd);
 
-impl Sink for Written {
+impl Sink for CommandWriter {
     fn begin(&mut self, verb: Verb, keys: usize, args: usize) {
-        self.1 = call(verb, self.0, keys + args + 3, 0);
+        self.1 = script_command(verb, self.0, keys + args + 3, 0);
         self.1.arg(keys);
-    }
-
-    fn plain(&mut self, words: &[&dyn fmt::Display]) {
-        words.iter().for_each(|word| self.add(word));
     }
 
     fn add(&mut self, item: impl fmt::Display) {
@@ -77,12 +74,32 @@ impl Sink for Written {
     }
 }
 
-/// A reply of redis-rs as the protocol reads it.
+/// Converts a reply of redis-rs.
 pub(in crate::redis) fn reply(value: Value) -> Reply {
     match value {
         Value::Int(number) => Reply::Integer(number),
         Value::Array(items) => Reply::List(items.into_iter().map(reply).collect()),
-        Value::BulkString(bytes) => String::from_utf8(bytes).map_or(Reply::Other, Reply::Text),
+        Value::BulkString(bytes) => Reply::Text(
+            String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        ),
         _ => Reply::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::verbs::UsageListing;
+
+    #[test]
+    fn a_member_that_is_not_text_is_listed_because_the_scripts_count_it() {
+        let text = |text: &[u8]| Value::BulkString(text.to_vec());
+        let list = |members| Value::Array(vec![text(b"-"), Value::Array(members)]);
+        let held = list(vec![text(b"\xff"), text(b"200"), text(b"a"), text(b"300")]);
+        let page = Value::Array(vec![Value::Int(100), held, list(vec![]), list(vec![])]);
+        let mut usage = UsageListing::default();
+        assert!(usage.add(&reply(page)).is_some());
+        assert_eq!(usage.held.len(), 2);
     }
 }

@@ -54,8 +54,8 @@ pub(in crate::redis) struct Connection {
     answered: AtomicBool,
     /// A call has no answer.
     doubted: Notify,
-    /// It is of no use for any call.
-    ended: Notify,
+    /// True once it is of no use for any call.
+    ended: watch::Sender<bool>,
 }
 
 /// How long a server has its place: until the other end is dropped.
@@ -77,7 +77,7 @@ impl Connection {
             tenure: FOREVER.subscribe(),
             answered: AtomicBool::new(false),
             doubted: Notify::new(),
-            ended: Notify::new(),
+            ended: watch::Sender::new(false),
         }
     }
 
@@ -120,25 +120,30 @@ impl Connection {
         self.answered.store(true, Relaxed);
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
         if errors.any(|error| error.is_disconnect() || error.is_code(&["READONLY"])) {
-            self.ended.notify_one();
+            self.ended.send_replace(true);
         }
         replies
     }
 
     /// Whether another server has taken the place of this one, so that nothing may be sent over it.
-    pub(in crate::redis) fn is_replaced(&self) -> bool {
+    fn is_replaced(&self) -> bool {
         self.tenure.has_changed().is_err()
+    }
+
+    /// True if nothing more should be sent over it.
+    pub(in crate::redis) fn is_over(&self) -> bool {
+        *self.ended.borrow() || self.is_replaced()
     }
 
     /// Ready when it has closed. For one caller.
     pub(in crate::redis) async fn closed(&self) {
-        let mut tenure = self.tenure.clone();
+        let (mut tenure, mut ended) = (self.tenure.clone(), self.ended.subscribe());
         loop {
             let is_busy = self.answered.swap(false, Relaxed);
             let pause = if is_busy { TICK } else { SILENCE };
             select! {
                 _ = tenure.changed() => return,
-                () = self.ended.notified() => return,
+                _ = ended.wait_for(|ended| *ended) => return,
                 () = self.doubted.notified() => {}
                 () = sleep(pause) => if is_busy || self.answered.load(Relaxed) {
                     continue;

@@ -3,6 +3,7 @@
 //! The server's plain TCP port stays open to the oracle, which reads there how the store is connected.
 
 mod chosen;
+mod closed;
 mod credentials;
 mod paused;
 mod proxies;

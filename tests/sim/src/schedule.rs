@@ -49,7 +49,7 @@ pub enum Workload {
 
 /// What an operator asks of a semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Query {
+pub enum OperatorAction {
     /// Who holds it, and who waits.
     Usage,
     /// To revoke one of its permits and waiters.
@@ -193,7 +193,7 @@ pub enum Step {
     /// An operator sets the limit of a semaphore, or of the policy of one, or takes it away.
     SetLimit(Key, bool, Option<u32>),
     /// A process asks something of a semaphore for an operator.
-    Ask(usize, Key, Query),
+    Ask(usize, Key, OperatorAction),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -410,10 +410,10 @@ impl Schedule {
             );
             let time = random.pick(&[5, 60, 400, 1_500]);
             let query = match random.below(6) {
-                0 | 1 => Query::Usage,
-                2 | 3 => Query::Revoke(random.below(100) as usize),
-                4 => Query::Pause(Duration::from_millis(random.from(1, time))),
-                _ => Query::Resume,
+                0 | 1 => OperatorAction::Usage,
+                2 | 3 => OperatorAction::Revoke(random.below(100) as usize),
+                4 => OperatorAction::Pause(Duration::from_millis(random.from(1, time))),
+                _ => OperatorAction::Resume,
             };
             let then = at + random.up_to_ms(hold.as_millis() as u64 + 10);
             self.steps.push((then, Step::Ask(process, key, query)));

@@ -10,7 +10,10 @@ use proto::{
         Call, CallId, Change, Core, Event, Failure, Level, Merge, OutagePolicy, PermitId, Refusal,
         RuntimeId, Settings, Time, Wait,
     },
-    verbs::{Answer, Command, Fault, Flow, LeaseName, Message, Owner, Query, Reply, Sink, Verb},
+    verbs::{
+        Answer, Command, CommandSink, Fault, Flow, LeaseName, Message, Owner, Query, Reply, Sink,
+        Verb,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -44,9 +47,9 @@ pub(crate) struct Shipped {
 }
 
 /// A script that is being written.
-struct Written(Option<Script>, usize);
+struct ScriptRecorder(Option<Script>, usize);
 
-impl Sink for Written {
+impl Sink for ScriptRecorder {
     fn begin(&mut self, verb: Verb, keys: usize, _: usize) {
         let verb = match verb {
             Verb::Acquire => scripts::Verb::Acquire,
@@ -67,10 +70,6 @@ impl Sink for Written {
         *self = Self(Some(script), keys);
     }
 
-    fn plain(&mut self, words: &[&dyn Display]) {
-        panic!("it has no script, and {} words", words.len());
-    }
-
     fn add(&mut self, item: impl Display) {
         let Self(Some(script), keys) = self else {
             panic!("{item} comes before its script");
@@ -80,6 +79,12 @@ impl Sink for Written {
             false => &mut script.args,
         };
         all.push(item.to_string());
+    }
+}
+
+impl CommandSink for ScriptRecorder {
+    fn plain(&mut self, words: &[&dyn Display]) {
+        panic!("it has no script, and {} words", words.len());
     }
 }
 
@@ -111,7 +116,7 @@ impl Shipped {
             if matches!(command, Command::Asking | Command::Confirm { .. }) {
                 return None;
             }
-            let mut written = Written(None, 0);
+            let mut written = ScriptRecorder(None, 0);
             command.encode(&self.owner, &mut written);
             let mut script = written.0.expect("a command is a script");
             script.is_asking = std::mem::take(&mut is_asking);
@@ -364,7 +369,7 @@ impl Shipped {
 
     /// A query of an operator as it is written.
     pub(crate) fn query(&self, query: &Query<'_>) -> Script {
-        let mut written = Written(None, 0);
+        let mut written = ScriptRecorder(None, 0);
         query.encode(&self.owner, &mut written);
         written.0.expect("a query is a script")
     }

@@ -6,6 +6,7 @@ mod dying;
 mod load;
 mod messages;
 mod moving;
+mod operators;
 mod outage;
 mod replaced;
 mod replicas;

@@ -591,5 +591,7 @@ impl Judge {
         self.note(verdict);
         let verdict = self.storage.end(servers, now);
         self.note(verdict);
+        let verdict = self.questions.end(now);
+        self.note(verdict);
     }
 }

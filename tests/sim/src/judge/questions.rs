@@ -1,42 +1,57 @@
-//! Operators' questions: they end in time, are answered where nothing stands in the way, and run once if a second run would
-//! answer otherwise.
+//! Operators' questions: they end in time, are answered if nothing prevents it, and run once if a second run would answer
+//! otherwise.
 
 use super::{Verdict, check};
 use proto::{core::Failure, verbs::Fault};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Questions that have no final outcome.
+/// Questions without a final outcome.
 #[derive(Debug, Default)]
-pub struct Questions(BTreeMap<u64, Open>);
+pub struct Questions(BTreeMap<u64, OpenQuestion>);
 
 #[derive(Debug)]
-struct Open {
-    /// Since when nothing has stood in its way.
+struct OpenQuestion {
+    /// Since when nothing has prevented an answer.
     well_since: Duration,
+    deadline: Duration,
     /// True if a second run does the same.
     may_repeat: bool,
     runs: usize,
 }
 
 impl Questions {
-    /// A process asks.
-    pub fn asked(&mut self, number: u64, now: Duration, may_repeat: bool) {
-        let open = Open {
+    /// A process asks at `now`.
+    pub fn asked(&mut self, number: u64, (now, deadline): (Duration, Duration), may_repeat: bool) {
+        let open = OpenQuestion {
             well_since: now,
+            deadline,
             may_repeat,
             runs: 0,
         };
         self.0.insert(number, open);
     }
 
-    /// Something stands in its way.
+    /// Something prevents an answer at `now`.
     pub fn troubled(&mut self, number: u64, now: Duration) {
         if let Some(open) = self.0.get_mut(&number) {
             open.well_since = now;
         }
     }
 
-    /// A server runs it.
+    /// The asking process is suspended until `then`, and cannot notice the end of its question before.
+    pub fn delayed(&mut self, number: u64, then: Duration) {
+        if let Some(open) = self.0.get_mut(&number) {
+            open.deadline = open.deadline.max(then);
+            open.well_since = then;
+        }
+    }
+
+    /// The asking process has died.
+    pub fn forget(&mut self, number: u64) {
+        self.0.remove(&number);
+    }
+
+    /// A server runs the question.
     ///
     /// # Errors
     ///
@@ -51,35 +66,54 @@ impl Questions {
         })
     }
 
-    /// It is over, with its outcome. `bound`: how long it may take where nothing stands in its way.
+    /// The outcome is final. `bound` is the longest that a question may take if nothing prevents an answer.
     ///
     /// # Errors
     ///
-    /// If it is late, or has failed for no reason.
-    pub fn over(
+    /// If the question ends late, has failed although it could be answered, or was given up too early.
+    pub fn ends(
         &mut self,
         number: u64,
         outcome: Result<Option<Fault>, Failure>,
-        (now, deadline, bound): (Duration, Duration, Duration),
+        (now, bound): (Duration, Duration),
     ) -> Verdict {
         let Some(open) = self.0.remove(&number) else {
             return Ok(());
         };
-        let time_left = deadline.saturating_sub(now);
-        let is_unanswered = matches!(outcome, Err(Failure::Broken | Failure::TimedOut));
+        check(now <= open.deadline, "a question", || {
+            format!(
+                "{number} ends at {now:?}, after its deadline {:?}",
+                open.deadline
+            )
+        })?;
         let could = now.saturating_sub(open.well_since) > bound;
-        let is_right = outcome == Ok(None) || is_unanswered || !could;
-        check(is_right, "a question", || {
+        check(outcome == Ok(None) || !could, "a question", || {
             format!("{number} has failed with {outcome:?} though its servers are well")
         })?;
         let may_pass = match outcome {
             Ok(Some(Fault::Moved(_) | Fault::Ask(_) | Fault::Again | Fault::Unserved)) => true,
-            Ok(Some(Fault::Interrupted)) => open.may_repeat,
-            _ => is_unanswered && open.may_repeat,
+            Ok(Some(Fault::Interrupted)) | Err(Failure::Broken | Failure::TimedOut) => {
+                open.may_repeat
+            }
+            _ => false,
         };
-        let gives_up = may_pass && time_left > bound;
-        check(!gives_up, "a question", || {
+        let time_left = open.deadline.saturating_sub(now);
+        check(!may_pass || time_left <= bound, "a question", || {
             format!("{number} is given up {time_left:?} before its time: {outcome:?}")
+        })
+    }
+
+    /// The simulation is over.
+    ///
+    /// # Errors
+    ///
+    /// If a question should have ended.
+    pub fn end(&self, now: Duration) -> Verdict {
+        let mut late = self.0.iter().filter(|(_, open)| open.deadline < now);
+        late.next().map_or(Ok(()), |(number, open)| {
+            check(false, "a question", || {
+                format!("{number} has not ended by its deadline {:?}", open.deadline)
+            })
         })
     }
 }

@@ -1,9 +1,9 @@
-//! Operators' questions: each goes to the server that `proto::question` names, and the server runs it or refuses it.
+//! Operators' questions. A question is sent to the server that `proto::question` names, which runs it or refuses it.
 
 use super::{Happening, World};
 use crate::{
     process::Way,
-    schedule::{Query, TIMEOUT},
+    schedule::{OperatorAction, TIMEOUT},
     server::View,
     subject::{Key, Refused, Server},
     wire::{self, Script},
@@ -15,7 +15,7 @@ use proto::{
 };
 use std::time::Duration;
 
-/// How long an operator's call lasts at most.
+/// The longest that an operator's call may take.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// The outcome of an attempt: the fault of its command, if any, or why there is no answer.
@@ -26,16 +26,19 @@ pub(super) type Outcome = Result<Option<Fault>, Failure>;
 pub(super) struct Asked {
     process: usize,
     key: Key,
-    query: Query,
+    action: OperatorAction,
     script: Script,
     question: Question,
     deadline: Duration,
     /// The number of attempts so far.
     attempts: usize,
+    under_way: Option<Sent>,
+    /// True if the attempt that is under way, or its answer, is lost.
+    is_lost: bool,
 }
 
-/// An attempt that is under way, over a connection of this generation.
-#[derive(Debug, Clone, Copy)]
+/// One attempt of a question, over a connection of this generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sent {
     question: u64,
     number: usize,
@@ -44,43 +47,56 @@ pub(super) struct Sent {
 }
 
 impl World<'_> {
-    pub(super) fn ask(&mut self, at: usize, key: Key, query: Query) {
+    pub(super) fn ask(&mut self, at: usize, key: Key, action: OperatorAction) {
         let process = &mut self.processes[at];
         if !process.runs(self.now) {
             return;
         }
-        let local = process.local(self.now);
-        let until = match query {
-            Query::Pause(time) => Some(local + time),
-            _ => None,
-        };
-        if let (Query::Pause(_) | Query::Resume, Some(core)) = (query, &mut process.core) {
-            core.note_pause(local, key, until);
-            self.judge.closes((at, key), until);
-            self.drive(at);
+        if let OperatorAction::Pause(time) = action {
+            let local = process.local(self.now);
+            self.note_pause(at, key, Some(local + time));
         }
-        let Some((script, repeat)) = self.script_of(at, key, query) else {
+        let Some((script, repeat)) = self.script_of(at, key, action) else {
             return;
         };
         let slot = self.processes[at].settings.slot_of(key);
         let asked = Asked {
             process: at,
             key,
-            query,
+            action,
             script,
             question: Question::new(Recipient::Slot(slot), repeat),
             deadline: self.now + BUDGET,
             attempts: 0,
+            under_way: None,
+            is_lost: false,
         };
-        let number = self.filed;
+        let (number, deadline) = (self.filed, asked.deadline);
         let may_repeat = repeat == Repeat::Always;
-        self.judge.questions.asked(number, self.now, may_repeat);
+        let times = (self.now, deadline);
+        self.judge.questions.asked(number, times, may_repeat);
         self.questions.insert(number, asked);
         self.send_question(number);
     }
 
-    /// The script of a query as the header of the script has it, which is what the process writes.
-    fn script_of(&mut self, at: usize, key: Key, query: Query) -> Option<(Script, Repeat)> {
+    /// Sets or ends what the process itself knows of a pause.
+    fn note_pause(&mut self, at: usize, key: Key, until: Option<Duration>) {
+        let process = &mut self.processes[at];
+        let local = process.local(self.now);
+        if let Some(core) = &mut process.core {
+            core.note_pause(local, key, until);
+            self.judge.closes((at, key), until);
+            self.drive(at);
+        }
+    }
+
+    /// The question's script, built from the header of the Lua file. Fails if the process encodes another one.
+    fn script_of(
+        &mut self,
+        at: usize,
+        key: Key,
+        action: OperatorAction,
+    ) -> Option<(Script, Repeat)> {
         let name = wire::name(key);
         let process = &self.processes[at];
         let pausing = |time: Option<Duration>| verbs::Query::Pause {
@@ -90,24 +106,24 @@ impl World<'_> {
         };
         let paused = |length| wire::pause(key, &process.settings.process, length);
         let (first, id);
-        let (script, written, repeat) = match query {
-            Query::Usage => {
+        let (script, written, repeat) = match action {
+            OperatorAction::Usage => {
                 first = Cursors::first();
                 let from = &first;
                 let usage = verbs::Query::Usage { name: &name, from };
                 (wire::usage(key), usage, Repeat::Always)
             }
-            Query::Pause(time) => {
+            OperatorAction::Pause(time) => {
                 let length = time.as_millis() as u64;
                 (paused(length), pausing(Some(time)), Repeat::Always)
             }
-            Query::Resume => (paused(0), pausing(None), Repeat::IfNotRun),
-            Query::Revoke(pick) => {
+            OperatorAction::Resume => (paused(0), pausing(None), Repeat::IfNotRun),
+            OperatorAction::Revoke(pick) => {
                 let View { held, queue, .. } = self.servers[self.home(key)].view(key);
                 let ids = held.into_iter().chain(queue).map(|(id, _)| id);
                 let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
                 id = ids.get(pick % ids.len().max(1))?.clone();
-                let revocation = verbs::Revocation::new(&name, &id, 0, u32::MAX)?;
+                let revocation = verbs::RevokeQuery::new(&name, &id, 0, u32::MAX)?;
                 let revoke = verbs::Query::Revoke(revocation);
                 (wire::revocation(key, &id), revoke, Repeat::IfNotRun)
             }
@@ -127,11 +143,11 @@ impl World<'_> {
         };
         let process = &mut self.processes[asked.process];
         let Some(core) = &process.core else {
-            self.questions.remove(&number);
-            return;
+            return self.forget_question(number);
         };
         if !process.runs(self.now) {
             let then = process.suspended_until;
+            self.judge.questions.delayed(number, then);
             return self.file(then, Happening::AskAgain(number));
         }
         asked.attempts += 1;
@@ -144,11 +160,16 @@ impl World<'_> {
             attempt,
             generation: link.generation,
         };
+        asked.under_way = Some(sent);
         let (name, is_up) = (asked.script.verb, link.is_up);
+        let left = asked.deadline.saturating_sub(self.now);
         if is_up {
             let arrival = link.arrival(Way::There, self.now, delay);
             self.file(arrival, Happening::Question(sent));
-            self.after(TIMEOUT, Happening::Outcome(sent, Err(Failure::TimedOut)));
+            self.after(
+                TIMEOUT.min(left),
+                Happening::Outcome(sent, Err(Failure::TimedOut)),
+            );
         } else {
             let unsent = Happening::Outcome(sent, Err(Failure::NotConnected));
             self.after(Duration::ZERO, unsent);
@@ -156,16 +177,22 @@ impl World<'_> {
         self.note(|| format!("question {number}, {name:?}, is sent to {attempt:?}: {is_up}"));
     }
 
-    /// A question comes to a server. If its connection has broken, it may be lost.
+    /// The asking process has died.
+    fn forget_question(&mut self, number: u64) {
+        self.questions.remove(&number);
+        self.judge.questions.forget(number);
+    }
+
+    /// A question arrives at a server. If its connection has broken since, it may be lost.
     pub(super) fn run_question(&mut self, sent: Sent) {
         let number = sent.attempt.server;
         let (is_lost, delay) = (self.random.one_in(2), self.delay());
         let Some(asked) = self.questions.get(&sent.question) else {
             return;
         };
-        let (at, key, query) = (asked.process, asked.key, asked.query);
+        let (at, key, action) = (asked.process, asked.key, asked.action);
         let mut script = asked.script.clone();
-        script.is_asking = sent.attempt.asks;
+        script.is_asking = sent.attempt.sends_asking;
         let server = &self.servers[number];
         if server.is_up && self.now < server.paused_until {
             let until = server.paused_until;
@@ -175,7 +202,7 @@ impl World<'_> {
         let is_misled = link.is_misled;
         let is_broken = link.generation != sent.generation;
         if !self.servers[number].is_up || is_broken && is_lost {
-            return;
+            return self.lose_question(sent.question);
         }
         let refused = match self.servers[number].is_ready(self.now) && !is_misled {
             true => self.redirects(number, &script),
@@ -185,7 +212,7 @@ impl World<'_> {
             None if self.servers[number].is_poisoned(key) => Some(Fault::Mistake),
             None => {
                 self.judge_run(sent.question);
-                self.run_query((at, key), query, (number, &script));
+                self.run_action((at, key), action, (number, &script));
                 None
             }
             Some(Refused::Moved(server)) => Some(Fault::Moved(server)),
@@ -195,12 +222,19 @@ impl World<'_> {
             Some(_) => Some(Fault::Unavailable),
         };
         if self.random.one_in(12) {
-            return self.judge.questions.troubled(sent.question, self.now);
+            return self.lose_question(sent.question);
         }
         let now = self.now;
         let link = self.question_link(at, number);
         let arrival = link.arrival(Way::Back, now, delay);
         self.file(arrival, Happening::Outcome(sent, Ok(fault)));
+    }
+
+    /// The current attempt of a question, or its answer, is lost.
+    fn lose_question(&mut self, number: u64) {
+        if let Some(asked) = self.questions.get_mut(&number) {
+            asked.is_lost = true;
+        }
     }
 
     fn question_link(&mut self, at: usize, server: Server) -> &mut crate::process::Link {
@@ -216,20 +250,25 @@ impl World<'_> {
         }
     }
 
-    fn run_query(&mut self, (at, key): (usize, Key), query: Query, on: (Server, &Script)) {
-        match query {
-            Query::Pause(time) => self.run_pause_on(on, key, Some(time)),
-            Query::Resume => self.run_pause_on(on, key, None),
-            Query::Revoke(_) => {
+    fn run_action(
+        &mut self,
+        (at, key): (usize, Key),
+        action: OperatorAction,
+        on: (Server, &Script),
+    ) {
+        match action {
+            OperatorAction::Pause(time) => self.run_pause_on(on, key, Some(time)),
+            OperatorAction::Resume => self.run_pause_on(on, key, None),
+            OperatorAction::Revoke(_) => {
                 let id = on.1.args.last().cloned().unwrap_or_default();
                 self.run_revocation_on(on, key, &id);
             }
-            Query::Usage => {
+            OperatorAction::Usage => {
                 let (number, script) = on;
                 match self.servers[number].usage(self.runner, self.now, (key, script)) {
                     Ok(None) => {}
                     Ok(Some(left_out)) => self.judge.fail("a question", || {
-                        format!("p{at} is not told of {left_out} at key {key}")
+                        format!("the usage of key {key} for p{at} lacks {left_out}")
                     }),
                     Err(error) => self.judge.fail("script", || error),
                 }
@@ -244,14 +283,14 @@ impl World<'_> {
         };
         let process = &mut self.processes[asked.process];
         if process.core.is_none() {
-            self.questions.remove(&sent.question);
-            return;
+            return self.forget_question(sent.question);
         }
-        if sent.number != asked.attempts {
+        if asked.under_way != Some(sent) {
             return;
         }
         if !process.runs(self.now) {
             let then = process.suspended_until;
+            self.judge.questions.delayed(sent.question, then);
             return self.file(then, Happening::Outcome(sent, outcome));
         }
         let link = process.link(process.settings.runtimes - 1, sent.attempt.server);
@@ -259,33 +298,39 @@ impl World<'_> {
             Ok(_) if link.generation != sent.generation => Err(Failure::Broken),
             outcome => outcome,
         };
-        // The same attempt ends once.
-        asked.attempts += 1;
-        let pause = asked.question.pause_after(outcome);
-        let next = pause.map(|pause| self.now + pause);
-        let (next, deadline) = (next.filter(|next| *next < asked.deadline), asked.deadline);
+        if asked.is_lost {
+            self.judge.questions.troubled(sent.question, self.now);
+        }
+        (asked.under_way, asked.is_lost) = (None, false);
+        let delay = asked.question.retry_delay_after(outcome);
+        let next = delay.map(|delay| self.now + delay);
+        let next = next.filter(|next| *next < asked.deadline);
+        let (at, key, action) = (asked.process, asked.key, asked.action);
         self.note(|| format!("question {}: {outcome:?}, then {next:?}", sent.question));
         match next {
             Some(next) => self.file(next, Happening::AskAgain(sent.question)),
             None => {
                 self.questions.remove(&sent.question);
-                let bound = self.bound_of_questions();
-                let times = (self.now, deadline, bound);
-                if let Err(violation) = self.judge.questions.over(sent.question, outcome, times) {
+                if action == OperatorAction::Resume && outcome == Ok(None) {
+                    self.note_pause(at, key, None);
+                }
+                let times = (self.now, self.bound_of_questions());
+                let verdict = self.judge.questions.ends(sent.question, outcome, times);
+                if let Err(violation) = verdict {
                     self.judge.fail(violation.rule, || violation.text);
                 }
             }
         }
     }
 
-    /// How long a question takes at most where nothing is wrong: to a server that had the slot, to one that has it, and to
-    /// one that it moves to, each after a pause.
+    /// The longest that a question may take where nothing is wrong: it goes to a server that had the slot, to one that has it,
+    /// and to one that the slot moves to, each after a delay.
     fn bound_of_questions(&self) -> Duration {
         let way = Duration::from_micros(100) + Duration::from_millis(self.schedule.delay * 10);
         (way * 2 + proto::question::RETRY_DELAY) * 4
     }
 
-    /// Notes the questions that something stands in the way of now.
+    /// Notes the questions that cannot be answered now.
     pub(super) fn note_troubles(&mut self) {
         let troubled = self.questions.iter();
         let troubled = troubled.filter(|(_, asked)| !self.could_answer(asked));
@@ -295,17 +340,18 @@ impl World<'_> {
         }
     }
 
-    /// True if the servers of a key could answer its question now.
+    /// True if the question could be answered now: all servers to which it may go are well.
     fn could_answer(&self, asked: &Asked) -> bool {
         let process = &self.processes[asked.process];
         let place = self.schedule.slots.place(asked.key);
         let home = self.home(asked.key);
         let places = place.map(|place| [place.owner, place.home, place.moves_to.unwrap_or(home)]);
-        let servers = places.unwrap_or([home; 3]);
-        let is_well = |number: &Server| {
-            let server = &self.servers[*number];
+        let servers = places.unwrap_or([home; 3]).into_iter();
+        let mut servers = servers.chain(asked.under_way.map(|sent| sent.attempt.server));
+        let is_well = |number: Server| {
+            let server = &self.servers[number];
             let runtime = process.settings.runtimes - 1;
-            let link = &process.links[process.settings.link(runtime, *number)];
+            let link = &process.links[process.settings.link(runtime, number)];
             let has_link = link.is_up && self.now >= link.since + LINKED && !link.is_misled;
             server.is_ready(self.now)
                 && has_link
@@ -322,9 +368,9 @@ impl World<'_> {
             Some(_) => false,
         };
         let is_foreign = self.servers[home].is_poisoned(asked.key);
-        process.runs(self.now) && servers.iter().all(is_well) && is_served && !is_foreign
+        process.runs(self.now) && servers.all(is_well) && is_served && !is_foreign
     }
 }
 
-/// After so long a connection is not the one before.
+/// A connection counts as usable when it is this old.
 const LINKED: Duration = Duration::from_millis(1);

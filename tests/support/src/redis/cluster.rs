@@ -197,7 +197,11 @@ impl Cluster {
         }
     }
 
-    /// The port for other nodes.
+    /// The port at which other nodes reach a node.
+    pub fn node_port(&self, number: usize) -> String {
+        self.port(self.node(number))
+    }
+
     fn port(&self, node: &RedisServer) -> String {
         match self.has_tls {
             true => node.tls_port().to_string(),

@@ -1,0 +1,147 @@
+//! Operators' calls while the cluster changes.
+
+use super::{BOUND, connect, name, patient};
+use std::time::Duration;
+use testing::{redis::Cluster, resp::Raw, wait::eventually};
+use tokio::time::timeout;
+use tower_semaphore::{
+    Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
+    semaphore::{Key, StoredKey},
+};
+
+/// A semaphore with five holders and three waiters on node 0, and its slot there.
+struct Busy {
+    cluster: Cluster,
+    store: RedisSemaphore,
+    key: String,
+    slot: usize,
+    _held: Vec<Permit>,
+}
+
+impl Busy {
+    async fn new() -> Self {
+        let cluster = Cluster::of_primaries(3).await;
+        let store = connect(patient(), &cluster).await;
+        let key = cluster.keys_of(0, 1, name).await.remove(0);
+        let claim = Claim::new(key.as_str()).with_limit(5);
+        let mut held = Vec::new();
+        for _ in 0..5 {
+            held.push(store.acquire(claim.clone()).await.expect("there is room"));
+        }
+        for _ in 0..3 {
+            tokio::spawn(store.acquire(claim.clone().with_wait(BOUND * 4)));
+        }
+        let mut raw = cluster.raw(0).await;
+        let queue = format!("{}:queue", name(&key));
+        eventually("they wait", BOUND, async || raw.zcard(&queue).await == 3).await;
+        let slot = cluster.slot(&name(&key)).await;
+        Self {
+            cluster,
+            store,
+            key,
+            slot,
+            _held: held,
+        }
+    }
+
+    fn of(&self) -> (Policy, Key) {
+        (Policy::DEFAULT, Key::from(self.key.as_str()))
+    }
+
+    /// Moves one of its keys to node 1, whose name ends so.
+    async fn move_key(&self, end: &str) {
+        let port = self.cluster.node_port(1);
+        let key = format!("{}:{end}", name(&self.key));
+        let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"];
+        let moved = self.cluster.raw(0).await.cmd(&migrate).await;
+        assert_eq!(moved.text(), "OK");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
+    let busy = Busy::new().await;
+    let (policy, key) = busy.of();
+    // A claim that waits no longer than the pause would leave the queue.
+    let paused = busy.store.pause(&policy, &key, BOUND, "");
+    paused.await.expect("it is paused");
+    busy.cluster.begin_move(busy.slot, 0, 1).await;
+    for end in ["alive", "queue", "held"] {
+        busy.move_key(end).await;
+        let counts = busy
+            .store
+            .counts(&policy, &[StoredKey::whole(key.clone())])
+            .await;
+        let counts = &counts.expect("it answers")[0];
+        let seen = (counts.units, counts.waiting, counts.pause.is_some());
+        assert_eq!(seen, (5, 3, true), "after {end} has moved");
+    }
+}
+
+/// How often a node has refused a command because the cluster is down.
+async fn refusals(raw: &mut Raw) -> u64 {
+    let stats = raw.cmd(&["INFO", "errorstats"]).await;
+    let text = stats.text().to_owned();
+    let count = text.split_once("errorstat_CLUSTERDOWN:count=");
+    let count = count.map(|(_, rest)| rest.split(['\r', '\n']).next().unwrap_or_default());
+    count.map_or(0, |count| count.parse().expect("a number"))
+}
+
+/// A call that begins while the cluster is down, and goes on after that.
+async fn outlives_the_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T {
+    let (mut raw, slot) = (busy.cluster.raw(0).await, free_slot(busy).await);
+    let change = async |raw: &mut Raw, how: &str| {
+        let reply = raw.cmd(&["CLUSTER", how, &slot]).await;
+        assert_eq!(reply.text(), "OK", "{how}");
+    };
+    change(&mut raw, "DELSLOTS").await;
+    eventually("the cluster is down", BOUND, async || {
+        let info = raw.cmd(&["CLUSTER", "INFO"]).await;
+        info.text().contains("cluster_state:fail")
+    })
+    .await;
+    let before = refusals(&mut raw).await;
+    let ends = async {
+        eventually("the call is refused", BOUND, async || {
+            refusals(&mut raw).await > before
+        })
+        .await;
+        change(&mut raw, "ADDSLOTS").await;
+    };
+    let (outcome, ()) = tokio::join!(call, ends);
+    outcome
+}
+
+/// A slot of node 0 that has no keys.
+async fn free_slot(busy: &Busy) -> String {
+    let slot = if busy.slot == 1 { 2 } else { 1 };
+    assert_eq!(busy.cluster.first_owner(slot), 0);
+    slot.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_wait_until_a_cluster_that_serves_all_slots_or_none_is_up_again() {
+    let busy = Busy::new().await;
+    for node in 0..3 {
+        let all = ["CONFIG", "SET", "cluster-require-full-coverage", "yes"];
+        busy.cluster.raw(node).await.cmd(&all).await;
+    }
+    let (policy, key) = busy.of();
+    let store = &busy.store;
+    let usage = outlives_the_outage(&busy, store.usage(&policy, &key)).await;
+    let usage = usage.expect("it is up again");
+    assert_eq!((usage.units, usage.waiting.len()), (5, 3));
+    // A refusal changes nothing, so also a call that may run only once is repeated.
+    let id = usage.held[0].id.clone();
+    let revoked = outlives_the_outage(&busy, store.revoke(&policy, &key, &id)).await;
+    assert!(revoked.expect("it is up again"));
+    let pause = store.pause(&policy, &key, Duration::from_secs(60), "");
+    outlives_the_outage(&busy, pause)
+        .await
+        .expect("it is up again");
+    let resumed = timeout(
+        BOUND,
+        outlives_the_outage(&busy, store.resume(&policy, &key)),
+    );
+    assert!(resumed.await.expect("in time").expect("it is up again"));
+}
