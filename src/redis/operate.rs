@@ -24,24 +24,27 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How many names a server looks at in one call, about: for less than a millisecond.
+/// The number of names, about, that a server visits in one call, which takes it less than a millisecond.
 const COUNT: usize = 1_000;
 
-/// For how long the stream of all keys looks for a page.
+/// The time in which the stream of all keys collects a page.
 const TIME: Duration = Duration::from_millis(100);
 
-/// What the keys of a semaphore end with that has permits or waiters.
+/// The ends of the names of keys that only a semaphore with permits or waiters has.
 const ENDS: [&str; 2] = [":held", ":queue"];
 
-/// Permits of all processes are listed, and each process that holds one for a while, or has claims that
-/// wait, says who it is. What is held while Redis is unavailable is not listed.
+/// Permits of all processes are listed. A process that holds a permit for a while, or has claims that wait, also stores
+/// its host, pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
 ///
-/// A holder is told of its revocation at once by a message, if it has held permits for longer than a
-/// second; else soon after that. If the message is lost with its connection, the holder is told when it has
-/// subscribed anew, else when the permit is refreshed next, a third of a lease later at most. Its id is remembered for an hour, or eight leases if that is longer, so it does not get the permit
-/// back even if it cannot reach the server until then.
-/// A failover may forget a revocation before its holder was told, unless replicas
-/// [must have it](super::Builder::min_replicas).
+/// The holder of a revoked permit is notified by a message: at once if its process has held permits for longer than a
+/// second, else soon after that. If the message is lost with its connection, the holder learns of the revocation when its
+/// process has subscribed again, or at the next refresh of the permit, at most a third of a lease later. The server stores
+/// the id of the permit for an hour, or for eight leases if that is longer. So a holder that cannot reach the server for
+/// that long does not get the permit back. A failover may lose a revocation before its holder was notified, unless
+/// replicas [must have it](super::Builder::min_replicas).
+///
+/// A call takes at most two [timeouts](super::Builder::timeout) and the time until 31 other calls of the store have made
+/// room for it. `usage`, `keys` and `counts` make a call for each page.
 ///
 /// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary.
 impl Operate for RedisSemaphore {

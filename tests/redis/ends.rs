@@ -11,11 +11,11 @@ const JOB: &str = "ENDS_JOB";
 /// Longer than the test, so that what is left behind is still there when it looks.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// How often each job runs at most.
+/// The most runs of a job.
 const MOST_RUNS: usize = 20;
 
-/// How many runs must leave nothing. On a busy machine the keeper's thread may not run in time. A keeper that gets no time at
-/// the end leaves the permit in each run.
+/// The test passes once this many runs left nothing. On a busy machine the keeper's thread may not run in time, so a run
+/// may leave its permit. Without the time that the end of a process gives the keeper, every run does.
 const GOOD_RUNS: usize = 2;
 
 fn runtime(flavor: &str) -> Runtime {

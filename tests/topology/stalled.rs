@@ -199,8 +199,12 @@ async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
         last_token(&new).await != Reply::Nil
     })
     .await;
-    sleep(Duration::from_millis(500)).await;
-    let earlier = last_token(&old).await;
+    let [old_token, new_token] = [last_token(&old).await, last_token(&new).await];
     stalled.run();
-    assert_eq!(last_token(&old).await, earlier);
+    eventually("claims still go to the new primary", BOUND, async || {
+        drop(store.acquire(claim(KEY)).await);
+        last_token(&new).await != new_token
+    })
+    .await;
+    assert_eq!(last_token(&old).await, old_token);
 }

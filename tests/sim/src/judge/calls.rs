@@ -695,8 +695,9 @@ impl Calls {
                     let records = self.permits.get(&(at, id.permit())).into_iter().flatten();
                     let is_open = records.clone().any(|record| !record.is_over);
                     let slot = self.settings.slot_of(key);
-                    self.placed(at, (slot, *server), local);
-                    if !is_open {
+                    if is_open {
+                        self.placed(at, (slot, *server), local);
+                    } else {
                         // A core may know the slot of what is over no more.
                         self.places.insert((at, slot), (*server, Time::MAX));
                     }

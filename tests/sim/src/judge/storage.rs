@@ -34,6 +34,8 @@ struct Known {
     arrivals: BTreeMap<Name, (i64, i64)>,
     /// The arrivals of those that have left it.
     left: BTreeMap<Who, i64>,
+    /// Those that came with the last call and do not wait after it.
+    passing: BTreeSet<Name>,
     /// Processes and serials whose release has run. An acquire that was sent before may run after it, as over a connection
     /// that is lost: what it takes is released again when no more can come.
     over: BTreeSet<(usize, u64)>,
@@ -420,7 +422,7 @@ impl Known {
         let leaves = self
             .arrivals
             .iter()
-            .filter(|(name, _)| !waits.contains(name));
+            .filter(|(name, _)| !waits.contains(name) && !self.passing.contains(name));
         let left = leaves.map(|(name, (_, arrival))| (name.who(), *arrival));
         self.left.extend(left);
         self.arrivals.retain(|name, _| waits.contains(name));
@@ -441,6 +443,7 @@ impl Known {
             .iter()
             .filter(|(name, _)| waits.contains(name));
         let mut last = stay.map(|(_, (_, arrival))| *arrival).max().unwrap_or(0);
+        self.passing.clear();
         for (name, wanted, _) in script.wanted() {
             if self.arrivals.contains_key(&name) || old.contains(&name) {
                 continue;
@@ -455,6 +458,8 @@ impl Known {
             // What is granted in passing takes no place in the queue.
             if waits.contains(&name) {
                 last = last.max(arrival);
+            } else {
+                self.passing.insert(name.clone());
             }
             let start = position.map_or(0, |position| position.wait.head_start.as_micros() as i64);
             self.arrivals.insert(name, (arrival - start, arrival));

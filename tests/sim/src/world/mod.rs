@@ -223,7 +223,7 @@ impl<'a> World<'a> {
         };
         if next > self.now {
             self.judge.pass(&self.processes, &self.servers, self.now);
-            self.note_troubles();
+            self.note_troubles(next);
             self.now = next;
         }
         match wake.filter(|(at, _)| *at == next) {

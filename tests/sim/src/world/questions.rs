@@ -330,13 +330,13 @@ impl World<'_> {
         (way * 2 + proto::question::RETRY_DELAY) * 4
     }
 
-    /// Notes the questions that cannot be answered now.
-    pub(super) fn note_troubles(&mut self) {
+    /// Notes the questions that cannot be answered now, nor before something happens `next`.
+    pub(super) fn note_troubles(&mut self, next: Duration) {
         let troubled = self.questions.iter();
         let troubled = troubled.filter(|(_, asked)| !self.could_answer(asked));
         let troubled: Vec<_> = troubled.map(|(number, _)| *number).collect();
         for number in troubled {
-            self.judge.questions.troubled(number, self.now);
+            self.judge.questions.troubled(number, next);
         }
     }
 
@@ -357,6 +357,12 @@ impl World<'_> {
                 && has_link
                 && self.now >= link.stalled_until.max(link.deaf_until)
         };
+        // An attempt over a connection that was replaced since has no answer.
+        let is_over_old = asked.under_way.is_some_and(|sent| {
+            let runtime = process.settings.runtimes - 1;
+            let link = process.settings.link(runtime, sent.attempt.server);
+            process.links[link].generation != sent.generation
+        });
         let mut asking = asked.script.clone();
         let owner = place.map_or(home, |place| place.owner);
         let is_served = match self.redirects(owner, &asked.script) {
@@ -368,7 +374,7 @@ impl World<'_> {
             Some(_) => false,
         };
         let is_foreign = self.servers[home].is_poisoned(asked.key);
-        process.runs(self.now) && servers.all(is_well) && is_served && !is_foreign
+        !is_over_old && process.runs(self.now) && servers.all(is_well) && is_served && !is_foreign
     }
 }
 
