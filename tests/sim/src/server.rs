@@ -405,7 +405,9 @@ impl Server {
     }
 
     /// Adds what another server had, whose clock is so many ms behind.
-    pub fn put(&mut self, entries: Vec<(String, Entry)>, ahead: i64) {
+    pub fn put(&mut self, now: Duration, entries: Vec<(String, Entry)>, ahead: i64) {
+        // Its clock may have been set back since it last ran a command.
+        self.data.now = self.clock(now);
         for (key, mut entry) in entries {
             entry.expires_at = entry.expires_at.map(|end| end + ahead);
             self.data.insert(key, entry);

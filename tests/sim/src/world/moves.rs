@@ -48,7 +48,7 @@ impl World<'_> {
         let clock = |server: &Server| server.clock(self.now) / 1_000;
         let ahead = clock(&self.servers[to]) - clock(&self.servers[from]);
         let entries = self.servers[from].take(slot);
-        self.servers[to].put(entries, ahead);
+        self.servers[to].put(self.now, entries, ahead);
         if let Ok(key) = Key::try_from(slot) {
             self.judge.migrated(key, (from, to), ahead);
         }
