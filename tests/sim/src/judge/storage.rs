@@ -459,7 +459,7 @@ impl Known {
             if waits.contains(&name) {
                 last = last.max(arrival);
             } else {
-                self.passing.insert(name.clone());
+                self.passing.insert(name);
             }
             let start = position.map_or(0, |position| position.wait.head_start.as_micros() as i64);
             self.arrivals.insert(name, (arrival - start, arrival));
