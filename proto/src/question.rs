@@ -1,38 +1,36 @@
-//! Where a question is sent, and when again. A question is a command of operators or of a check, which belongs to no lease.
+//! Routing and retries of questions. A question is an operator's call or a part of a check. It belongs to no lease.
 //!
-//! A question changes no lease. Its failure does not make its server unavailable, and it is sent also to a server that is
-//! unavailable. So it is a separate machine beside the [core](crate::core), from which it needs only the map of slots. Its
-//! carrier sends each [`Attempt`], and passes the outcome to
-//! [`Question::retry_delay_after`].
+//! The core tracks no question: a failure does not make the server unavailable, and an unavailable server is tried too. So
+//! this is a separate machine beside the [core](crate::core), and needs only its map of slots. The caller sends each
+//! [`Attempt`], and passes the outcome to [`Question::retry_delay_after`].
 
 use crate::{core::Failure, verbs::Fault};
 use std::time::Duration;
 
-/// The delay before a question is sent again: its keys are moving, or its connection broke and was not replaced yet.
+/// The delay before the next attempt. Moving slots and broken connections recover within a few of these.
 pub const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// The recipient of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recipient {
     Server(usize),
-    /// The server of a slot, wherever that has moved.
+    /// The current server of a slot. Redirects are followed.
     Slot(u16),
 }
 
-/// When a question is sent again.
+/// Whether a question may run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// Also if it may have run, because a second run does the same.
-    Always,
-    /// Only after a refusal, because then it has not run.
+    /// It is sent again even if it may have run, because a second run has the same result.
+    EvenIfRun,
+    /// It is sent again only after a refusal, which proves that it has not run.
     IfNotRun,
 }
 
-/// One sending of a question.
+/// Where and how a question is sent once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     pub server: usize,
-    /// True if each command is sent behind an `ASKING`, because its slot is moving to the server.
+    /// True if `ASKING` precedes each command, because the slot is moving to this server.
     pub sends_asking: bool,
 }
 
@@ -41,7 +39,7 @@ pub struct Attempt {
 pub struct Question {
     recipient: Recipient,
     repeat: Repeat,
-    /// The attempt that the last outcome has redirected to.
+    /// The next attempt, if the last outcome was a redirect.
     redirect: Option<Attempt>,
 }
 
@@ -54,7 +52,7 @@ impl Question {
         }
     }
 
-    /// The next attempt. `server_of` is the server that is last known to have a slot.
+    /// Returns the next attempt. `server_of` returns the server last known to own a slot.
     pub fn attempt(&self, server_of: impl FnOnce(u16) -> usize) -> Attempt {
         let direct = |server| Attempt {
             server,
@@ -67,8 +65,8 @@ impl Question {
         }
     }
 
-    /// Takes the outcome of an attempt: the fault of each command that has one, or the failure of all. Returns the delay
-    /// of the next attempt, or `None` if the outcome is final.
+    /// Handles the outcome of an attempt: the faults of single commands, or one failure of all. Returns the delay before the
+    /// next attempt, or `None` if the outcome is final.
     pub fn retry_delay_after(
         &mut self,
         outcome: Result<impl IntoIterator<Item = Fault>, Failure>,
@@ -77,13 +75,13 @@ impl Question {
         let is_repeated = match outcome {
             Ok(faults) => faults.into_iter().any(|fault| self.note_fault(fault)),
             Err(Failure::NotConnected) => false,
-            Err(_) => self.repeat == Repeat::Always,
+            Err(_) => self.repeat == Repeat::EvenIfRun,
         };
         is_repeated.then_some(RETRY_DELAY)
     }
 
-    /// Returns true if a question with this fault is sent again, and stores where a redirect leads. A question to a
-    /// fixed server follows no redirect.
+    /// Returns true if the question is sent again after this fault, and stores the target of a redirect. Every fault is final
+    /// for a question to a fixed server.
     fn note_fault(&mut self, fault: Fault) -> bool {
         if matches!(self.recipient, Recipient::Server(_)) {
             return false;
@@ -98,7 +96,7 @@ impl Question {
             Fault::Moved(server) => self.redirect = redirect(server, false),
             Fault::Ask(server) => self.redirect = redirect(server, true),
             Fault::Again | Fault::Unserved => {}
-            Fault::Interrupted => return self.repeat == Repeat::Always,
+            Fault::Interrupted => return self.repeat == Repeat::EvenIfRun,
             Fault::Unavailable | Fault::Mistake => return false,
         }
         true
@@ -120,14 +118,14 @@ mod tests {
         }
     }
 
-    /// The attempt that follows a fault. The map says that server 1 has the slot.
+    /// The attempt after a fault. In the map, server 1 owns slot 7.
     fn next(question: &mut Question, fault: Fault) -> Option<Attempt> {
         let delay = question.retry_delay_after(Ok([fault]));
-        delay.map(|_| question.attempt(|slot| usize::from(slot) - 6))
+        delay.map(|_| question.attempt(|slot| if slot == 7 { 1 } else { 99 }))
     }
 
     #[test]
-    fn a_question_goes_where_its_slot_is() {
+    fn a_question_follows_redirects_of_its_slot() {
         let mut question = question(Repeat::IfNotRun);
         assert_eq!(question.attempt(|_| 3), attempt(3, false));
         assert_eq!(
@@ -135,16 +133,16 @@ mod tests {
             Some(attempt(2, false))
         );
         assert_eq!(next(&mut question, Fault::Ask(4)), Some(attempt(4, true)));
-        // The slot may not be there after all, so the map counts again.
+        // These faults drop the redirect, so the map decides again.
         for fault in [Fault::Again, Fault::Unserved] {
             assert_eq!(next(&mut question, fault), Some(attempt(1, false)));
         }
     }
 
     #[test]
-    fn what_may_have_run_is_sent_again_only_if_a_second_run_does_the_same() {
+    fn a_question_that_may_have_run_is_sent_again_only_if_it_may_run_twice() {
         let unanswered = [Failure::Broken, Failure::TimedOut];
-        for (repeat, is_sent) in [(Repeat::Always, true), (Repeat::IfNotRun, false)] {
+        for (repeat, is_sent) in [(Repeat::EvenIfRun, true), (Repeat::IfNotRun, false)] {
             let mut question = question(repeat);
             for failure in unanswered {
                 let delay = question.retry_delay_after(Err::<[Fault; 0], _>(failure));
@@ -155,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_final() {
-        for repeat in [Repeat::Always, Repeat::IfNotRun] {
+    fn an_answer_or_a_missing_connection_is_final() {
+        for repeat in [Repeat::EvenIfRun, Repeat::IfNotRun] {
             let mut question = question(repeat);
             assert_eq!(question.retry_delay_after(Ok([])), None);
             for fault in [Fault::Unavailable, Fault::Mistake] {
@@ -168,9 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn a_question_to_a_server_follows_no_slot() {
-        let mut question = Question::new(Recipient::Server(5), Repeat::Always);
-        assert_eq!(next(&mut question, Fault::Moved(2)), None);
+    fn every_fault_is_final_for_a_question_to_a_fixed_server() {
+        let mut question = Question::new(Recipient::Server(5), Repeat::EvenIfRun);
+        let moving = [Fault::Moved(2), Fault::Ask(2), Fault::Again];
+        for fault in moving
+            .into_iter()
+            .chain([Fault::Unserved, Fault::Interrupted])
+        {
+            assert_eq!(next(&mut question, fault), None, "{fault:?}");
+        }
         let delay = question.retry_delay_after(Err::<[Fault; 0], _>(Failure::Broken));
         assert_eq!(delay, Some(RETRY_DELAY));
         assert_eq!(question.attempt(|_| 1), attempt(5, false));

@@ -20,7 +20,7 @@
 //! | a primary that Sentinels name | `+role` |
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
-//! | [`Operate`](crate::Operate): `usage` | `+zscan` |
+//! | [`Operate`](crate::Operate): `usage` | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
 //! | `keys` | `+scan` |
 //! | `counts` | `+zcount` |
 //! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |

@@ -1,5 +1,4 @@
-//! Questions: the calls of operators and checks, which belong to no lease. [`proto::question`] decides where each is sent,
-//! and when again.
+//! Questions: operators' calls and checks, which belong to no lease. [`proto::question`] decides their routes and retries.
 
 use super::{
     driver::Session,
@@ -22,25 +21,24 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Where commands are sent, and when again.
+/// The route of commands, and if they may run twice.
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
-    /// The server of a key, wherever that has moved. Only one of the commands may name keys, because all of them follow
-    /// its redirect.
+    /// The current server of a key. At most one of the commands may name keys, because all follow its redirect.
     Key(&'a str),
-    /// As `Key`, but commands that may have run are not sent again.
+    /// Like `Key`, but commands that may have run are not sent again.
     KeyOnce(&'a str),
 }
 
-/// An operator's turn to call, and when its calls end at the latest.
+/// A turn to call, and the deadline of the calls in it.
 pub(super) struct OperatorTurn<'a> {
     _turn: Turn<'a>,
     pub(super) deadline: Instant,
 }
 
 impl Store {
-    /// Waits for an operator's turn. The time of its calls begins then.
+    /// Waits for a turn. The deadline counts from its start.
     pub(super) async fn operator_turn(&self) -> OperatorTurn<'_> {
         OperatorTurn {
             _turn: self.turns.take().await,
@@ -48,7 +46,7 @@ impl Store {
         }
     }
 
-    /// The time that is left for one call: until the deadline, at most the timeout.
+    /// The timeout of one call, shortened to the deadline.
     fn left(&self, until: Instant) -> Duration {
         let left = until.saturating_duration_since(Instant::now());
         left.min(self.settings.timeout)
@@ -59,7 +57,7 @@ impl Store {
         self.driver.server_at(self.topology.slot(key))
     }
 
-    /// Why a server was of no use, if that is known.
+    /// The last known failure of a server.
     pub(super) fn error(&self, server: usize) -> Option<CallError> {
         self.driver.error(server)?.downcast_ref().cloned()
     }
@@ -75,8 +73,8 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// A connection that has just answered. One that closed while it was idle may look open until it is used, and then
-    /// it is unknown whether the command has run.
+    /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it is
+    /// used, and a command that fails on it may have run.
     async fn tested_connection(
         &self,
         server: usize,
@@ -98,14 +96,14 @@ impl Store {
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
         to: To<'_>,
-        question: Cmd,
+        command: Cmd,
         until: Instant,
     ) -> Result<T, CallError> {
-        let reply = only(self.call(to, vec![question], until).await)?;
+        let reply = only(self.call(to, vec![command], until).await)?;
         from_redis_value(reply).map_err(|_| CallError::Reply)
     }
 
-    /// Sends commands together, and then waits for replicas. With too few replicas each reply is an error.
+    /// Sends commands together, and waits until enough replicas have their writes. If too few have, every reply is an error.
     pub(super) async fn confirmed(
         &self,
         to: To<'_>,
@@ -116,7 +114,7 @@ impl Store {
         if replicas == 0 {
             return self.call(to, commands, until).await;
         }
-        // Sent with the commands, so that it covers the server that runs them. Zero would mean no bound.
+        // Sent over the same connection, so that it covers their writes. A bound of zero would mean none.
         let bound = (self.left(until) / 2).as_millis().max(1) as u64;
         commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
         let mut replies = self.call(to, commands, until).await;
@@ -125,7 +123,7 @@ impl Store {
             Some(Ok(Value::Int(have))) => {
                 CallError::NotReplicated(have.try_into().unwrap_or_default())
             }
-            // It has become a replica, so it does not wait for replicas.
+            // The server became a replica while it waited.
             Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => CallError::NotReplicated(0),
             Some(Err(error)) => error,
             Some(Ok(_)) | None => CallError::Reply,
@@ -135,20 +133,19 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together, until their outcome is final or the time is over. Returns one reply for each command, in
-    /// order.
+    /// Sends commands together, again until their outcome is final or the deadline is near. Returns their replies in order.
     pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
         let slot = |key| Recipient::Slot(self.topology.slot(key));
         let (recipient, repeat) = match to {
-            To::Server(server) => (Recipient::Server(server), Repeat::Always),
-            To::Key(key) => (slot(key), Repeat::Always),
+            To::Server(server) => (Recipient::Server(server), Repeat::EvenIfRun),
+            To::Key(key) => (slot(key), Repeat::EvenIfRun),
             To::KeyOnce(key) => (slot(key), Repeat::IfNotRun),
         };
         let mut question = Question::new(recipient, repeat);
         loop {
             let attempt = question.attempt(|slot| self.driver.server_at(slot));
             let connection = match repeat {
-                Repeat::Always => self.connection(attempt.server, until).await,
+                Repeat::EvenIfRun => self.connection(attempt.server, until).await,
                 Repeat::IfNotRun => self.tested_connection(attempt.server, until).await,
             };
             let (replies, outcome) = match connection {
@@ -182,27 +179,27 @@ async fn send(connection: &Session, attempt: Attempt, commands: &[Cmd], left: Du
     }
 }
 
-/// The fault of each command that has one, or why there is no answer.
+/// Classifies replies: the faults of single commands, or the failure that left them without answers.
 fn outcome(connection: &Session, replies: &Replies) -> Result<Vec<Fault>, Failure> {
     let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
     let faults = errors.map(|error| match error {
         CallError::Timeout(_) => Err(Failure::TimedOut),
         CallError::Unavailable(_) | CallError::PausedClock => Err(Failure::NotConnected),
         error if error.is_disconnect() => Err(Failure::Broken),
-        // A cluster that serves all slots or none serves none until a failover is over.
+        // With `cluster-require-full-coverage` a cluster refuses all slots until a failover is over.
         error if error.is_code(&["CLUSTERDOWN"]) => Ok(Fault::Unserved),
         error => Ok(connection.fault(error)),
     });
     faults.collect()
 }
 
-/// The reply to the only command.
+/// The reply of a call with one command.
 pub(super) fn only(mut replies: Replies) -> Result<Value, CallError> {
     replies.pop().unwrap_or(Err(CallError::Reply))
 }
 
-/// Counts an operator's call of a script.
-pub(super) async fn counted(
+/// Reports an operator's script call to the metrics.
+pub(super) async fn with_metrics(
     verb: &'static str,
     call: impl Future<Output = Result<Value, CallError>>,
 ) -> Result<Value, CallError> {

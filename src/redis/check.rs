@@ -5,7 +5,7 @@ use super::{
     driver::Health,
     error::{CallError, after, by},
     fault::{ConnectError, Kind, Origin, Unfit},
-    protocol::{CHECK, OF_OPERATORS, elsewhere, failures, own_question, questions},
+    protocol::{CHECK, OPERATOR_COMMANDS, elsewhere, failures, own_question, questions},
     risk::{Checked, Risk},
     store::Store,
     transport::{Place, field},
@@ -267,7 +267,7 @@ impl Inspected {
             Err(CallError::Timeout(_)) => (name, Err(CallError::Timeout(BOUND))),
             reply => (name, reply),
         };
-        let is_of_operators = |(name, _): &(String, _)| OF_OPERATORS.contains(&&**name);
+        let is_of_operators = |(name, _): &(String, _)| OPERATOR_COMMANDS.contains(&&**name);
         let failures = failures(name, reply).into_iter();
         let (of_operators, failures): (Vec<_>, Vec<_>) = failures.partition(is_of_operators);
         let denied = of_operators

@@ -1,20 +1,20 @@
-//! How much is held of many keys, and which processes are alive.
+//! Counts of permits and waiters for many keys, and the list of live processes.
 
 use super::{
     ask::{To, only},
     error::CallError,
     operate::pause_info,
-    protocol::{Counted, alive, counted_at, counting, name_of, now},
+    protocol::{SemaphoreCounts, count_commands, live_processes, name_of, read_counts, read_time},
     store::Store,
 };
 use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
 use futures_util::future::{join_all, try_join_all};
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 use std::{collections::BTreeMap, time::Instant};
 
-/// How many keys are counted in one call: a server is busy with them for a millisecond, and answers other clients
-/// between two of them.
-const KEYS: usize = 500;
+/// The number of keys counted per call. A call keeps a server busy for a millisecond, and other clients are served between
+/// calls.
+const KEYS_PER_CALL: usize = 500;
 
 /// A key that is counted: its position among all, and the name of its semaphore.
 type Named = (usize, StoredKey, String);
@@ -39,7 +39,7 @@ impl Store {
         Ok(counted.into_values().collect())
     }
 
-    /// Counts keys of one server, by its clock.
+    /// Counts the keys of one server at its current time.
     async fn count(
         &self,
         server: usize,
@@ -47,12 +47,12 @@ impl Store {
     ) -> Result<Vec<(usize, KeyCounts)>, CallError> {
         let turn = self.operator_turn().await;
         let time = self.ask(To::Server(server), cmd("TIME"), turn.deadline);
-        let now = now(time.await?)?;
+        let now = read_time(time.await?)?;
         drop(turn);
         let mut counted = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(KEYS) {
+        for keys in keys.chunks(KEYS_PER_CALL) {
             let turn = self.operator_turn().await;
-            let commands = keys.iter().flat_map(|(.., name)| counting(name, now));
+            let commands = keys.iter().flat_map(|(.., name)| count_commands(name, now));
             let replies = self
                 .call(To::Server(server), commands.collect(), turn.deadline)
                 .await;
@@ -61,7 +61,7 @@ impl Store {
                 .zip(replies.chunks(3))
                 .map(async |(named, replies)| {
                     let (position, key, name) = named;
-                    let found = match counted_at(now, replies) {
+                    let found = match read_counts(now, replies) {
                         Err(error) if error.is_moving() => {
                             self.count_moving(name, now, turn.deadline).await?
                         }
@@ -76,30 +76,31 @@ impl Store {
         Ok(counted)
     }
 
-    /// Counts a semaphore whose slot is moving, by the clock of the server that has had it. Its keys may be on different
-    /// servers, so each command follows its own redirect.
+    /// Counts a semaphore whose slot is moving. Its keys may be on two servers, so each command follows its own redirect.
+    /// `now` is by the clock of the former owner.
     async fn count_moving(
         &self,
         name: &str,
         now: u64,
         until: Instant,
-    ) -> Result<Counted, CallError> {
-        let commands = counting(name, now).into_iter();
+    ) -> Result<SemaphoreCounts, CallError> {
+        let commands = count_commands(name, now).into_iter();
         let replies = commands
             .map(async |command| only(self.call(To::Key(name), vec![command], until).await));
-        counted_at(now, &join_all(replies).await)
+        read_counts(now, &join_all(replies).await)
     }
 
     pub(super) async fn processes(&self) -> Result<Vec<Process>, CallError> {
         let [_, key] = self.owner.keys();
-        let list = |cmd: &mut Cmd| cmd.arg(&key).arg(0).arg(-1).arg("WITHSCORES").take();
-        let commands = vec![cmd("TIME"), list(&mut cmd("ZRANGE"))];
+        let mut list = cmd("ZRANGE");
+        list.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
+        let commands = vec![cmd("TIME"), list];
         let turn = self.operator_turn().await;
         let replies = self.call(To::Key(&key), commands, turn.deadline).await;
         drop(turn);
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| CallError::Reply)?;
-        let ids = alive(list, now(time)?)?;
+        let ids = live_processes(list, read_time(time)?)?;
         let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
     }

@@ -158,8 +158,8 @@
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. Of [`Operate`](crate::Operate) `usage`
-//! needs `+zscan` too, `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`; each fails alone
-//! without its right, and no claim needs these rights. `check` reports the missing ones as [`Risk::NoOperate`].
+//! needs `+zscan` too (a store that [only operates](Builder::operator) also `+hmget`), `keys` `+scan`, `counts` `+zcount`, and
+//! `set_limit` `+hdel +hexists +hlen +hset`. Each fails alone without its right, and no claim needs these rights. `check` reports the missing ones as [`Risk::NoOperate`].
 //!
 //! A proxy in front of the server has to pass on `EVALSHA`, `EVAL` and `SUBSCRIBE`. `CLIENT SETINFO`, `HELLO` and `INFO` are
 //! optional: a proxy that closes the connection at one of them, as twemproxy does, gets none of them from then on. With a

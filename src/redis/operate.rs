@@ -1,12 +1,11 @@
-//! What operators ask of the store in Redis: who holds what, which keys there are, that a permit ends, and which limits
-//! are in force.
+//! [`Operate`] for the store in Redis: usage, keys, revocations, limits, pauses, counts and processes.
 
 use super::{
-    ask::{To, counted, only},
+    ask::{To, only, with_metrics},
     error::CallError,
     protocol::{
-        Form, flow_of, key_of, limit_command, limit_name, limits, names_of, process, query,
-        read_limit, reply,
+        Form, flow_of, key_of, limit_command, limit_target_and_note, limits, names_of, process,
+        query, read_limit, reply,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -24,29 +23,31 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The number of names, about, that a server visits in one call, which takes it less than a millisecond.
-const COUNT: usize = 1_000;
+/// The approximate number of names that a server visits per call, in less than a millisecond.
+const SCAN_COUNT: usize = 1_000;
 
-/// The time in which the stream of all keys collects a page.
-const TIME: Duration = Duration::from_millis(100);
+/// The time that the stream of all keys spends on one page.
+const PAGE_TIME: Duration = Duration::from_millis(100);
 
-/// The ends of the names of keys that only a semaphore with permits or waiters has.
-const ENDS: [&str; 2] = [":held", ":queue"];
+/// The suffixes of keys that exist only while a semaphore has permits or waiters.
+const SUFFIXES: [&str; 2] = [":held", ":queue"];
 
-/// Permits of all processes are listed. A process that holds a permit for a while, or has claims that wait, also stores
-/// its host, pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
+/// Lists the permits of all processes. A process that holds a permit for a while, or waits for one, also stores its host,
+/// pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
 ///
 /// The holder of a revoked permit is notified by a message: at once if its process has held permits for longer than a
 /// second, else soon after that. If the message is lost with its connection, the holder learns of the revocation when its
 /// process has subscribed again, or at the next refresh of the permit, at most a third of a lease later. The server stores
 /// the id of the permit for an hour, or for eight leases if that is longer. So a holder that cannot reach the server for
-/// that long does not get the permit back. A failover may lose a revocation before its holder was notified, unless
-/// replicas [must have it](super::Builder::min_replicas).
+/// that long does not get the permit back. A failover may lose a revocation before the holder was notified, unless
+/// [`min_replicas`](super::Builder::min_replicas) requires replicas to have it.
 ///
-/// A call takes at most two [timeouts](super::Builder::timeout) and the time until 31 other calls of the store have made
-/// room for it. `usage`, `keys` and `counts` make a call for each page.
+/// A call takes at most two [timeouts](super::Builder::timeout) once it is sent. A store has at most 32 such calls in
+/// flight, and others wait for their turn. `usage`, `keys` and `counts` make one call per page, `usage` and `processes`
+/// also one per process.
 ///
-/// `usage` needs `ZSCAN`, `counts` `ZCOUNT`, and `keys` and `keys_page` `SCAN`, on every primary.
+/// On every primary the user needs `ZSCAN` for `usage`, `ZCOUNT` for `counts`, and `SCAN` for `keys` and `keys_page`. A
+/// store that [only operates](super::Builder::operator) also needs `HMGET` for `usage`.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
@@ -88,7 +89,7 @@ impl Operate for RedisSemaphore {
     ) -> BoxFuture<Result<(), StoreError>> {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
-        let [of, note] = limit_name(policy, key, note);
+        let [of, note] = limit_target_and_note(policy, key, note);
         let set = async move { store.set_limit(&of, limit, &note).await };
         let set = self.0.answer(set);
         Box::pin(async move {
@@ -145,7 +146,7 @@ impl Operate for RedisSemaphore {
 }
 
 impl Store {
-    /// The answer to an operator's call. A failure of the call is an error of the store.
+    /// Boxes an operator's call, and converts its error.
     pub(super) fn answer<T: Send + 'static>(
         self: &Arc<Self>,
         call: impl Future<Output = Result<T, CallError>> + Send + 'static,
@@ -154,20 +155,21 @@ impl Store {
         Box::pin(async move { call.await.map_err(|error| store.failure(&error)) })
     }
 
-    /// Revokes a permit. `false`: there is none of this id, or the text is no id.
+    /// Revokes a permit. Returns false if `id` is malformed, or names no permit and no waiter.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let floor = self.driver.floor();
         let Some(revocation) = RevokeQuery::new(name, id, floor, MAX_WEIGHT) else {
             return Ok(false);
         };
-        // Sent once, because a second run would report that there is no such permit.
+        // Runs at most once, because a second run would report that there is no such permit.
         let turn = self.operator_turn().await;
         self.change(Query::Revoke(revocation), To::KeyOnce(name), turn.deadline)
             .await
     }
 
-    /// Runs a query that changes something. Returns true if it was done. Many may run at once, so the source is sent only to a
-    /// server that does not know the script, or whose user may not name it by its hash.
+    /// Runs a query that changes something. Returns true if it was done. Operators may run many of these at once, so the
+    /// script is named by its hash. Its source is sent only if the server does not know the hash, or does not permit
+    /// `EVALSHA`.
     async fn change(
         &self,
         change: Query<'_>,
@@ -184,7 +186,7 @@ impl Store {
                 done => done,
             }
         };
-        let done = counted(change.verb().name(), call).await?;
+        let done = with_metrics(change.verb().name(), call).await?;
         is_done(&reply(done)).ok_or(CallError::Reply)
     }
 
@@ -194,17 +196,17 @@ impl Store {
         let commands = vec![query(Form::Source, &self.owner, &reading)];
         let turn = self.operator_turn().await;
         let read = async { only(self.call(To::Key(&name), commands, turn.deadline).await) };
-        counted(reading.verb().name(), read).await
+        with_metrics(reading.verb().name(), read).await
     }
 
-    /// Pauses a semaphore. `None` stands for a time below 1 ms, and changes nothing.
+    /// Pauses a semaphore. `None` means a time below 1 ms, and changes nothing.
     pub(super) async fn pause(
         &self,
         name: Arc<str>,
         pause: Option<Pause>,
     ) -> Result<(), CallError> {
         if let Some(pause) = pause {
-            // Before the call, so that claims that are decided without the server observe the pause at once.
+            // Noted before the call, so that claims decided without the server observe the pause at once.
             self.driver.note_pause(Arc::clone(&name), Some(pause.time));
             self.set_pause(&name, Some(&pause)).await?;
         }
@@ -218,7 +220,7 @@ impl Store {
         Ok(was_paused)
     }
 
-    /// Sets or ends the pause of a semaphore. An end is sent once, because a second one would report that there is no pause.
+    /// Sets or ends a pause. An end runs at most once, because a second run would report that there was no pause.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let pausing = Query::Pause {
             name,
@@ -233,21 +235,21 @@ impl Store {
         self.change(pausing, to, turn.deadline).await
     }
 
-    /// Sets a limit, and waits until it is in force in this process. Returns false if there are too many limits.
+    /// Sets a limit. If this process makes claims, waits until they use it. Returns false if there are too many limits.
     async fn set_limit(&self, of: &str, limit: Option<u32>, note: &str) -> Result<bool, CallError> {
         let setting = Query::SetLimit { of, limit, note };
         let key = self.owner.limits_key();
         let turn = self.operator_turn().await;
         let set = self.change(setting, To::Key(&key), turn.deadline).await;
-        // After an error the limit may be set too, but the caller need not wait for it.
-        let follows = self.settings.claims && !self.driver.is_shut();
+        // After an error the limit may have been set. It is read in the background, and the caller does not wait.
+        let uses_limits = self.settings.claims && !self.driver.is_shut();
         let until = match set {
-            Ok(_) if follows => turn.deadline,
+            Ok(_) if uses_limits => turn.deadline,
             _ => Instant::now(),
         };
         let is_read = self.driver.read_limits(until).await;
         match set? {
-            true if follows && !is_read => Err(CallError::Timeout(self.settings.budget())),
+            true if uses_limits && !is_read => Err(CallError::Timeout(self.settings.budget())),
             is_set => Ok(is_set),
         }
     }
@@ -268,7 +270,8 @@ impl Store {
         }
         let limit = match self.settings.claims {
             true => self.driver.limit_of(name),
-            // Nothing has told it. On a cluster its node may be away, which is no reason not to show who holds what.
+            // An operator's store reads no limits in the background. On a cluster the node with the limits may be down, and
+            // the usage is shown without them.
             false => match self.limit_of(name).await {
                 Err(error) if error.may_pass() => None,
                 limit => limit?,
@@ -277,7 +280,7 @@ impl Store {
         Ok(usage.under(limit))
     }
 
-    /// The limit of a semaphore that an operator has set.
+    /// Reads the limit that an operator has set for a semaphore or its policy.
     async fn limit_of(&self, name: &str) -> Result<Option<u32>, CallError> {
         let (key, command) = limit_command(&self.owner, name);
         let turn = self.operator_turn().await;
@@ -285,7 +288,7 @@ impl Store {
         read_limit(reply.await?)
     }
 
-    /// Page after page, each of them a call.
+    /// Reads all pages, with one call each.
     async fn listed(&self, name: &str) -> Result<UsageListing, CallError> {
         let (mut listed, mut next) = (UsageListing::default(), Some(Cursors::first()));
         while let Some(from) = next {
@@ -295,7 +298,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
+    /// Reads the description of a process. Returns only its id if the description has expired or the call fails.
     pub(super) async fn who(&self, id: &str) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
@@ -306,22 +309,22 @@ impl Store {
     }
 }
 
-/// The usage that a server lists. Of the processes only the ids are known yet.
+/// Converts a listing to a usage, in which processes have only their ids.
 fn read_usage(listed: &UsageListing) -> Usage {
     let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
         let read = UnitId::read(id).filter(|id| id.unit == 1)?;
         Some(info(id, &read, read.lease.weight, ends))
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
-    let held = held(&listed.held);
+    let held = group_into_permits(&listed.held);
     let mut usage = Usage::new(time(listed.now), units, held, waiting.collect());
     usage.pause = listed.pause().map(pause_info);
     usage
 }
 
-/// The permits that hold these units. A permit is listed under the id of its first lease that is held.
-fn held(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
-    // In order, so that permits of one moment are listed alike each time.
+/// Groups units into permits. A permit has the id of its first lease that still has units.
+fn group_into_permits(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
+    // Sorted, so that permits with the same start are listed in the same order each time.
     let mut permits: BTreeMap<_, (u32, PermitInfo)> = BTreeMap::new();
     for (unit, ends) in units {
         let Some(read) = UnitId::read(unit) else {
@@ -356,7 +359,7 @@ fn info(id: &str, read: &UnitId<'_>, weight: u32, ends: u64) -> PermitInfo {
     info
 }
 
-/// Time by the server's clock.
+/// Converts ms since the epoch.
 fn time(ms: u64) -> SystemTime {
     let since_epoch = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
     since_epoch.unwrap_or(UNIX_EPOCH)
@@ -365,13 +368,13 @@ fn time(ms: u64) -> SystemTime {
 /// Finds the keys of one policy on all servers.
 struct Scan {
     store: Arc<Store>,
-    /// The servers that have keys now, by names that all processes give them.
+    /// The servers that have keys, by their addresses on a cluster. A single server has an empty name.
     servers: BTreeMap<String, usize>,
     names: String,
 }
 
-/// Where a scan goes on, which callers know as `CURSOR@SERVER`: on a server, or on the next one if that is gone, at a cursor
-/// of the server's.
+/// The position of a scan, which callers see as `CURSOR@SERVER`. If the server is gone, the scan continues at the start of
+/// the next one.
 #[derive(Default)]
 struct ScanCursor {
     server: String,
@@ -408,7 +411,7 @@ impl Scan {
             let scan = Arc::clone(&scan);
             async move {
                 let Some(at) = at else { return Ok(None) };
-                let page = scan.page(at, TIME).await?;
+                let page = scan.page(at, PAGE_TIME).await?;
                 let next = page.next.as_deref().and_then(ScanCursor::parse);
                 Ok(Some((page.keys, next)))
             }
@@ -421,7 +424,7 @@ impl Scan {
         Box::pin(new.try_flatten())
     }
 
-    /// The keys that are found in this time, or in one call after it, from a position on.
+    /// Collects keys from a position on, until it has [`KeyPage::MOST`] or `time` has passed. Makes at least one call.
     async fn page(&self, mut at: ScanCursor, time: Duration) -> Result<KeyPage, StoreError> {
         let (start, mut keys) = (Instant::now(), HashSet::new());
         let next = loop {
@@ -446,24 +449,25 @@ impl Scan {
         Ok(KeyPage::new(keys.into_iter().collect(), next))
     }
 
-    /// The next cursor of a server, and some names.
+    /// Runs one `SCAN`. Returns the next cursor and the names.
     async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), CallError> {
         let mut scan = cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")
             .arg(literal(&self.names) + "*");
-        scan.arg("COUNT").arg(COUNT);
+        scan.arg("COUNT").arg(SCAN_COUNT);
         let turn = self.store.operator_turn().await;
         self.store
             .ask(To::Server(server), scan, turn.deadline)
             .await
     }
 
-    /// The key of a semaphore that has permits or waiters, by the name of one of its keys.
+    /// Parses the semaphore's key from the name of a Redis key. Returns `None` for other suffixes.
     fn key_of(&self, name: &[u8]) -> Option<StoredKey> {
         let rest = str::from_utf8(name).ok()?.strip_prefix(&self.names)?;
-        let mut ends = ENDS.iter();
-        ends.find_map(|end| rest.strip_suffix(end)).and_then(key_of)
+        let mut suffixes = SUFFIXES.iter();
+        let stem = suffixes.find_map(|suffix| rest.strip_suffix(suffix));
+        stem.and_then(key_of)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The turns of operators' calls: a store sends some at a time, first come, first served.
+//! Limits how many operators' calls a store has in flight, first come, first served.
 
 use std::{
     pin::pin,
@@ -10,18 +10,17 @@ use tokio::{
     time::timeout,
 };
 
-/// How many operators' calls of a store are in flight at once. A server runs as many revocations within a few
-/// milliseconds, so none times out because of the others, and a claim is not delayed for longer.
+/// The number of turns. A server runs 32 revocations within a few milliseconds, so none times out because of the others, and
+/// claims are delayed no longer than that.
 const OPERATOR_CALLS: usize = 32;
 
-/// If no turn ends for this long, the futures that hold the turns count as abandoned. Longer than a call takes with the
-/// default settings.
+/// If no turn ends for this long, a waiting call goes ahead without one: the futures that hold the turns may never be polled
+/// again. Longer than a call takes with the default timeout.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// The turns of operators' calls.
 pub(super) struct Turns {
     free: Semaphore,
-    /// How many turns have ended.
+    /// The number of turns that have ended.
     ended: AtomicU64,
 }
 
@@ -33,8 +32,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn, which ends when the result is dropped. If no turn ends for [`STUCK`], returns without a turn: the
-    /// futures that hold the turns may never be polled again.
+    /// Waits for a turn, which ends when the result is dropped. Gives up waiting once no turn has ended for [`STUCK`].
     pub(super) async fn take(&self) -> Turn<'_> {
         let mut free = pin!(self.free.acquire());
         loop {
@@ -52,10 +50,10 @@ impl Turns {
     }
 }
 
-/// The turn of a call.
+/// Permission to call, with or without a turn.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    /// `None` for a call that goes ahead without a turn.
+    /// `None` if the wait for a turn was given up.
     permit: Option<SemaphorePermit<'a>>,
 }
 

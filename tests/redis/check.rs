@@ -35,7 +35,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 /// The rights that the docs of the module list for operators.
-const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hset";
+const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hmget hset";
 
 /// The scripts for operators alone.
 const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];

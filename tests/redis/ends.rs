@@ -1,4 +1,4 @@
-//! A process that ends right after its permit has released it before.
+//! A process that exits right after it drops a permit still releases the permit.
 
 use std::{env, process, time::Duration};
 use testing::{child::child, redis::RedisServer, resp::Raw};
@@ -8,14 +8,14 @@ use tower_semaphore::{Claim, Lock, RedisSemaphore, Semaphore};
 const URL: &str = "ENDS_URL";
 const JOB: &str = "ENDS_JOB";
 
-/// Longer than the test, so that what is left behind is still there when it looks.
+/// Longer than the test, so that a permit left behind is still in Redis when the test looks.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// The most runs of a job.
+/// A job is run at most this many times.
 const MOST_RUNS: usize = 20;
 
-/// The test passes once this many runs left nothing. On a busy machine the keeper's thread may not run in time, so a run
-/// may leave its permit. Without the time that the end of a process gives the keeper, every run does.
+/// The test passes after this many runs that left nothing. On a busy machine the keeper's thread may not run in the 10 ms that
+/// the drop of the last handle waits. Without that wait every run would leave its permit.
 const GOOD_RUNS: usize = 2;
 
 fn runtime(flavor: &str) -> Runtime {
@@ -31,7 +31,7 @@ async fn store(url: &str) -> RedisSemaphore {
     store.expect("it connects")
 }
 
-/// As the body of a `main`: what is left in scope is dropped at the end.
+/// Like the body of a `main`: locals are dropped at its end.
 async fn run(url: &str, job: &str) {
     let store = store(url).await;
     let claim = |limit| Claim::new("a").with_limit(limit);
@@ -44,7 +44,7 @@ async fn run(url: &str, job: &str) {
         }
         "task" => {
             let permit = store.acquire(claim(1)).await.expect("it is free");
-            // It ends with the runtime.
+            // The task ends, and drops both, when the runtime does.
             tokio::spawn(async move {
                 std::future::pending::<()>().await;
                 drop((permit, store));
@@ -55,7 +55,7 @@ async fn run(url: &str, job: &str) {
 }
 
 #[test]
-#[ignore = "other tests start it as a process of its own"]
+#[ignore = "a child process of the other tests, which asserts nothing by itself"]
 fn a_process_that_ends_right_after_its_permit() {
     let (Ok(url), Ok(job)) = (env::var(URL), env::var(JOB)) else {
         return;
@@ -64,11 +64,11 @@ fn a_process_that_ends_right_after_its_permit() {
     let runtime = runtime(flavor);
     runtime.block_on(run(&url, job));
     drop(runtime);
-    // Nothing runs after a `main`.
+    // Skips the test harness, because nothing runs after a `main` either.
     process::exit(0);
 }
 
-/// Whether enough runs of a job leave nothing behind.
+/// True if enough runs of a job leave no permit held.
 async fn leaves_nothing(job: &str) -> bool {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;

@@ -1,4 +1,4 @@
-//! A runtime that stands still while it looks for servers, and goes on when these have been replaced.
+//! A runtime stalls while it discovers servers, and resumes after they were replaced.
 
 use crate::{
     cluster::{self, BOUND},
@@ -23,8 +23,9 @@ fn claim(key: &str) -> Claim {
     Claim::new(key).with_limit(10_000)
 }
 
-/// A runtime that has claimed each key, and is connected to its servers then. In each step it looks at its
-/// connections once only, with a claim for the first key under way, until it runs on.
+/// A runtime that is polled step by step, while a claim for the first key is pending. Each step polls its connections once.
+/// With `is_connected` it has claimed every key before, so it is connected to their servers. [`run`](Self::run) lets it
+/// continue.
 struct Stepwise {
     steps: SyncSender<()>,
     stepped: Receiver<()>,
@@ -65,12 +66,12 @@ impl Stepwise {
         }
     }
 
-    /// Steps until this is so, or not even after so many steps.
+    /// Steps until the condition holds. Returns false if it does not within `most` steps.
     async fn steps_until(&self, most: usize, mut is_so: impl AsyncFnMut() -> bool) -> bool {
         for _ in 0..most {
             self.steps.send(()).expect("it runs");
             self.stepped.recv().expect("it runs");
-            // Answers of several servers are to be equally far.
+            // Lets the answers of all servers arrive before the next step.
             sleep(Duration::from_millis(5)).await;
             if is_so().await {
                 return true;
@@ -85,12 +86,12 @@ impl Stepwise {
     }
 }
 
-/// How often a node was queried for the slots.
+/// The number of queries for the slots that the three nodes have answered.
 async fn queries_for_slots(cluster: &Cluster) -> u64 {
     let mut count = 0;
     for node in 0..3 {
         let stats = cluster.raw(node).await.commandstats().await;
-        // Redis 6.2 does not tell one from the other.
+        // Redis 6.2 has one counter for all `CLUSTER` subcommands.
         let of_slots = ["cluster|slots", "cluster"].map(|name| stats.get(name).copied());
         count += of_slots.into_iter().flatten().next().unwrap_or_default();
     }
@@ -98,7 +99,7 @@ async fn queries_for_slots(cluster: &Cluster) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced() {
+async fn a_stalled_runtime_does_not_bring_replaced_nodes_back() {
     let _share = beside_others().await;
     let (old, new) = (
         Cluster::of_primaries(3).await,
@@ -115,7 +116,7 @@ async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced
         keys.extend(old.keys_of(node, 1, cluster::name).await);
     }
     let stepwise = Stepwise::start(store.clone(), keys.clone(), true);
-    // It hears of that, and queries the nodes for more.
+    // A `MOVED` makes the runtime query the nodes for the slots.
     let slot = old.slot(&cluster::name(&keys[0])).await;
     old.move_slot(slot, 0, 1).await;
     let before = queries_for_slots(&old).await;
@@ -125,13 +126,13 @@ async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced
     seed.point_at(new.node(0).port());
     let works = async || store.acquire(claim(&keys[2])).await.is_ok();
     eventually("the new nodes serve", BOUND, works).await;
-    // Nobody is there any more who would know the new nodes.
+    // Without the seed, a store that falls back to the old nodes cannot find the new ones again.
     seed.cut();
     stepwise.run();
-    eventually("they still serve", BOUND, works).await;
+    eventually("the new nodes still serve", BOUND, works).await;
 }
 
-/// How many connections to a Sentinel have queried it, and are still there.
+/// The number of open connections whose last command was a query of the Sentinel.
 async fn connections_that_queried(sentinel: &RedisServer) -> usize {
     let mut raw = Raw::connect(sentinel.port()).await;
     let clients = raw.cmd(&["CLIENT", "LIST"]).await;
@@ -146,18 +147,18 @@ async fn all_queries(sentinels: &[RedisServer]) -> usize {
     count
 }
 
-/// The claims of the test about Sentinels. A server that another test has stopped may have had the port of one of its
-/// servers, so claims for other keys do not count.
+/// The key of the Sentinel test. Its servers may reuse a port of another test, and receive that test's claims, so only claims
+/// for this key count.
 const KEY: &str = "standstill";
 
-/// The last token that a server has granted for the key: each grant increments it.
+/// The last token that a server has granted for [`KEY`]. Each grant increments it.
 async fn last_token(server: &RedisServer) -> Reply {
     let key = format!("{}:token", cluster::name(KEY));
     Raw::connect(server.port()).await.cmd(&["GET", &key]).await
 }
 
-/// A runtime with the answers of all Sentinels in its sockets.
-async fn stalled(store: &RedisSemaphore, sentinels: &[RedisServer]) -> Stepwise {
+/// Stalls a runtime whose sockets hold unread answers of all Sentinels.
+async fn stall_with_answers(store: &RedisSemaphore, sentinels: &[RedisServer]) -> Stepwise {
     eventually("the keeper watches one", BOUND, async || {
         all_queries(sentinels).await == 1
     })
@@ -174,7 +175,7 @@ async fn stalled(store: &RedisSemaphore, sentinels: &[RedisServer]) -> Stepwise 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
+async fn a_stalled_runtime_does_not_bring_the_old_primary_back() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let before = [0; 3].map(|_| watching(&old, 3));
     let after = [0; 3].map(|_| watching(&new, 7));
@@ -189,8 +190,8 @@ async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
     let store = sentinel::patient().lease(Duration::from_secs(60));
     let store = store.connect_sentinel(urls, Sentinels::NAME).await;
     let store = store.expect("it connects");
-    let stalled = stalled(&store, &before).await;
-    // The answers wait in its sockets while the old primary is replaced, and does not know that.
+    let stalled = stall_with_answers(&store, &before).await;
+    // The old primary is replaced while the stalled runtime still has unread answers that name it.
     for (front, sentinel) in fronts.iter().zip(&after) {
         front.point_at(sentinel.client_port());
     }
@@ -199,8 +200,9 @@ async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
         last_token(&new).await != Reply::Nil
     })
     .await;
-    let [old_token, new_token] = [last_token(&old).await, last_token(&new).await];
+    let old_token = last_token(&old).await;
     stalled.run();
+    let new_token = last_token(&new).await;
     eventually("claims still go to the new primary", BOUND, async || {
         drop(store.acquire(claim(KEY)).await);
         last_token(&new).await != new_token

@@ -1,12 +1,12 @@
-//! The scripts, one file per verb, and typed runs and replies of each.
+//! The scripts, one file per verb, with typed arguments and replies.
 //!
-//! A script works on one semaphore after the other. So one call serves many semaphores, which share its fixed cost.
+//! The scripts of claims handle several semaphores in one call, which share its fixed cost.
 //!
 //! | file | content |
 //! |---|---|
 //! | `verb` | the scripts and their texts |
 //! | `command` | commands as data, and as a script with its KEYS and ARGV |
-//! | `query` | the runs of scripts for operators, likewise |
+//! | `query` | operators' script runs with their KEYS and ARGV |
 //! | `reply`, `answer`, `usage` | replies as data, the answers to commands, and the usage of a semaphore |
 //! | `id` | the ids of permits and their units, and the names of keys and channels of the store |
 

@@ -1,4 +1,4 @@
-//! The scripts that operators run, with KEYS and ARGV.
+//! Operators' script runs, encoded as KEYS and ARGV.
 
 use super::{
     command::Sink,
@@ -8,10 +8,10 @@ use super::{
 };
 use std::time::Duration;
 
-/// A run of a script for an operator.
+/// One script run that an operator has requested.
 #[derive(Debug, Clone, Copy)]
 pub enum Query<'a> {
-    /// Lists some of what is held of a semaphore, and of what waits for it.
+    /// Lists one page of a semaphore's permits, waiters and pause.
     Usage {
         name: &'a str,
         from: &'a Cursors,
@@ -20,31 +20,31 @@ pub enum Query<'a> {
     /// Pauses a semaphore, or ends its pause.
     Pause {
         name: &'a str,
-        /// Microseconds, the least token of a semaphore without one.
+        /// The first token of a semaphore that has none yet, in microseconds.
         floor: u64,
-        /// For how long, and the operator's note. `None` ends the pause.
+        /// The length and the operator's note. `None` ends the pause.
         pause: Option<(Duration, &'a str)>,
     },
     /// Sets or removes the limit of a semaphore, or of a policy.
     SetLimit {
-        /// `POLICY:KEY` or `POLICY`, as in the names of semaphores.
+        /// `POLICY:KEY` or `POLICY`, encoded as in the names of semaphores.
         of: &'a str,
         limit: Option<u32>,
         note: &'a str,
     },
     /// Reads the limits that operators have set.
     Limits,
-    /// Reads what a process says of itself.
+    /// Reads the description that a process has stored.
     Process(&'a str),
 }
 
-/// How many members of each key of a semaphore a page of its usage has, about: a server lists these in a millisecond or two.
+/// The approximate number of members of each key on one page of usage. A server lists them in one or two milliseconds.
 const PAGE: usize = 1_000;
 
-/// How many limits there may be. Each process reads all of them after a change, with one call of 5 ms at most.
+/// The most limits that can be set. Each process reads all of them after a change, in one call of at most 5 ms.
 const MOST_LIMITS: usize = 5_000;
 
-/// The flow of a pause's entry, which no claim can have.
+/// The flow in the id of a pause. No claim can have it.
 pub(super) const PAUSE_FLOW: &str = "!";
 
 impl Query<'_> {
@@ -58,7 +58,7 @@ impl Query<'_> {
         }
     }
 
-    /// The key, or the beginning of the keys, that it names.
+    /// The prefix of the query's keys, or its only key.
     pub fn name(&self, owner: &Owner) -> String {
         match self {
             Self::Usage { name, .. } | Self::Pause { name, .. } => (*name).to_owned(),
@@ -92,7 +92,7 @@ impl Query<'_> {
                 let (millis, process) = (time.as_millis() as u64, &owner.process);
                 sink.add(floor);
                 sink.add(millis);
-                // The id of the entry, but for the server's time between these two.
+                // The id of the entry in two parts. The script puts the server's time between them.
                 sink.add(2);
                 sink.add(format_args!(
                     "{process}.0.0.0.0.1.{}.",
@@ -112,7 +112,7 @@ impl Query<'_> {
     }
 }
 
-/// A part of a presence call that only reads.
+/// Writes the arguments of a presence call that reads one part.
 fn read_part(part: &str, owner: &Owner, sink: &mut impl Sink) {
     sink.add(owner.lease_ms);
     sink.add(2);
@@ -120,14 +120,13 @@ fn read_part(part: &str, owner: &Owner, sink: &mut impl Sink) {
     sink.add("");
 }
 
-/// How long a revocation is stored at least: its holder may have no connection for this time, and does not get the permit
-/// back then.
+/// The shortest time for which a revocation is stored. A holder that reconnects within it does not get the permit back.
 const REMEMBERED_MS: u64 = 60 * 60 * 1_000;
 
-/// The same in leases, if that is longer.
+/// The same in leases of the permit. The longer time counts.
 const REMEMBERED_LEASES: u64 = 8;
 
-/// The longest lease.
+/// Caps the lease that an id names, because the id is an operator's input.
 const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The revocation of a permit.
@@ -140,8 +139,8 @@ pub struct RevokeQuery<'a> {
 }
 
 impl<'a> RevokeQuery<'a> {
-    /// The revocation of this id, whose semaphore has keys that begin with `name`. `floor` is the least token of a semaphore
-    /// without one, in microseconds. `None` if the text is not the id of a permit of this weight at most.
+    /// `name` is the prefix of the semaphore's keys, `floor` the first token of a semaphore that has none yet, in microseconds.
+    /// Returns `None` if `id` is no permit's id, or names more units than `max_weight`.
     pub fn new(name: &'a str, id: &'a str, floor: u64, max_weight: u32) -> Option<Self> {
         let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= max_weight;
         let read = UnitId::read(id).filter(is_permit)?;

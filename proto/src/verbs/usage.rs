@@ -8,15 +8,15 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// The usage of a semaphore. Times are ms of the server's clock.
+/// The pages of a semaphore's usage that were read so far. Times are ms of the server's clock.
 #[derive(Debug, Default)]
 pub struct UsageListing {
     pub now: u64,
-    /// The ids of units, and their ends.
+    /// The ids of held units, and when their leases end.
     pub held: BTreeMap<String, u64>,
-    /// The ids of waiters, with their scores in the queue.
+    /// The ids of the waiters and of the pause, with their scores in the queue.
     queue: BTreeMap<String, f64>,
-    /// The ids of waiters, and the times until which they count as alive.
+    /// The ids of the waiters and of the pause, and the times until which they count as alive.
     alive: BTreeMap<String, u64>,
 }
 
@@ -31,8 +31,8 @@ impl Cursors {
 }
 
 impl UsageListing {
-    /// Adds a page. Returns the cursors of the next page, or `Some(None)` after the last one. `None`: the reply is not a
-    /// page.
+    /// Adds a page. Returns `None` if the reply is no page, `Some(None)` after the last page, and else the cursors of the
+    /// next page.
     pub fn add(&mut self, page: &Reply) -> Option<Option<Cursors>> {
         let [now, held, queue, alive] = page.list()? else {
             return None;
@@ -54,13 +54,13 @@ impl UsageListing {
         entries.find_map(|id| Some((PauseEntry::read(id)?, *self.alive.get(id)?)))
     }
 
-    /// The waiters in the order of the queue, and the times until which they count as alive. A waiter that was granted
-    /// between two pages is listed as a holder only.
+    /// The entries in the order of the queue, with the times until which they count as alive. Includes the pause, whose id is
+    /// no [`UnitId`](super::UnitId). A waiter that was granted between two pages is listed as a holder only.
     pub fn waiting(&self) -> Vec<(&str, u64)> {
         let queue = self.queue.iter();
         let queue = queue.filter(|(id, _)| !self.held.contains_key(*id));
         let mut queue: Vec<_> = queue.collect();
-        // Waiters with the same place are in the order of their ids, as in the server's set.
+        // The sort is stable, so equal scores stay in the order of their ids, as in the server's set.
         queue.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         let alive = |(id, _): (&'_ String, _)| self.alive.get_key_value(id);
         let waiting = queue.into_iter().filter_map(alive);
@@ -82,7 +82,7 @@ fn list(reply: &Reply) -> Option<(&str, Vec<(String, f64)>)> {
     Some((cursor.text()?, pairs))
 }
 
-/// The members that have not ended. A score that is not a time counts as ended.
+/// The members whose time is after `now`. A score that is no valid time counts as past.
 fn ends_after(now: u64, pairs: Vec<(String, f64)>) -> impl Iterator<Item = (String, u64)> {
     pairs.into_iter().filter_map(move |(id, ends)| {
         let ends = millis(ends as i64).filter(|ends| *ends > now)?;
@@ -90,7 +90,8 @@ fn ends_after(now: u64, pairs: Vec<(String, f64)>) -> impl Iterator<Item = (Stri
     })
 }
 
-/// The entry of a pause, as its id describes it. Times are ms of the server's clock.
+/// A pause, parsed from the id of its entry in the queue. Times are ms: `since` by the server's clock, `length` from then
+/// on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PauseEntry {
     pub since: u64,
@@ -127,7 +128,8 @@ impl PauseEntry {
     }
 }
 
-/// Reads the reply to a query that changes something: true if it was done.
+/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made, or for the end of a pause if there
+/// was one.
 pub fn is_done(reply: &Reply) -> Option<bool> {
     match reply.list()? {
         [now, done] => millis(now.integer()?)

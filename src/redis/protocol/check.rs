@@ -1,18 +1,19 @@
-//! check: what the server is, and whether it permits what the scripts do. See `check.lua`.
+//! The commands that check if a server permits what the scripts do. See `check.lua`.
 
 use super::script::{self, Form};
 use crate::redis::error::CallError;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::{fmt::Display, iter, slice};
 
-/// The question whose answer is all that fails.
+/// The name of the check that decides if a server works. Its reply lists the commands that failed.
 pub(in crate::redis) const CHECK: &str = "EVAL";
 
 /// The commands that only operators' calls need.
-pub(in crate::redis) const OF_OPERATORS: [&str; 7] =
-    ["HDEL", "HEXISTS", "HLEN", "HSET", "SCAN", "ZCOUNT", "ZSCAN"];
+pub(in crate::redis) const OPERATOR_COMMANDS: [&str; 8] = [
+    "HDEL", "HEXISTS", "HLEN", "HMGET", "HSET", "SCAN", "ZCOUNT", "ZSCAN",
+];
 
-/// What a server is asked on keys that begin with this: commands, and what they are called in an error.
+/// The commands that check a server on keys with this prefix, each with its name in errors.
 pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2] {
     let keys = ["probe", "number"].map(|name| format!("{key}:{name}"));
     let command = |form| script::check(form, &keys, &[&channel]);
@@ -31,13 +32,13 @@ pub(in crate::redis) fn own_question(key: String, read: &[&'static str]) -> (Str
     (key, command)
 }
 
-/// Finds out whether another server has this one of the samples of keys.
+/// A command on a sample key. A node of a larger cluster answers `MOVED` if it does not own the key.
 pub(in crate::redis) fn elsewhere(prefix: &str, number: usize) -> Cmd {
     let key = format!("{prefix}{{{number}}}");
     cmd("EVAL").arg("return 0").arg(1).arg(key).take()
 }
 
-/// The commands that failed in a script, or the script itself, each with its error.
+/// The commands that failed in the check, or the check itself, with their errors. An unknown script is no failure.
 pub(in crate::redis) fn failures(
     name: &str,
     answer: Result<Value, CallError>,
@@ -52,8 +53,7 @@ pub(in crate::redis) fn failures(
     failed.into_iter().map(error).collect()
 }
 
-/// The error of a command in a script, which comes as text: `CODE text`, and before Redis 7 `-CODE text`
-/// or only text, behind the place in the script.
+/// Parses the error of a command in a script: `CODE text`, or before Redis 7 `@LOCATION: -CODE text` or `@LOCATION: text`.
 fn of_script(said: &str) -> RedisError {
     let said = said.trim_start_matches("ERR ");
     let text = match said.starts_with('@') {
@@ -73,7 +73,7 @@ mod tests {
     use super::of_script;
 
     #[test]
-    fn an_error_in_a_script_has_the_code_of_its_text() {
+    fn an_error_in_a_script_keeps_its_code() {
         for (said, code, text) in [
             ("NOREPLICAS Not enough", "NOREPLICAS", "Not enough"),
             ("ERR The user can't", "ERR", "The user can't"),

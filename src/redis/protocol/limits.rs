@@ -1,4 +1,4 @@
-//! limits: what operators have set. See `limits.lua`; processes read it with `presence.lua`.
+//! The limits that operators have set. `limits.lua` sets them, and processes read them with `presence.lua`.
 
 use super::name::{component, of_component};
 use crate::{
@@ -9,13 +9,17 @@ use proto::verbs::{Owner, decoded};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What a limit is set of, as [`Query::SetLimit`](proto::verbs::Query::SetLimit) names it, and the note as it is stored.
-pub(in crate::redis) fn limit_name(policy: &Policy, key: Option<&Key>, note: &str) -> [String; 2] {
+/// The target and the note of a limit, as [`Query::SetLimit`](proto::verbs::Query::SetLimit) takes them.
+pub(in crate::redis) fn limit_target_and_note(
+    policy: &Policy,
+    key: Option<&Key>,
+    note: &str,
+) -> [String; 2] {
     let note = LimitInfo::note_of(note).unwrap_or_default();
     [component(policy, key), note]
 }
 
-/// The key of the limits, and the question what is set of a semaphore, and of its policy.
+/// The key of the limits, and the command that reads those of a semaphore and of its policy.
 pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd) {
     let of = name.split_once('{').map_or("", |(_, of)| of);
     let of = of.trim_end_matches('}');
@@ -25,7 +29,7 @@ pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd
     (key, command)
 }
 
-/// Reads the reply to the second: the limit of a key comes before that of its policy.
+/// Reads the reply to [`limit_command`]. The limit of a key overrides that of its policy.
 pub(in crate::redis) fn read_limit(reply: Value) -> Result<Option<u32>, CallError> {
     let set: [Option<String>; 2] = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit = |value: String| value.split(' ').next()?.parse().ok();
@@ -35,7 +39,7 @@ pub(in crate::redis) fn read_limit(reply: Value) -> Result<Option<u32>, CallErro
 /// A field, and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Reads the reply of all limits. What is no limit of ours is left out.
+/// Reads all limits. Malformed fields are skipped.
 pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, CallError> {
     let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
@@ -60,7 +64,7 @@ mod tests {
     use proto::verbs::encoded;
 
     #[test]
-    fn what_operators_set_is_read_back() {
+    fn a_limit_is_read_back() {
         let long = "k".repeat(100);
         for (policy, key) in [
             ("concurrency", None),
@@ -75,15 +79,15 @@ mod tests {
             let info = read(&of, &value).expect("it is one of ours");
             assert_eq!((info.policy, info.limit), (policy, 3));
             match info.key {
-                Some(StoredKey::Hashed { hash }) => assert!(of.ends_with(&hash)),
-                of => assert_eq!(of, key.map(StoredKey::whole)),
+                Some(StoredKey::Hashed { .. }) => assert_eq!(key, Some(Key::from(&*long))),
+                whole => assert_eq!(whole, key.map(StoredKey::whole)),
             }
             assert_eq!(info.note.as_deref(), Some(note));
         }
     }
 
     #[test]
-    fn what_is_no_limit_is_left_out() {
+    fn a_malformed_limit_is_left_out() {
         for (of, value) in [
             ("*version", "17"),
             ("a", ""),

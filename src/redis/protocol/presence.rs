@@ -1,16 +1,17 @@
-//! What a process says of itself. See `presence.lua`.
+//! The description that a process stores. See `presence.lua`.
 
 use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Value, from_redis_value};
 
-/// The longest part of a process's description, in characters.
-const LONGEST: usize = 128;
+/// Longer parts are cut to this many characters.
+const MAX_PART: usize = 128;
 
-/// A process, as far as it has said lately who it is.
+/// Reads the description of a process. Parts that are missing stay `None`.
 pub(in crate::redis) fn process(id: &str, reply: Option<Value>) -> Process {
-    let said = reply.and_then(|reply| from_redis_value::<(u64, String)>(reply).ok());
-    read(id, &said.map(|(_, said)| said).unwrap_or_default())
+    let read_reply = reply.and_then(|reply| from_redis_value::<(u64, String)>(reply).ok());
+    let (_, description) = read_reply.unwrap_or_default();
+    read(id, &description)
 }
 
 /// `HOST PID NAME VERSION`, percent-encoded.
@@ -22,7 +23,7 @@ pub(in crate::redis) fn described(process: &Process) -> String {
 }
 
 fn encoded(part: &str) -> String {
-    let short: String = part.chars().take(LONGEST).collect();
+    let short: String = part.chars().take(MAX_PART).collect();
     utf8_percent_encode(&short, NON_ALPHANUMERIC).to_string()
 }
 
@@ -45,17 +46,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_says_of_itself_is_read_back() {
+    fn a_description_is_read_back() {
         let mut process = Process::new("p");
         process.host = Some("web 1\n\u{fc}%".to_owned());
         process.pid = Some(4_711);
+        process.name = Some("n".to_owned());
+        process.version = Some("1.2".to_owned());
         assert_eq!(read("p", &described(&process)), process);
     }
 
     #[test]
-    fn what_says_nothing_is_a_process_of_which_nothing_is_known() {
-        for text in ["", " ", "    ", " x y"] {
-            assert_eq!(read("p", text).pid, None, "{text:?}");
+    fn an_empty_description_leaves_every_part_unknown() {
+        for text in ["", " ", "    "] {
+            assert_eq!(read("p", text), Process::new("p"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_pid_that_is_no_number_is_left_out() {
+        let process = read("p", "h x y");
+        assert_eq!((process.pid, process.name.as_deref()), (None, Some("y")));
     }
 }

@@ -1,8 +1,7 @@
 //! Commands that run scripts, and replies of redis-rs.
 //!
-//! A command that runs often, or may run many times at once, is `EVALSHA` first and, if the server does not know the
-//! script, `EVAL`. With `SCRIPT LOAD` on every node instead, one dead node would break all others. Other commands are
-//! `EVAL`.
+//! Frequent commands use `EVALSHA`, and `EVAL` if the server does not know the script. Rare ones use `EVAL`. `SCRIPT LOAD`
+//! is not used: it would have to reach every node, so one dead node would break all others.
 
 use proto::verbs::{Owner, Query, Reply, Sink, Verb};
 use redis::{Cmd, RedisWrite, Value};
@@ -32,7 +31,7 @@ impl Script {
     }
 }
 
-/// Begins a run of a script, with room for `size` bytes of arguments.
+/// Starts the command that runs a script, with room for `args` arguments of `size` bytes in total.
 pub(in crate::redis) fn script_command(verb: Verb, form: Form, args: usize, size: usize) -> Cmd {
     let script = &SCRIPTS[verb as usize];
     let mut command = Cmd::with_capacity(args, size);
@@ -43,7 +42,7 @@ pub(in crate::redis) fn script_command(verb: Verb, form: Form, args: usize, size
     command
 }
 
-/// A run of the script that checks a server, on these keys.
+/// The command that runs check.lua.
 pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> Cmd {
     let mut command = script_command(Verb::Check, form, 8, 0);
     command.arg(keys.len()).arg(keys);
@@ -60,7 +59,7 @@ pub(in crate::redis) fn query(form: Form, owner: &Owner, query: &Query<'_>) -> C
     written.1
 }
 
-/// Writes the run of a script as a command of redis-rs.
+/// Encodes a script run as a command of redis-rs.
 struct CommandWriter(Form, Cmd);
 
 impl Sink for CommandWriter {
@@ -93,7 +92,7 @@ mod tests {
     use proto::verbs::UsageListing;
 
     #[test]
-    fn a_member_that_is_not_text_is_listed_because_the_scripts_count_it() {
+    fn a_member_that_is_no_utf8_is_listed() {
         let text = |text: &[u8]| Value::BulkString(text.to_vec());
         let list = |members| Value::Array(vec![text(b"-"), Value::Array(members)]);
         let held = list(vec![text(b"\xff"), text(b"200"), text(b"a"), text(b"300")]);

@@ -1,4 +1,4 @@
-//! A server closes the connections of a store that is idle.
+//! A server closes the idle connections of a store.
 
 use super::{BOUND, claim};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Operate, Policy, RedisSemaphore, Semaphore, semaphore::Key};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_an_operator_that_may_run_only_once_succeeds_over_a_new_connection() {
+async fn an_operators_call_that_must_run_once_succeeds_after_its_connection_was_closed() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
@@ -22,10 +22,10 @@ async fn a_call_of_an_operator_that_may_run_only_once_succeeds_over_a_new_connec
         let permit = holder.acquire(claim()).await.expect("there is room");
         let usage = operator.usage(&policy, &key).await.expect("it answers");
         let id = usage.held[0].id.clone();
-        raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
-            .await;
+        let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+        assert!(raw.cmd(&kill).await.int() >= 2);
         let revoked = operator.revoke(&policy, &key, &id).await;
         assert!(revoked.expect("only the connection has ended"));
-        eventually("its holder is told", BOUND, async || permit.is_lost()).await;
+        eventually("the holder is notified", BOUND, async || permit.is_lost()).await;
     }
 }

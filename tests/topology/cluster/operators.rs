@@ -33,7 +33,10 @@ impl Busy {
         }
         let mut raw = cluster.raw(0).await;
         let queue = format!("{}:queue", name(&key));
-        eventually("they wait", BOUND, async || raw.zcard(&queue).await == 3).await;
+        eventually("three claims wait", BOUND, async || {
+            raw.zcard(&queue).await == 3
+        })
+        .await;
         let slot = cluster.slot(&name(&key)).await;
         Self {
             cluster,
@@ -48,10 +51,10 @@ impl Busy {
         (Policy::DEFAULT, Key::from(self.key.as_str()))
     }
 
-    /// Moves one of its keys to node 1, whose name ends so.
-    async fn move_key(&self, end: &str) {
+    /// Moves the semaphore's key with this suffix to node 1.
+    async fn move_key(&self, suffix: &str) {
         let port = self.cluster.node_port(1);
-        let key = format!("{}:{end}", name(&self.key));
+        let key = format!("{}:{suffix}", name(&self.key));
         let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"];
         let moved = self.cluster.raw(0).await.cmd(&migrate).await;
         assert_eq!(moved.text(), "OK");
@@ -62,7 +65,7 @@ impl Busy {
 async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     let busy = Busy::new().await;
     let (policy, key) = busy.of();
-    // A claim that waits no longer than the pause would leave the queue.
+    // The pause is shorter than the claims' waits. A claim that cannot outwait a pause leaves the queue.
     let paused = busy.store.pause(&policy, &key, BOUND, "");
     paused.await.expect("it is paused");
     busy.cluster.begin_move(busy.slot, 0, 1).await;
@@ -78,7 +81,7 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     }
 }
 
-/// How often a node has refused a command because the cluster is down.
+/// The number of commands that a node has refused with `CLUSTERDOWN`.
 async fn refusals(raw: &mut Raw) -> u64 {
     let stats = raw.cmd(&["INFO", "errorstats"]).await;
     let text = stats.text().to_owned();
@@ -87,8 +90,8 @@ async fn refusals(raw: &mut Raw) -> u64 {
     count.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// A call that begins while the cluster is down, and goes on after that.
-async fn outlives_the_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T {
+/// Takes the cluster down, runs the call, and brings the cluster up once a command was refused.
+async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T {
     let (mut raw, slot) = (busy.cluster.raw(0).await, free_slot(busy).await);
     let change = async |raw: &mut Raw, how: &str| {
         let reply = raw.cmd(&["CLUSTER", how, &slot]).await;
@@ -101,18 +104,22 @@ async fn outlives_the_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T
     })
     .await;
     let before = refusals(&mut raw).await;
-    let ends = async {
+    // Other commands of the store are refused too. The call is polled first, so it is among the first that are.
+    let restore = async {
         eventually("the call is refused", BOUND, async || {
             refusals(&mut raw).await > before
         })
         .await;
         change(&mut raw, "ADDSLOTS").await;
     };
-    let (outcome, ()) = tokio::join!(call, ends);
-    outcome
+    let both = async { tokio::join!(call, restore) };
+    timeout(BOUND * 2, both)
+        .await
+        .expect("the call ends in time")
+        .0
 }
 
-/// A slot of node 0 that has no keys.
+/// A slot of node 0 other than the semaphore's, and so without keys.
 async fn free_slot(busy: &Busy) -> String {
     let slot = if busy.slot == 1 { 2 } else { 1 };
     assert_eq!(busy.cluster.first_owner(slot), 0);
@@ -120,28 +127,26 @@ async fn free_slot(busy: &Busy) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operators_wait_until_a_cluster_that_serves_all_slots_or_none_is_up_again() {
+async fn operators_calls_outlast_an_outage_of_a_cluster_with_full_coverage() {
     let busy = Busy::new().await;
     for node in 0..3 {
         let all = ["CONFIG", "SET", "cluster-require-full-coverage", "yes"];
-        busy.cluster.raw(node).await.cmd(&all).await;
+        let reply = busy.cluster.raw(node).await.cmd(&all).await;
+        assert_eq!(reply.text(), "OK");
     }
     let (policy, key) = busy.of();
     let store = &busy.store;
-    let usage = outlives_the_outage(&busy, store.usage(&policy, &key)).await;
-    let usage = usage.expect("it is up again");
+    let usage = run_across_an_outage(&busy, store.usage(&policy, &key)).await;
+    let usage = usage.expect("the cluster is up again");
     assert_eq!((usage.units, usage.waiting.len()), (5, 3));
-    // A refusal changes nothing, so also a call that may run only once is repeated.
+    // A refused call has not run, so even a call that may run only once is sent again.
     let id = usage.held[0].id.clone();
-    let revoked = outlives_the_outage(&busy, store.revoke(&policy, &key, &id)).await;
+    let revoked = run_across_an_outage(&busy, store.revoke(&policy, &key, &id)).await;
     assert!(revoked.expect("it is up again"));
     let pause = store.pause(&policy, &key, Duration::from_secs(60), "");
-    outlives_the_outage(&busy, pause)
+    run_across_an_outage(&busy, pause)
         .await
         .expect("it is up again");
-    let resumed = timeout(
-        BOUND,
-        outlives_the_outage(&busy, store.resume(&policy, &key)),
-    );
-    assert!(resumed.await.expect("in time").expect("it is up again"));
+    let resumed = run_across_an_outage(&busy, store.resume(&policy, &key)).await;
+    assert!(resumed.expect("the cluster is up again"));
 }

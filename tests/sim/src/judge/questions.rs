@@ -1,5 +1,5 @@
-//! Operators' questions: they end in time, are answered if nothing prevents it, and run once if a second run would answer
-//! otherwise.
+//! Operators' questions: they are answered if nothing prevents it, are not given up early, and run once if a second run would
+//! answer differently. The simulation enforces the deadlines itself, so the checks of deadlines cover only the simulation.
 
 use super::{Verdict, check};
 use proto::{core::Failure, verbs::Fault};
@@ -11,7 +11,7 @@ pub struct Questions(BTreeMap<u64, OpenQuestion>);
 
 #[derive(Debug)]
 struct OpenQuestion {
-    /// Since when nothing has prevented an answer.
+    /// The last time at which something prevented an answer, or the time of the question.
     well_since: Duration,
     deadline: Duration,
     /// True if a second run does the same.
@@ -31,14 +31,14 @@ impl Questions {
         self.0.insert(number, open);
     }
 
-    /// Something prevents an answer at `now`.
-    pub fn troubled(&mut self, number: u64, now: Duration) {
+    /// Something prevents an answer until `then`.
+    pub fn troubled(&mut self, number: u64, then: Duration) {
         if let Some(open) = self.0.get_mut(&number) {
-            open.well_since = now;
+            open.well_since = then;
         }
     }
 
-    /// The asking process is suspended until `then`, and cannot notice the end of its question before.
+    /// The process is suspended until `then`, so it cannot end its question earlier.
     pub fn delayed(&mut self, number: u64, then: Duration) {
         if let Some(open) = self.0.get_mut(&number) {
             open.deadline = open.deadline.max(then);
@@ -71,7 +71,7 @@ impl Questions {
     /// # Errors
     ///
     /// If the question ends late, has failed although it could be answered, or was given up too early.
-    pub fn ends(
+    pub fn finish(
         &mut self,
         number: u64,
         outcome: Result<Option<Fault>, Failure>,
@@ -86,11 +86,13 @@ impl Questions {
                 open.deadline
             )
         })?;
-        let could = now.saturating_sub(open.well_since) > bound;
-        check(outcome == Ok(None) || !could, "a question", || {
-            format!("{number} has failed with {outcome:?} though its servers are well")
-        })?;
-        let may_pass = match outcome {
+        let could_be_answered = now.saturating_sub(open.well_since) > bound;
+        check(
+            outcome == Ok(None) || !could_be_answered,
+            "a question",
+            || format!("{number} failed with {outcome:?} although nothing prevented an answer"),
+        )?;
+        let is_transient = match outcome {
             Ok(Some(Fault::Moved(_) | Fault::Ask(_) | Fault::Again | Fault::Unserved)) => true,
             Ok(Some(Fault::Interrupted)) | Err(Failure::Broken | Failure::TimedOut) => {
                 open.may_repeat
@@ -98,8 +100,8 @@ impl Questions {
             _ => false,
         };
         let time_left = open.deadline.saturating_sub(now);
-        check(!may_pass || time_left <= bound, "a question", || {
-            format!("{number} is given up {time_left:?} before its time: {outcome:?}")
+        check(!is_transient || time_left <= bound, "a question", || {
+            format!("{number} was given up {time_left:?} before its deadline: {outcome:?}")
         })
     }
 

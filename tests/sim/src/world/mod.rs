@@ -266,7 +266,7 @@ impl<'a> World<'a> {
             Happening::PauseKey(process, key, time) => self.run_pause(process, key, time),
             Happening::AskAgain(question) => self.send_question(question),
             Happening::Question(sent) => self.run_question(sent),
-            Happening::Outcome(sent, outcome) => self.question_ends(sent, outcome),
+            Happening::Outcome(sent, outcome) => self.attempt_ends(sent, outcome),
             Happening::Start(server, data) => {
                 self.note(|| format!("server {server} starts with {data:?} data"));
                 self.servers[server].start(self.now, data);

@@ -1,4 +1,4 @@
-//! Operators' questions. A question is sent to the server that `proto::question` names, which runs it or refuses it.
+//! Operators' questions. `proto::question` names the server for each attempt. The server runs or refuses it.
 
 use super::{Happening, World};
 use crate::{
@@ -15,7 +15,7 @@ use proto::{
 };
 use std::time::Duration;
 
-/// The longest that an operator's call may take.
+/// The time from a question to its deadline.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// The outcome of an attempt: the fault of its command, if any, or why there is no answer.
@@ -72,14 +72,15 @@ impl World<'_> {
             is_lost: false,
         };
         let (number, deadline) = (self.filed, asked.deadline);
-        let may_repeat = repeat == Repeat::Always;
-        let times = (self.now, deadline);
-        self.judge.questions.asked(number, times, may_repeat);
+        let may_repeat = repeat == Repeat::EvenIfRun;
+        self.judge
+            .questions
+            .asked(number, (self.now, deadline), may_repeat);
         self.questions.insert(number, asked);
         self.send_question(number);
     }
 
-    /// Sets or ends what the process itself knows of a pause.
+    /// Notes in the process's core that a pause begins or has ended.
     fn note_pause(&mut self, at: usize, key: Key, until: Option<Duration>) {
         let process = &mut self.processes[at];
         let local = process.local(self.now);
@@ -90,7 +91,8 @@ impl World<'_> {
         }
     }
 
-    /// The question's script, built from the header of the Lua file. Fails if the process encodes another one.
+    /// Builds the question's script by the header of the Lua file, and reports a violation if the shipped encoding differs.
+    /// Returns `None` if there is nothing to ask.
     fn script_of(
         &mut self,
         at: usize,
@@ -111,11 +113,11 @@ impl World<'_> {
                 first = Cursors::first();
                 let from = &first;
                 let usage = verbs::Query::Usage { name: &name, from };
-                (wire::usage(key), usage, Repeat::Always)
+                (wire::usage(key), usage, Repeat::EvenIfRun)
             }
             OperatorAction::Pause(time) => {
                 let length = time.as_millis() as u64;
-                (paused(length), pausing(Some(time)), Repeat::Always)
+                (paused(length), pausing(Some(time)), Repeat::EvenIfRun)
             }
             OperatorAction::Resume => (paused(0), pausing(None), Repeat::IfNotRun),
             OperatorAction::Revoke(pick) => {
@@ -186,7 +188,7 @@ impl World<'_> {
     /// A question arrives at a server. If its connection has broken since, it may be lost.
     pub(super) fn run_question(&mut self, sent: Sent) {
         let number = sent.attempt.server;
-        let (is_lost, delay) = (self.random.one_in(2), self.delay());
+        let (loses_if_broken, delay) = (self.random.one_in(2), self.delay());
         let Some(asked) = self.questions.get(&sent.question) else {
             return;
         };
@@ -201,8 +203,8 @@ impl World<'_> {
         let link = self.question_link(at, number);
         let is_misled = link.is_misled;
         let is_broken = link.generation != sent.generation;
-        if !self.servers[number].is_up || is_broken && is_lost {
-            return self.lose_question(sent.question);
+        if !self.servers[number].is_up || is_broken && loses_if_broken {
+            return self.lose_attempt(sent);
         }
         let refused = match self.servers[number].is_ready(self.now) && !is_misled {
             true => self.redirects(number, &script),
@@ -222,7 +224,7 @@ impl World<'_> {
             Some(_) => Some(Fault::Unavailable),
         };
         if self.random.one_in(12) {
-            return self.lose_question(sent.question);
+            return self.lose_attempt(sent);
         }
         let now = self.now;
         let link = self.question_link(at, number);
@@ -230,9 +232,10 @@ impl World<'_> {
         self.file(arrival, Happening::Outcome(sent, Ok(fault)));
     }
 
-    /// The current attempt of a question, or its answer, is lost.
-    fn lose_question(&mut self, number: u64) {
-        if let Some(asked) = self.questions.get_mut(&number) {
+    /// An attempt or its answer is lost. One that is no longer under way excuses nothing.
+    fn lose_attempt(&mut self, sent: Sent) {
+        let asked = self.questions.get_mut(&sent.question);
+        if let Some(asked) = asked.filter(|asked| asked.under_way == Some(sent)) {
             asked.is_lost = true;
         }
     }
@@ -276,8 +279,8 @@ impl World<'_> {
         }
     }
 
-    /// An attempt has ended: with an answer, or without one after a timeout or with its connection.
-    pub(super) fn question_ends(&mut self, sent: Sent, outcome: Outcome) {
+    /// Ends an attempt: answered, timed out, or over a connection that has broken.
+    pub(super) fn attempt_ends(&mut self, sent: Sent, outcome: Outcome) {
         let Some(asked) = self.questions.get_mut(&sent.question) else {
             return;
         };
@@ -315,7 +318,7 @@ impl World<'_> {
                     self.note_pause(at, key, None);
                 }
                 let times = (self.now, self.bound_of_questions());
-                let verdict = self.judge.questions.ends(sent.question, outcome, times);
+                let verdict = self.judge.questions.finish(sent.question, outcome, times);
                 if let Err(violation) = verdict {
                     self.judge.fail(violation.rule, || violation.text);
                 }
@@ -323,14 +326,14 @@ impl World<'_> {
         }
     }
 
-    /// The longest that a question may take where nothing is wrong: it goes to a server that had the slot, to one that has it,
-    /// and to one that the slot moves to, each after a delay.
+    /// The longest that a question may take if nothing is wrong. It needs up to three attempts: at the former owner of the
+    /// slot, at the owner, and at the new owner. The fourth is a margin.
     fn bound_of_questions(&self) -> Duration {
         let way = Duration::from_micros(100) + Duration::from_millis(self.schedule.delay * 10);
         (way * 2 + proto::question::RETRY_DELAY) * 4
     }
 
-    /// Notes the questions that cannot be answered now, nor before something happens `next`.
+    /// Excuses the questions that cannot be answered before `next`, the time of the next event.
     pub(super) fn note_troubles(&mut self, next: Duration) {
         let troubled = self.questions.iter();
         let troubled = troubled.filter(|(_, asked)| !self.could_answer(asked));
@@ -340,7 +343,7 @@ impl World<'_> {
         }
     }
 
-    /// True if the question could be answered now: all servers to which it may go are well.
+    /// True if nothing prevents an answer: the process runs, the slot is served, and every server on the way works.
     fn could_answer(&self, asked: &Asked) -> bool {
         let process = &self.processes[asked.process];
         let place = self.schedule.slots.place(asked.key);
@@ -352,12 +355,12 @@ impl World<'_> {
             let server = &self.servers[number];
             let runtime = process.settings.runtimes - 1;
             let link = &process.links[process.settings.link(runtime, number)];
-            let has_link = link.is_up && self.now >= link.since + LINKED && !link.is_misled;
+            let has_link = link.is_up && self.now >= link.since + MIN_LINK_AGE && !link.is_misled;
             server.is_ready(self.now)
                 && has_link
                 && self.now >= link.stalled_until.max(link.deaf_until)
         };
-        // An attempt over a connection that was replaced since has no answer.
+        // An attempt gets no answer if its connection was replaced.
         let is_over_old = asked.under_way.is_some_and(|sent| {
             let runtime = process.settings.runtimes - 1;
             let link = process.settings.link(runtime, sent.attempt.server);
@@ -373,10 +376,10 @@ impl World<'_> {
             }
             Some(_) => false,
         };
-        let is_foreign = self.servers[home].is_poisoned(asked.key);
-        !is_over_old && process.runs(self.now) && servers.all(is_well) && is_served && !is_foreign
+        let is_poisoned = self.servers[home].is_poisoned(asked.key);
+        !is_over_old && process.runs(self.now) && servers.all(is_well) && is_served && !is_poisoned
     }
 }
 
-/// A connection counts as usable when it is this old.
-const LINKED: Duration = Duration::from_millis(1);
+/// A younger connection does not count as usable yet.
+const MIN_LINK_AGE: Duration = Duration::from_millis(1);
