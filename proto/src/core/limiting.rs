@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// True if the limit in force has changed at a level that a lease does not hold.
-    fn has_changed(&self, at: At) -> bool {
+    pub(super) fn has_changed(&self, at: At) -> bool {
         let differs = |level: usize| {
             let own = &self.permits[at.0].levels[level];
             own.units.id.limit != self.limit_of(at.0, level)

@@ -422,10 +422,7 @@ impl Core {
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
         let before = lease.queued_at();
-        let pause = match mem::take(&mut lease.was_notified) {
-            true => Duration::ZERO,
-            false => pause,
-        };
+        let was_notified = mem::take(&mut lease.was_notified);
         lease.state = State::Queued(queued, sent);
         // The wait would end before the pause, however long the answer took.
         if let Some(left) = queued.pause.filter(|left| over < sent + *left) {
@@ -433,6 +430,9 @@ impl Core {
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
         }
         self.uncount(at.0);
+        // Rule 18. The lease may wait at a narrower level than before, whose limit has changed since.
+        let is_due = was_notified || self.has_changed(at);
+        let pause = if is_due { Duration::ZERO } else { pause };
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));
         }
