@@ -2,13 +2,15 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items, Sent, StoreKey},
-    id::{At, CallId, PermitId, RuntimeId, THREAD},
+    call::{Bill, Call, Flight, Items, StoreKey},
+    debt::Debt,
+    id::{At, CallId, DebtId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MORE, MOST_CLAIMS},
-    lease::{Queue, Released, State},
+    lease::Queue,
+    permit::Own,
     time::Time,
 };
-use crate::verbs::{Command, Group, Part, Position, Standing, Wanted};
+use crate::verbs::{Command, Group, Part, Position, Standing, Units, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -23,9 +25,10 @@ struct Draft {
     commands: Vec<Command>,
     bill: Bill,
     presence: bool,
-    /// Whose slots are moving to this server.
+    /// The leases and debts whose slots are moving to this server.
     asking: BTreeSet<At>,
-    releases: Vec<At>,
+    asking_debts: BTreeSet<DebtId>,
+    releases: Vec<DebtId>,
     refreshes: Vec<At>,
     acquires: Vec<At>,
 }
@@ -37,9 +40,9 @@ impl Draft {
         self.flight.items.push(items);
     }
 
-    /// The next command runs although the slot of these leases is moving to the server.
-    fn ask(&mut self, all: &[At]) {
-        if self.asking.contains(&all[0]) {
+    /// Lets the next command run although its slot is moving to the server.
+    fn ask_if(&mut self, is_moving: bool) {
+        if is_moving {
             self.add(Command::Asking, Items::Asking);
         }
     }
@@ -56,10 +59,11 @@ impl Core {
     /// A call for a claim that has just been made, unless it would carry other claims, or a release that a task waits for
     /// (rule 17).
     pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
-        let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
+        self.lease(at)?;
+        let (from, server) = (self.permits[at.0].from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
         let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        let is_alone = is_alone && self.carries_no_other_task(server, at);
+        let is_alone = is_alone && self.carries_no_other_task(server, at.0);
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
@@ -67,25 +71,25 @@ impl Core {
     /// a release that would travel with it. The thread carries it else.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
-        let at = At(id, 0);
-        let server = self.lease(at)?.waits()?.1;
+        let debt = *self.permit(id)?.debts.first()?;
+        let server = self.debt(debt)?.waits()?;
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
-        let is_alone = self.carries_no_other_task(server, at);
+        let is_alone = self.carries_no_other_task(server, id);
         let can_send = is_idle && is_alone && self.servers[server].is_known();
         can_send.then(|| self.make(from, server)).flatten()
     }
 
     /// True if the next call to a server carries no release that another task waits for (rule 17). Few releases are looked
     /// at, because each claim and each awaited release needs this.
-    fn carries_no_other_task(&self, server: usize, own: At) -> bool {
-        let is_awaited = |at: &At| {
-            let permit = self.permits.get(at.0.slot);
-            permit.is_some_and(|permit| permit.id == at.0 && permit.tells_release)
+    fn carries_no_other_task(&self, server: usize, own: PermitId) -> bool {
+        let is_of_other = |id: &DebtId| {
+            let debt = self.debts.get(id.slot).filter(|debt| debt.id == *id);
+            let permit = debt.and_then(|debt| debt.permit);
+            permit.is_some_and(|permit| permit != own && self.permits[permit].tells_release)
         };
         let waiting = &self.servers[server].releases;
-        let mut others = waiting.iter().filter(|at| **at != own);
-        waiting.len() <= MOST_CLAIMS && !others.any(is_awaited)
+        waiting.len() <= MOST_CLAIMS && !waiting.iter().any(is_of_other)
     }
 
     fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
@@ -165,8 +169,29 @@ impl Core {
     }
 
     fn fill_releases(&mut self, draft: &mut Draft) {
-        while draft.releases.len() < MOST_DUE && self.put_next(draft, Queue::Releases) {}
+        while draft.releases.len() < MOST_DUE && self.put_next_release(draft) {}
         self.servers[draft.flight.server].carried();
+    }
+
+    /// Puts the first release that waits into a call. `false`: nothing is left, or it does not fit.
+    fn put_next_release(&mut self, draft: &mut Draft) -> bool {
+        let server = draft.flight.server;
+        let Some(&id) = self.servers[server].releases.front() else {
+            return false;
+        };
+        // Otherwise it has been sent, waits elsewhere, or is paid.
+        if self
+            .debt(id)
+            .is_some_and(|debt| debt.waits() == Some(server))
+        {
+            if !self.put_release(draft, id) {
+                return false;
+            }
+            let debt = &mut self.debts[id.slot];
+            draft.asking_debts.extend(debt.asks.take().map(|_| id));
+        }
+        self.servers[server].releases.pop_front();
+        true
     }
 
     /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
@@ -203,7 +228,6 @@ impl Core {
     fn first(&mut self, draft: &Draft, queue: Queue) -> Option<At> {
         let server = &self.servers[draft.flight.server];
         match queue {
-            Queue::Releases => server.releases.front().copied(),
             Queue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
             Queue::Polls => server.polls.front().copied(),
             Queue::Claims => self.lane_of(draft).claims.front().copied(),
@@ -213,7 +237,6 @@ impl Core {
     fn pop(&mut self, draft: &Draft, queue: Queue) {
         let server = &mut self.servers[draft.flight.server];
         match queue {
-            Queue::Releases => drop(server.releases.pop_front()),
             Queue::Refreshes => drop(server.refreshes.pop_first()),
             Queue::Polls => drop(server.polls.pop_front()),
             Queue::Claims => drop(self.lane_of(draft).claims.pop_front()),
@@ -230,79 +253,54 @@ impl Core {
         let asks = self.permits[at].asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
             self.put_under_limits(at);
-            for release in self.releases_before(draft, at) {
-                if !self.adds(draft, release) {
+            for debt in self.debts_before(draft, at) {
+                if !self.put_release(draft, debt) {
                     return false;
                 }
-                draft.asking.extend(asks.map(|_| release));
-                self.put_release(draft, release);
+                draft.asking_debts.extend(asks.map(|_| debt));
             }
             for level in self.permits[at.0].levels_of(at.1) {
                 self.keys[level.key].released_in = draft.flight.id;
             }
         }
-        if !self.adds(draft, at) {
+        if !adds(draft, self.levels_of(at)) {
             return false;
         }
         draft.asking.extend(asks.map(|_| at));
         self.permits[at].asks = None;
         match queue {
-            Queue::Releases => self.put_release(draft, at),
             Queue::Refreshes => draft.refreshes.push(at),
             Queue::Polls | Queue::Claims => draft.acquires.push(at),
         }
         true
     }
 
-    /// Adds a lease to the bill of a call, unless that is too much.
-    fn adds(&self, draft: &mut Draft, at: At) -> bool {
-        let levels = self.levels_of(at);
-        let units = levels.iter().map(|level| level.units.count() as usize);
-        draft.bill.add(levels.len(), units.sum())
+    /// Puts the release of a debt into a call. Returns false if it does not fit.
+    fn put_release(&mut self, draft: &mut Draft, id: DebtId) -> bool {
+        let debt = &mut self.debts[id.slot];
+        let fits = adds(draft, &debt.levels);
+        if fits {
+            debt.send(&draft.flight);
+            draft.releases.push(id);
+        }
+        fits
     }
 
-    fn put_release(&mut self, draft: &mut Draft, at: At) {
-        self.permits[at].release_sent(&draft.flight);
-        draft.releases.push(at);
-    }
-
-    /// The releases of a lease's keys that have no answer yet, and are neither in this call nor before it on
-    /// the same connection (rule 4).
-    fn releases_before(&self, draft: &Draft, at: At) -> BTreeSet<At> {
+    /// The debts for a lease's keys whose releases have no answer yet, and are neither in this call nor before it on the
+    /// same connection (rule 4).
+    fn debts_before(&self, draft: &Draft, at: At) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
-        let all = keys.flat_map(|key| key.releases.iter().copied());
+        let all = keys.flat_map(|key| key.debts.iter().copied());
         // A server that a slot moves to may refuse the earlier release, and run the acquire once the slot has moved.
         let is_moving = self.permits[at].asks.is_some();
-        let is_before = |release: &At| {
-            self.is_released_in(*release, draft)
-                || !is_moving && self.is_released_before(*release, draft)
+        let is_before = |id: &DebtId| {
+            let debt = &self.debts[id.slot];
+            debt.is_released_in(draft.flight.id)
+                || !is_moving && debt.is_released_before(&draft.flight)
         };
-        all.filter(|release| !is_before(release)).collect()
-    }
-
-    /// True if a release of a lease is in this call.
-    fn is_released_in(&self, at: At, draft: &Draft) -> bool {
-        let last = self.last_release(at);
-        last.is_some_and(|(_, last)| last.call == draft.flight.id)
-    }
-
-    /// True if a release of a lease is before this call on the same connection, and another release would not settle more.
-    fn is_released_before(&self, at: At, draft: &Draft) -> bool {
-        self.last_release(at).is_some_and(|(released, last)| {
-            let is_before = released.in_flight > 0 && last.is_before(&draft.flight);
-            let settles = !released.is_settled && self.permits[at].is_settled(&draft.flight);
-            is_before && !settles
-        })
-    }
-
-    /// The last release that was sent of a lease.
-    fn last_release(&self, at: At) -> Option<(&Released, &Sent)> {
-        match &self.permits[at].state {
-            State::Released(released) => Some((released, released.last.as_ref()?)),
-            _ => None,
-        }
+        all.filter(|debt| !is_before(debt)).collect()
     }
 
     /// Makes the commands, and notes what they name.
@@ -399,46 +397,36 @@ impl Core {
     }
 
     fn release_commands(&self, draft: &mut Draft) {
-        let tells = |at: &At| self.permits[at.0].tells_release;
-        let with_answer = draft.releases.iter().any(tells);
-        for all in self.together(draft, &draft.releases) {
-            draft.ask(&all);
-            let (groups, order) = self.groups(&all);
+        let debt = |id: &DebtId| &self.debts[id.slot];
+        let is_awaited = |debt: &Debt| debt.permit.is_some_and(|id| self.permits[id].tells_release);
+        let with_answer = draft.releases.iter().any(|id| is_awaited(debt(id)));
+        let all = together(&draft.releases, |id| {
+            let is_alone = debt(id).is_alone.then_some(*id);
+            (debt(id).slot, draft.asking_debts.contains(id), is_alone)
+        });
+        for all in all {
+            draft.ask_if(draft.asking_debts.contains(&all[0]));
+            let levels = all.iter().map(|id| (*id, &debt(id).levels[..]));
+            let (groups, order) = self.groups(levels);
             let release = Command::Release {
                 with_answer,
                 floor: self.highest.floor(draft.flight.sent),
                 groups,
             };
-            let settled = order.into_iter().map(|at| (at, self.is_last_word(at)));
+            let settled = order.into_iter().map(|id| (id, debt(&id).is_settled()));
             draft.add(release, Items::Release(settled.collect()));
         }
     }
 
-    fn is_last_word(&self, at: At) -> bool {
-        matches!(&self.permits[at].state, State::Released(released) if released.is_settled)
-    }
-
     /// Groups leases by the command that may name them: one slot that is moving for all or for none, one length, and no
     /// known error of a key (rule 16).
-    fn together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
-        let group = |at: &At| {
+    fn leases_together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
+        together(all, |at| {
             let lease = &self.permits[*at];
-            let is_asking = draft.asking.contains(at);
             let is_alone = lease.is_alone.then_some(*at);
+            let is_asking = draft.asking.contains(at);
             (lease.slot, is_asking, self.length(*at), is_alone)
-        };
-        match all {
-            [] => return Vec::new(),
-            [first, rest @ ..] if rest.iter().all(|at| group(at) == group(first)) => {
-                return vec![all.to_vec()];
-            }
-            _ => {}
-        }
-        let mut groups = BTreeMap::<_, Vec<At>>::new();
-        for at in all {
-            groups.entry(group(at)).or_default().push(*at);
-        }
-        groups.into_values().collect()
+        })
     }
 
     /// How long a lease that is sent now lasts: until the claim is whole, as long as a waiter counts as alive.
@@ -450,17 +438,17 @@ impl Core {
     }
 
     fn refresh_commands(&mut self, draft: &mut Draft) {
-        for all in self.together(draft, &draft.refreshes) {
-            draft.ask(&all);
+        for all in self.leases_together(draft, &draft.refreshes) {
+            draft.ask_if(draft.asking.contains(&all[0]));
             let lasts = self.note_sent(draft, &all, false);
-            let (groups, order) = self.groups(&all);
+            let (groups, order) = self.groups(all.iter().map(|at| (*at, self.levels_of(*at))));
             draft.add(Command::Refresh { lasts, groups }, Items::Refresh(order));
         }
     }
 
     fn acquire_commands(&mut self, draft: &mut Draft) {
-        for mut all in self.together(draft, &draft.acquires) {
-            draft.ask(&all);
+        for mut all in self.leases_together(draft, &draft.acquires) {
+            draft.ask_if(draft.asking.contains(&all[0]));
             self.sort_by_key(&mut all);
             let claims = all.iter();
             let claims = claims.map(|at| self.wanted(*at));
@@ -520,15 +508,18 @@ impl Core {
         wanted.collect()
     }
 
-    /// The units of leases by semaphore, and the lease of each in that order.
-    fn groups(&self, all: &[At]) -> (Vec<Group>, Vec<At>) {
-        let units = all.iter().flat_map(|at| {
-            let levels = self.levels_of(*at).iter();
-            levels.map(|level| (level.key, &level.units, *at))
+    /// Units by semaphore, and who has them, in the same order.
+    fn groups<'a, T: Copy>(
+        &self,
+        all: impl Iterator<Item = (T, &'a [Own])>,
+    ) -> (Vec<Group>, Vec<T>) {
+        let units = all.flat_map(|(owner, levels)| {
+            let units = levels.iter().map(|level| (level.key, &level.units));
+            units.map(move |(key, units)| (key, units, owner))
         });
-        let mut units: Vec<_> = units.collect();
+        let mut units: Vec<(usize, &Units, T)> = units.collect();
         units.sort_by_key(|(key, ..)| *key);
-        let order = units.iter().map(|(.., at)| *at).collect();
+        let order = units.iter().map(|(.., owner)| *owner).collect();
         let groups = units.chunk_by(|(one, ..), (other, ..)| one == other);
         let groups = groups.map(|group| {
             let units = group.iter().map(|(_, units, _)| (*units).clone());
@@ -539,4 +530,26 @@ impl Core {
         });
         (groups.collect(), order)
     }
+}
+
+/// Adds levels to the bill of a call, unless that is too much.
+fn adds(draft: &mut Draft, levels: &[Own]) -> bool {
+    let units = levels.iter().map(|level| level.units.count() as usize);
+    draft.bill.add(levels.len(), units.sum())
+}
+
+/// Groups items that have the same command.
+fn together<T: Copy, G: Ord>(all: &[T], command: impl Fn(&T) -> G) -> Vec<Vec<T>> {
+    match all {
+        [] => return Vec::new(),
+        [first, rest @ ..] if rest.iter().all(|item| command(item) == command(first)) => {
+            return vec![all.to_vec()];
+        }
+        _ => {}
+    }
+    let mut groups = BTreeMap::<_, Vec<T>>::new();
+    for item in all {
+        groups.entry(command(item)).or_default().push(*item);
+    }
+    groups.into_values().collect()
 }

@@ -1,13 +1,16 @@
 //! Calls to a server, and their answers.
 
 use super::{
-    id::{At, CallId, Connection, RuntimeId},
+    id::{At, CallId, Connection, DebtId, RuntimeId},
     time::Time,
 };
 use crate::verbs::Command;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 /// Shared notes about a call: its carrier notes that the call has left over its connection, and the core that it has
@@ -115,6 +118,43 @@ impl Sent {
     }
 }
 
+/// The acquires of some units that may still run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Acquires(Vec<Sent>);
+
+impl Acquires {
+    /// Notes that an acquire is sent.
+    pub(super) fn send(&mut self, flight: &Flight) {
+        self.0.retain(|acquire| !acquire.left.is_over());
+        self.0.reserve_exact(1);
+        self.0.push(Sent::in_call(flight));
+    }
+
+    fn not_over(&self) -> impl Iterator<Item = &Sent> {
+        self.0.iter().filter(|acquire| !acquire.left.is_over())
+    }
+
+    pub(super) fn are_over(&self) -> bool {
+        self.not_over().next().is_none()
+    }
+
+    /// The time until which one may still run.
+    pub(super) fn run_until(&self) -> Time {
+        let untils = self.not_over().map(|acquire| acquire.until);
+        untils.max().unwrap_or_default()
+    }
+
+    /// True if none can run after a release in this call (rule 3).
+    pub(super) fn are_before(&self, flight: &Flight) -> bool {
+        let is_before = |acquire: &Sent| acquire.until <= flight.sent || acquire.is_before(flight);
+        self.not_over().all(is_before)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// A key of the store that belongs to no semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StoreKey {
@@ -130,8 +170,9 @@ pub(super) enum Items {
     Acquire(Vec<At>),
     /// A lease of several levels is named by several groups.
     Refresh(Vec<At>),
-    /// Also true for each lease if no acquire of it can run after the release.
-    Release(Vec<(At, bool)>),
+    /// A debt for units of several semaphores is named by several groups. True if the release can settle the debt: no
+    /// acquire of its units can run afterwards.
+    Release(Vec<(DebtId, bool)>),
     /// The key that the command names, if any.
     Presence(Option<StoreKey>),
     Leave,
@@ -142,11 +183,19 @@ pub(super) enum Items {
 }
 
 impl Items {
-    pub(super) fn leases(&self) -> Vec<At> {
+    /// The leases that the command names, once for each group.
+    pub(super) fn leases(&self) -> &[At] {
         match self {
-            Self::Acquire(all) | Self::Refresh(all) => all.clone(),
-            Self::Release(all) => all.iter().map(|(at, _)| *at).collect(),
-            Self::Presence(_) | Self::Leave | Self::Asking | Self::Confirm => Vec::new(),
+            Self::Acquire(all) | Self::Refresh(all) => all,
+            _ => &[],
+        }
+    }
+
+    /// The debts that the command names.
+    pub(super) fn debts(&self) -> BTreeSet<DebtId> {
+        match self {
+            Self::Release(all) => all.iter().map(|(debt, _)| *debt).collect(),
+            _ => BTreeSet::new(),
         }
     }
 }

@@ -1,18 +1,19 @@
-//! How leases end: expiry, loss, return and release.
+//! How leases and permits end: expiry, loss and return of leases, and permits that are given up.
 
 use super::{
     Core,
+    debt::Debt,
     id::{At, PermitId},
-    lease::{Lease, Lost, Released, State},
-    permit::{Event, Refusal},
+    lease::{Lease, Lost, State},
+    permit::{Event, Permit, Refusal},
     time::Time,
 };
-use std::{collections::BTreeSet, mem};
+use std::mem;
 
 impl Core {
     // Losses.
 
-    /// Ends everything whose time is over: the budget of a claim (rule 1), a lease, a release.
+    /// Ends what is over of a permit: the budget of a claim (rule 1), a lease.
     pub(super) fn end_due(&mut self, id: PermitId) {
         if self.permits[id]
             .budget
@@ -26,7 +27,6 @@ impl Core {
                 return;
             }
             match &lease.state {
-                State::Released(_) => core.done(at),
                 State::Held(_) if core.is_kept(at) => core.degrade(at, core.now, false),
                 _ => core.lose(at, core.now, false),
             }
@@ -154,8 +154,14 @@ impl Core {
         self.let_go(root);
     }
 
-    /// Releases everything that a server may have of a permit and of its additions (rule 13).
+    /// Gives up a permit or a claim, and its additions (rule 13).
     pub(super) fn let_go(&mut self, id: PermitId) {
+        self.give_up(id, id);
+    }
+
+    /// Gives up a permit, and owes everything that a server may have of it. `account` is the permit whose caller learns what
+    /// the releases have found: the permit itself, or the one that it adds units to.
+    pub(super) fn give_up(&mut self, id: PermitId, account: PermitId) {
         let permit = &mut self.permits[id];
         permit.budget = None;
         let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
@@ -166,153 +172,41 @@ impl Core {
         for growth in growths {
             self.end_growth(id, growth);
         }
-        self.each_of(id, |core, at| {
-            let lease = &core.permits[at];
-            match &lease.state {
-                State::Idle | State::Released(_) => {}
-                _ if !lease.may_be_known(core.now) => core.done(at),
-                _ => core.let_go_of(at),
+        let permit = &mut self.permits[id];
+        let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
+        let keys: Vec<_> = levels.iter().map(|level| level.key).collect();
+        let mut levels = levels.into_iter();
+        for (number, lease) in leases.into_iter().enumerate() {
+            let own = levels.by_ref().take(lease.levels.len()).collect();
+            if matches!(lease.state, State::Idle) {
+                continue;
             }
-        });
+            if lease.may_be_known(self.now) {
+                let debt = Debt::of_lease(&lease, own, self.now);
+                self.owe(Some(account), (At(id, number), lease.call), debt);
+            } else {
+                self.permits[account].was_held = false;
+            }
+        }
+        for key in keys {
+            self.keys.leave(key, self.now);
+        }
+        self.unfile(id);
         self.end_if_over(id);
-        self.file(id);
     }
 
-    pub(super) fn let_go_of(&mut self, at: At) {
-        self.permits[at].release(self.now);
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.keys[level.key].releases.insert(at);
-        }
-        self.send_if_due(at);
-    }
-
-    /// Handles the answer to a release (rule 3). If an answer was requested, `each` reports for each level of each lease
-    /// whether it was found.
-    ///
-    /// Before the end of a lease, only another release can have removed units that this one did not find. If an
-    /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
-    /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
-    pub(super) fn released(&mut self, all: &[(At, bool)], each: Option<&[bool]>) {
-        let found = each.into_iter().flatten();
-        let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
-        let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
-        let now = self.now;
-        // A lease of several levels is named once for each.
-        for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
-            if let Some(released) = self.release_of(at).filter(|_| each.is_some()) {
-                released.count_unanswered(now);
-                released.was_held |= !missed.contains(&at);
-                released.is_over |= is_settled;
-                if released.is_over && !released.was_held && released.in_flight > 1 {
-                    self.release_again(at, now);
-                    continue;
-                }
-            }
-            match is_settled {
-                true => self.done(at),
-                false => self.release_again(at, now),
-            }
-        }
-    }
-
-    /// Notes that a release may have run, at least in part.
-    pub(super) fn may_have_freed(&mut self, all: &[(At, bool)]) {
-        for (at, _) in all {
-            if let Some(released) = self.release_of(*at) {
-                released.may_have_run = true;
-            }
-        }
-    }
-
-    /// Schedules a release again, unless nothing of the lease is left.
-    pub(super) fn release_again(&mut self, at: At, then: Time) {
-        let now = self.now;
-        let runs_until = self.lease(at).map(|lease| lease.runs_until());
-        let Some(released) = self.release_of(at) else {
-            return;
-        };
-        released.in_flight = released.in_flight.saturating_sub(1);
-        if !released.is_over {
-            return self.next_at(at, then.max(runs_until.unwrap_or_default()));
-        }
-        released.count_unanswered(now);
-        match released.was_held || released.in_flight == 0 {
-            true => self.done(at),
-            false => self.forget_release(at),
-        }
-    }
-
-    /// Notes that claims of this process no longer have to follow the release of a lease.
-    fn forget_release(&mut self, at: At) {
-        for level in self.permits[at.0].levels_of(at.1) {
-            self.keys[level.key].releases.remove(&at);
-        }
-    }
-
-    /// Sends a release again while an earlier one has no answer.
-    pub(super) fn release_beside(&mut self, at: At) {
-        if let Some(released) = self.release_of(at) {
-            released.is_stalled = true;
-            self.next_at(at, self.now);
-        }
-    }
-
-    /// Sends a release at once that pauses after a failure, because this process may be about to end.
-    pub(super) fn release_soon(&mut self, id: PermitId) {
-        self.each_of(id, |core, at| {
-            let lease = &core.permits[at];
-            let pauses = matches!(lease.state, State::Released(_)) && lease.next > core.now;
-            if pauses && lease.runs_until() <= core.now {
-                core.next_at(at, core.now);
-            }
-        });
-    }
-
-    fn release_of(&mut self, at: At) -> Option<&mut Released> {
-        match &mut self.lease(at)?.state {
-            State::Released(released) => Some(released),
-            _ => None,
-        }
-    }
-
-    /// Ends a lease that no server has any more.
-    pub(super) fn done(&mut self, at: At) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let state = mem::take(&mut permit.leases[at.1].state);
-        permit.was_held &= match state {
-            State::Idle => true,
-            State::Released(released) => released.was_held,
-            _ => false,
-        };
-        self.forget_release(at);
-        self.end_if_over(at.0);
-        self.file(at.0);
-    }
-
-    /// Removes a permit that has nothing left to do.
+    /// Removes a permit that is given up, once its debts are paid.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
-        let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
-        let is_over = self.permit(id).is_some_and(|permit| {
-            permit.is_decided() && permit.growths_left == 0 && permit.leases.iter().all(is_idle)
-        });
-        if !is_over {
+        let is_over = |permit: &mut Permit| permit.is_released() && permit.debts.is_empty();
+        if !self.permit(id).is_some_and(is_over) {
             return;
         }
         self.unfile(id);
         self.waiters.remove(&id.serial);
         let permit = self.permits.remove(id.slot);
-        for level in &permit.levels {
-            self.keys.leave(level.key, self.now);
-        }
-        match permit.adds_to {
-            Some((root, _)) if permit.ends_with_root => self.growth_over(root, permit.was_held),
-            _ if permit.tells_release => {
-                self.events
-                    .push_back((id, Event::Released(permit.was_held)));
-            }
-            _ => {}
+        if permit.tells_release {
+            self.events
+                .push_back((id, Event::Released(permit.was_held)));
         }
     }
 }

@@ -11,6 +11,20 @@ pub struct PermitId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At(pub(super) PermitId, pub(super) usize);
 
+/// A debt has one number, which is never used again, and a place where the core finds it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DebtId {
+    pub(super) slot: usize,
+    pub(super) serial: u64,
+}
+
+/// What has a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Permit(PermitId),
+    Debt(DebtId),
+}
+
 /// A number of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);

@@ -1,7 +1,7 @@
 //! The state of the semaphores that this process has claimed.
 
 use super::{
-    id::{At, CallId},
+    id::{CallId, DebtId},
     time::{FULL_FOR, Time},
 };
 use slab::Slab;
@@ -15,12 +15,12 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Key {
     pub(super) name: Arc<str>,
-    /// The number of this process's leases that have the semaphore as a level. At 0 the key is removed.
+    /// The number of this process's permits and debts that have the semaphore as a level. At 0 the key is removed.
     pub(super) leases: u32,
     /// The number of units that the permits of this process have of the semaphore.
     pub(super) units: u32,
-    /// The leases whose release has no answer yet.
-    pub(super) releases: BTreeSet<At>,
+    /// The debts whose release has no answer yet.
+    pub(super) debts: BTreeSet<DebtId>,
     /// The last call that begins with these releases, except those that precede it on its connection.
     pub(super) released_in: CallId,
     /// The semaphore counts as full until this time.

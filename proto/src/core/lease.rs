@@ -1,8 +1,7 @@
-//! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired, refreshed and
-//! released as a whole.
+//! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 
 use super::{
-    call::{Flight, Sent},
+    call::{Acquires, Flight},
     id::CallId,
     time::{FOREVER, Time},
 };
@@ -12,7 +11,6 @@ use std::{ops::Range, time::Duration};
 /// The queue in which a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
-    Releases,
     Refreshes,
     Polls,
     Claims,
@@ -20,7 +18,7 @@ pub(super) enum Queue {
 
 #[derive(Debug, Default)]
 pub(super) enum State {
-    /// It waits for the narrower lease before it, or is over.
+    /// It waits for the narrower lease before it.
     #[default]
     Idle,
     /// It should be acquired.
@@ -32,7 +30,6 @@ pub(super) enum State {
     Held(Time),
     /// A server did not find it, or its end has passed. It should be acquired again.
     Lost(Lost),
-    Released(Released),
 }
 
 #[derive(Debug)]
@@ -42,34 +39,6 @@ pub(super) struct Lost {
     pub(super) end: Option<Time>,
     /// True if the server has reported that it has nothing of the lease, and no acquire was sent since.
     pub(super) is_gone: bool,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Released {
-    /// The time at which the server has forgotten the lease by itself.
-    pub(super) gives_up: Time,
-    /// The time until which the lease was known to be held.
-    pub(super) held_until: Time,
-    /// The number of releases without an answer.
-    pub(super) in_flight: usize,
-    pub(super) last: Option<Sent>,
-    /// True if no acquire can run after the last release.
-    pub(super) is_settled: bool,
-    /// True once such a release was answered. The answer to another release may still report that it found the lease.
-    pub(super) is_over: bool,
-    /// True if an unanswered release may have run, at least in part.
-    pub(super) may_have_run: bool,
-    /// True if the releases have found all of the lease.
-    pub(super) was_held: bool,
-    /// True if the thread should send a second release, because the runtime that sent the first may be stalled.
-    pub(super) is_stalled: bool,
-}
-
-impl Released {
-    /// Takes the lease for found if a release without an answer may have run before the lease's end.
-    pub(super) fn count_unanswered(&mut self, now: Time) {
-        self.was_held |= self.may_have_run && now < self.held_until;
-    }
 }
 
 #[derive(Debug, Default)]
@@ -101,8 +70,7 @@ pub(super) struct Lease {
     pub(super) length: Duration,
     /// The time until which the server may have the lease, after all that was sent.
     pub(super) lasts: Time,
-    /// The acquires that may still run.
-    pub(super) may_run: Vec<Sent>,
+    pub(super) acquires: Acquires,
 }
 
 impl Lease {
@@ -118,12 +86,6 @@ impl Lease {
     pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
             State::Idle => None,
-            State::Released(released) => {
-                // A release that was sent while an acquire could run is followed by another once none can.
-                let is_useless = !released.is_settled && self.runs().next().is_none();
-                let is_due = released.in_flight == 0 || is_useless || released.is_stalled;
-                (is_due && !released.is_over).then_some(Queue::Releases)
-            }
             // Rule 9.
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Queue::Refreshes),
@@ -139,12 +101,11 @@ impl Lease {
         self.waits_in.filter(|(waits, _)| Some(*waits) == queue)
     }
 
-    /// The time at which its holder is notified of the loss, or its release is given up.
+    /// The time at which its holder is notified of the loss.
     pub(super) fn end(&self) -> Option<Time> {
         match &self.state {
             State::Held(end) => Some(*end),
             State::Lost(lost) => lost.end,
-            State::Released(released) => Some(released.gives_up),
             State::Idle | State::Wanted | State::Queued(..) => None,
         }
     }
@@ -177,7 +138,7 @@ impl Lease {
     /// True if the server may have it now or later.
     pub(super) fn may_be_known(&self, now: Time) -> bool {
         let is_gone = matches!(&self.state, State::Lost(lost) if lost.is_gone);
-        self.was_sent && (!is_gone || self.runs_until() > now)
+        self.was_sent && (!is_gone || self.acquires.run_until() > now)
     }
 
     /// True if its holder may rely on it.
@@ -187,22 +148,6 @@ impl Lease {
             State::Lost(lost) => lost.end.is_some(),
             _ => false,
         }
-    }
-
-    fn runs(&self) -> impl Iterator<Item = &Sent> {
-        self.may_run.iter().filter(|run| !run.left.is_over())
-    }
-
-    /// The time until which an acquire may still run.
-    pub(super) fn runs_until(&self) -> Time {
-        let untils = self.runs().map(|run| run.until);
-        untils.max().unwrap_or_default()
-    }
-
-    /// True if no acquire can run after a release in this call (rule 3).
-    pub(super) fn is_settled(&self, flight: &Flight) -> bool {
-        let mut runs = self.runs();
-        runs.all(|run| run.until <= flight.sent || run.is_before(flight))
     }
 
     /// Notes that a call with an acquire or a refresh of it is sent.
@@ -216,9 +161,7 @@ impl Lease {
         };
         if acquires {
             self.was_sent = true;
-            self.may_run.retain(|run| !run.left.is_over());
-            self.may_run.reserve_exact(1);
-            self.may_run.push(Sent::in_call(flight));
+            self.acquires.send(flight);
             if let State::Lost(lost) = &mut self.state {
                 lost.is_gone = false;
             }
@@ -240,32 +183,10 @@ impl Lease {
         self.is_alone = false;
     }
 
-    /// Notes that a call with a release of it is sent.
-    pub(super) fn release_sent(&mut self, flight: &Flight) {
-        self.waits_in = None;
-        let is_settled = self.is_settled(flight);
-        if let State::Released(released) = &mut self.state {
-            released.in_flight += 1;
-            released.is_stalled = false;
-            released.last = Some(Sent::in_call(flight));
-            released.is_settled = is_settled;
-        }
-    }
-
-    /// A lease for the release of units that a server may have of some of its levels.
-    pub(super) fn part(&self, levels: Range<usize>) -> Self {
-        Self {
-            was_sent: true,
-            lasts: self.lasts,
-            may_run: self.may_run.clone(),
-            ..Self::new(self.slot, levels)
-        }
-    }
-
     /// Forgets all calls, because the lease gets a new id, under which none was sent.
     pub(super) fn forget(&mut self) {
         (self.call, self.was_sent, self.unanswered) = (None, false, 0);
-        self.may_run.clear();
+        self.acquires.clear();
         if let State::Lost(lost) = &mut self.state {
             lost.is_gone = true;
         }
@@ -277,19 +198,5 @@ impl Lease {
             State::Queued(queued, _) if queued.level == level => queued.arrival,
             _ => 0,
         }
-    }
-
-    pub(super) fn release(&mut self, now: Time) {
-        let gives_up = self.lasts.max(now);
-        let held_until = match self.state {
-            State::Held(end) => end,
-            _ => Time::ZERO,
-        };
-        self.state = State::Released(Released {
-            gives_up,
-            held_until,
-            ..Released::default()
-        });
-        (self.next, self.waits_in) = (now, None);
     }
 }

@@ -142,14 +142,14 @@ impl Core {
                 own.units.id.limit = limit;
             } else if own.units.id.limit != limit {
                 let units = own.units.under(limit);
-                old.push((own.key, mem::replace(&mut own.units, units)));
+                old.push(Own::new(own.key, mem::replace(&mut own.units, units), None));
                 // The call that acquires the lease begins with this release too.
                 self.keys[own.key].released_in = CallId(0);
             }
         }
         let is_whole = old.len() == self.permits[at].levels.len();
         if is_known && !old.is_empty() {
-            self.part(at, old, false);
+            self.owe_part(None, at, old);
         }
         if is_whole {
             self.permits[at].forget();

@@ -6,17 +6,18 @@
 //!
 //! ```text
 //! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
-//!                                                   ─> server ─> health
+//!                                                   ─> debt, server ─> health
 //!                                                   ─> slots, lane, key, call, limits, pauses
 //! ```
 //!
 //! | | holds |
 //! |---|---|
 //! | `Permit` | the levels of a claim, and its leases from narrow to wide |
-//! | `Lease` | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
+//! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
+//! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
 //! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | `Key` | the units of a semaphore that this process has, and the releases that have no answer yet |
+//! | `Key` | the units of a semaphore that this process has, and the debts whose release has no answer yet |
 //!
 //! Rules, and why each holds. Code that enforces a rule names it.
 //!
@@ -26,8 +27,8 @@
 //!    server's clock is never ahead of it, so an acquire that was sent cannot run after its call's
 //!    deadline here.
 //! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
-//!    release was sent after the last acquire could run, or behind it on the same connection. A released lease is never
-//!    acquired again: its state has no way back.
+//!    release was sent after the last acquire could run, or behind it on the same connection. Units that are given up
+//!    become a debt, whatever the reason, and only debts are released. A debt is never acquired.
 //! 4. *A process sees its own releases*: a call that acquires units of a key begins with the key's unanswered releases,
 //!    unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
@@ -60,18 +61,17 @@
 //!     that is sent must fit into the share, from the first known failure on. This ends when no process can still treat
 //!     the server as unavailable. So a claim never takes another process's place.
 //! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Its ids have the number of
-//!     the first one, so a revocation of any lease ends the whole permit. Units that are taken away
-//!     become a permit that only has to be released. So a change of weight meets no fault that a claim or a release
-//!     cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
+//!     the first one, so a revocation of any lease ends the whole permit. Units that are taken away become a debt. So a
+//!     change of weight meets no fault that a claim or a release cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
 //!     always acquired with all units that it was made with. A lease with fewer units is therefore acquired under a new
 //!     id, even if the old one was never sent.
 //! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
-//!     because it does not have the slot has changed nothing. So the leases of that command are sent again, as if for
-//!     the first time.
+//!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, as if
+//!     for the first time.
 //! 15. *A grant that a failover may forget does not count*: with replicas, each call that grants ends with a wait for
 //!     them. If too few of them have its writes, the call counts as unanswered.
-//! 16. *An error of one key affects no other key*: the leases of the failed command are sent again, each in a separate
-//!     command.
+//! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
+//!     separate command.
 //! 17. *A caller's task sends only its own claim or release*, and no release that another task waits for, because its
 //!     future may never be polled again. Spawned tasks send everything else. If claims have waited for a quarter of a
 //!     timeout and no call of their runtime has left or come back, the thread sends them. The thread also sends the
@@ -94,6 +94,7 @@
 
 mod build;
 mod call;
+mod debt;
 mod end;
 mod health;
 mod id;
@@ -124,7 +125,8 @@ pub use time::{FOREVER, Settings, Time};
 
 use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
-use id::At;
+use debt::Debt;
+use id::{At, DebtId, Due};
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
@@ -167,9 +169,9 @@ pub struct Core {
     waiters: BTreeMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
-    /// For calls in flight: each lease that has given up units which the call names under an old id, and the permit
-    /// that releases those.
-    parts: BTreeMap<CallId, Vec<(At, At)>>,
+    debts: Slab<Debt>,
+    /// For calls in flight: each lease that has given up units which the call names, and the debt for these.
+    owed_in: BTreeMap<CallId, Vec<(At, DebtId)>>,
     servers: Vec<Server>,
     slots: Slots,
     /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
@@ -177,8 +179,8 @@ pub struct Core {
     highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
     keys: Keys,
-    /// Each permit that has a timer, once (rule 10).
-    due: BTreeSet<(Time, PermitId)>,
+    /// Each permit and debt that has a timer, once (rule 10).
+    due: BTreeSet<(Time, Due)>,
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, with their servers.
     outages: VecDeque<(usize, Outage)>,
@@ -186,12 +188,13 @@ pub struct Core {
     late_servers: BTreeSet<usize>,
     live: LiveProcesses,
     limits: Limits,
-    /// The first slot of `permits` that the current sweep has not visited. A sweep starts when a server has lost
+    /// The first slot of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server has lost
     /// leases, is unavailable or is back, when limits have changed, and at shutdown.
     sweep: Option<usize>,
     is_closed: bool,
     stay: Stay,
     last_permit: u64,
+    last_debt: u64,
     last_call: u64,
 }
 
@@ -283,11 +286,11 @@ impl Core {
 
     /// The permits that are not released yet: the name of the narrowest semaphore, and the token.
     pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
-        let permits = self.permits.iter().map(|(_, permit)| permit);
-        let unreleased = permits.map(|permit| {
-            let level = &permit.levels[0];
-            (Arc::clone(&self.keys[level.key].name), level.grant.0)
-        });
+        let permits = self.permits.iter().map(|(_, permit)| &permit.levels);
+        let debts = self.debts.iter().map(|(_, debt)| &debt.levels);
+        let narrowest = permits.chain(debts).filter_map(|levels| levels.first());
+        let unreleased =
+            narrowest.map(|level| (Arc::clone(&self.keys[level.key].name), level.grant.0));
         unreleased.collect()
     }
 
@@ -338,7 +341,7 @@ impl Core {
             Ok(_) => self.unanswered(&flight, Failure::Unconfirmed),
             Err(failure) => self.unanswered(&flight, failure),
         }
-        self.parts.remove(&id);
+        self.owed_in.remove(&id);
     }
 
     pub fn handle_message(&mut self, now: Time, message: Message) {
@@ -491,7 +494,10 @@ impl Core {
         self.go_on_sweeping();
         for _ in 0..MOST_DUE {
             match self.due.first() {
-                Some((at, id)) if *at <= now => self.permit_due(*id),
+                Some(&(at, due)) if at <= now => match due {
+                    Due::Permit(id) => self.permit_due(id),
+                    Due::Debt(id) => self.debt_due(id),
+                },
                 _ => break,
             }
         }
@@ -531,7 +537,7 @@ impl Core {
         self.file(id);
     }
 
-    /// Visits all permits, [`MOST_DUE`] slots at a time.
+    /// Visits all permits and debts, [`MOST_DUE`] slots at a time.
     fn go_on_sweeping(&mut self) {
         let Some(from) = self.sweep else {
             return;
@@ -541,20 +547,31 @@ impl Core {
             if let Some(id) = self.permits.get(slot).map(|permit| permit.id) {
                 self.visit(id);
             }
+            if let Some(id) = self.debts.get(slot).map(|debt| debt.id) {
+                self.visit_debt(id);
+            }
         }
-        self.sweep = (end < self.permits.capacity()).then_some(end);
+        let slots = self.permits.capacity().max(self.debts.capacity());
+        self.sweep = (end < slots).then_some(end);
     }
 
     /// Applies a change of servers, limits or this process to a permit.
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
-            self.end(id, Refusal::Closed);
-            return self.release_soon(id);
+            return self.end(id, Refusal::Closed);
         }
         self.limit_anew(id);
         self.refresh_soon(id);
         self.decide_if_open(id);
+    }
+
+    /// Applies a change of servers or of this process to a debt.
+    fn visit_debt(&mut self, id: DebtId) {
+        self.debt_waits_elsewhere(id);
+        if self.is_closed {
+            self.release_soon(id);
+        }
     }
 
     // Out.
@@ -566,8 +583,8 @@ impl Core {
 
     /// True if the core has no claims, permits or releases left.
     pub fn is_forgotten(&self) -> bool {
-        let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
-        is_forgotten && self.due.is_empty() && self.keys.is_empty()
+        let is_forgotten = self.permits.is_empty() && self.debts.is_empty();
+        is_forgotten && self.waiters.is_empty() && self.due.is_empty() && self.keys.is_empty()
     }
 
     fn is_to_leave(&self) -> bool {
@@ -671,19 +688,21 @@ impl Core {
         let (old, next) = (permit.filed, permit.timer());
         if next.is_some_and(|next| old.is_none_or(|old| next < old)) {
             permit.filed = next;
-            self.due.extend(next.map(|next| (next, id)));
-            self.due.remove(&(old.unwrap_or(Time::MAX), id));
+            self.due.extend(next.map(|next| (next, Due::Permit(id))));
+            self.due
+                .remove(&(old.unwrap_or(Time::MAX), Due::Permit(id)));
         }
     }
 
     fn unfile(&mut self, id: PermitId) {
         let filed = self.permits[id].filed.take();
-        self.due.remove(&(filed.unwrap_or(Time::MAX), id));
+        self.due
+            .remove(&(filed.unwrap_or(Time::MAX), Due::Permit(id)));
     }
 
     /// Queues a lease if its next call is due.
     fn send_if_due(&mut self, at: At) {
-        if self.permit(at.0).is_none() {
+        if self.lease(at).is_none() {
             return;
         }
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
@@ -720,10 +739,6 @@ impl Core {
                 let from = self.sends(from, number);
                 self.lane(from, number).claims.push_back(at);
             }
-            Queue::Releases => {
-                let is_urgent = self.is_urgent(at);
-                self.servers[number].release(self.now, at, is_urgent);
-            }
         }
     }
 
@@ -746,27 +761,16 @@ impl Core {
     /// Lets the thread send the releases of a runtime's stalled calls again. These calls may still be answered.
     fn take_over(&mut self, from: RuntimeId, server: usize) {
         self.lane(from, server).may_stall = 0;
-        let mut leases = BTreeSet::new();
+        let mut debts = BTreeSet::new();
         for flight in self.calls.values_mut() {
             let is_here = (flight.runtime, flight.server) == (from, server);
             if is_here && mem::take(&mut flight.may_stall) {
-                leases.extend(flight.items.iter().flat_map(Items::leases));
+                debts.extend(flight.items.iter().flat_map(Items::debts));
             }
         }
-        for at in leases {
-            self.release_beside(at);
+        for debt in debts {
+            self.release_beside(debt);
         }
-    }
-
-    /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
-    /// may be about to end.
-    fn is_urgent(&self, at: At) -> bool {
-        let permit = &self.permits[at.0];
-        let is_of_thread = permit.tells_release && permit.from == THREAD;
-        let is_full = self.is_any_full(self.levels_of(at));
-        let is_awaited = is_full && !self.is_busy(self.server_of(at));
-        self.is_closed || is_of_thread || is_awaited
     }
 
     /// True if one of these semaphores counts as full.

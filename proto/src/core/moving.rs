@@ -73,8 +73,13 @@ impl Core {
             self.ask_at(server, self.now);
         }
         for at in items.leases() {
-            if let Some(lease) = self.lease(at) {
+            if let Some(lease) = self.lease(*at) {
                 lease.asks = Some(server);
+            }
+        }
+        for debt in items.debts() {
+            if let Some(debt) = self.debt(debt) {
+                debt.asks = Some(server);
             }
         }
         self.now
@@ -96,9 +101,13 @@ impl Core {
     fn slot_named(&mut self, items: &Items) -> Option<u16> {
         match items {
             Items::Presence(key) => key.and_then(|key| self.slot_of(key)),
+            Items::Release(_) => {
+                let mut debts = items.debts().into_iter();
+                debts.find_map(|debt| Some(self.debt(debt)?.slot))
+            }
             _ => {
-                let mut leases = items.leases().into_iter();
-                leases.find_map(|at| Some(self.lease(at)?.slot))
+                let mut leases = items.leases().iter();
+                leases.find_map(|at| Some(self.lease(*at)?.slot))
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    id::{At, PermitId, RuntimeId},
-    lease::{Lease, State},
+    id::{At, DebtId, PermitId, RuntimeId, THREAD},
+    lease::Lease,
     time::{FOREVER, Settings, Time},
 };
 use crate::verbs::{Flow, Units};
@@ -158,10 +158,8 @@ pub(super) struct Permit {
     pub(super) tells_release: bool,
     /// True if releases have found all of it so far, and all of its additions.
     pub(super) was_held: bool,
-    /// The number of its additions that are released with it and not removed yet.
-    pub(super) growths_left: usize,
-    /// True if it is released because the permit that it adds units to is.
-    pub(super) ends_with_root: bool,
+    /// The debts for its units, which are not paid yet.
+    pub(super) debts: Vec<DebtId>,
 }
 
 impl Permit {
@@ -219,10 +217,24 @@ impl Permit {
         self.budget.is_none()
     }
 
-    /// True if its caller has given it up.
+    /// A permit without leases, whose caller waits for the release of units that it has given up.
+    pub(super) fn given_up(id: PermitId, was_held: bool) -> Self {
+        Self {
+            id,
+            tells_release: true,
+            was_held,
+            ..Self::default()
+        }
+    }
+
+    /// True if it is given up, and only debts are left of it.
     pub(super) fn is_released(&self) -> bool {
-        let is_over = |lease: &Lease| matches!(lease.state, State::Released(_) | State::Idle);
-        self.leases.iter().all(is_over)
+        self.leases.is_empty()
+    }
+
+    /// True if a caller waits for its release, and only the thread can send that.
+    pub(super) fn is_awaited_by_thread(&self) -> bool {
+        self.tells_release && self.from == THREAD
     }
 
     /// The number of the lease at which a claim has arrived.

@@ -3,9 +3,9 @@
 use super::{
     Core, Stay,
     call::{Failure, Flight, Items, StoreKey},
-    id::{At, CallId, PermitId, THREAD},
+    id::{At, CallId, DebtId, PermitId, THREAD},
     lease::State,
-    permit::{Event, Refusal},
+    permit::{Event, Own, Refusal},
     time::{PAUSE, Time},
 };
 use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
@@ -51,7 +51,7 @@ impl Core {
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     self.carried_by(flight.runtime, at.0);
-                    self.parts_acquired(flight, *at, &acquired);
+                    self.debts_acquired(flight, *at, &acquired);
                     match self.landed(*at, flight.id) {
                         true => self.acquired(flight.sent, *at, acquired),
                         false => self.next_at(*at, self.now),
@@ -86,10 +86,8 @@ impl Core {
 
     /// Handles a command that a server could not run, or not to its end.
     fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
-        if let (Items::Release(all), Fault::Mistake | Fault::Unavailable | Fault::Interrupted) =
-            (items, fault)
-        {
-            self.may_have_freed(all);
+        if let Fault::Mistake | Fault::Unavailable | Fault::Interrupted = fault {
+            self.may_have_freed(items.debts());
         }
         let then = match fault {
             // Rule 14.
@@ -138,15 +136,17 @@ impl Core {
                         lease.unanswered += u32::from(may_run);
                     }
                     self.next_at(*at, then);
+                    for debt in self.debts_in(flight.id, *at) {
+                        self.release_at(debt, then);
+                    }
                 }
             }
-            Items::Release(all) => {
+            Items::Release(_) => {
                 if may_run {
-                    self.may_have_freed(all);
+                    self.may_have_freed(items.debts());
                 }
-                let all = all.iter().map(|(at, _)| *at);
-                for at in all.collect::<BTreeSet<_>>() {
-                    self.release_again(at, then);
+                for debt in items.debts() {
+                    self.release_again(debt, then);
                 }
             }
             Items::Presence(_) => {
@@ -194,18 +194,24 @@ impl Core {
         server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
 
-    /// Sends each lease of a failed command again in a separate command (rule 16). Returns false if the command names
-    /// only one lease.
+    /// Sends each lease or debt of a failed command again in a separate command (rule 16). Returns false if the command names
+    /// only one.
     fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
-        let all: BTreeSet<At> = items.leases().into_iter().collect();
-        if all.len() < 2 {
+        let leases: BTreeSet<At> = items.leases().iter().copied().collect();
+        let debts: BTreeSet<DebtId> = items.debts();
+        if leases.len() + debts.len() < 2 {
             return false;
         }
         self.again(flight, items, self.now, None);
         // After that, because an answer ends it.
-        for at in all {
+        for at in leases {
             if let Some(lease) = self.lease(at) {
                 lease.is_alone = true;
+            }
+        }
+        for debt in debts {
+            if let Some(debt) = self.debt(debt) {
+                debt.is_alone = true;
             }
         }
         true
@@ -247,30 +253,20 @@ impl Core {
 
     // Acquires.
 
-    /// A refusal ends a released lease only if no other acquire could still run when the refused one was sent. Calls
-    /// may run in another order than they were sent in.
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
-        match &acquired {
-            Acquired::Granted(grants) => self.note_full_after_grant(at, grants),
-            Acquired::Full { level, .. }
-            | Acquired::QueueFull { level, .. }
-            | Acquired::Paused { level, .. } => self.note_full_at(at, *level),
-            Acquired::Queued(queued) => self.note_full_at(at, queued.level),
-            Acquired::Revoked => {}
+        for key in full_keys(self.levels_of(at), &acquired) {
+            self.keys[key].note_full(self.now);
         }
         let lease = &self.permits[at];
-        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
-            (State::Released(_), _) if is_refusal && lease.runs_until() <= sent => self.done(at),
-            (State::Released(_), _) => self.next_at(at, self.now),
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
             (_, Acquired::Revoked) => self.end(self.permits[at.0].root(), Refusal::Revoked),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
             (State::Lost(_), Acquired::Queued(_)) => self.next_at(at, self.now),
             (State::Lost(_), _) => {
-                let is_gone = lease.runs_until() <= sent;
+                let is_gone = lease.acquires.run_until() <= sent;
                 let pause = match self.is_well(at) {
                     true => self.settings.absence(),
                     // Other processes get these units. That has to happen before they may exceed their shares.
@@ -302,40 +298,11 @@ impl Core {
         }
     }
 
-    /// Applies the same answer to parts that the lease has given up since the acquire was sent.
-    fn parts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
-        let parts = self.parts.get(&flight.id).into_iter().flatten();
-        let parts = parts.filter(|(lease, _)| *lease == at);
-        for part in parts.map(|(_, part)| *part).collect::<Vec<_>>() {
-            if self.lease(part).is_some() {
-                self.acquired(flight.sent, part, acquired.clone());
-            }
-        }
-    }
-
     /// The number of a level, counted from the first of the lease, within its permit, and the limit there.
     fn limit_at(&self, at: At, level: usize) -> (usize, u32) {
         let permit = &self.permits[at.0];
         let level = permit.leases[at.1].levels.start + level;
         (level, permit.levels[level].units.id.limit)
-    }
-
-    /// After a grant, notes which semaphores of a lease have no room for another claim like this one.
-    fn note_full_after_grant(&mut self, at: At, grants: &[(u64, u32)]) {
-        let levels = self.permits[at.0].levels_of(at.1).iter();
-        for (level, (_, held)) in levels.zip(grants) {
-            if held.saturating_add(level.units.id.weight) > level.units.id.limit {
-                self.keys[level.key].note_full(self.now);
-            }
-        }
-    }
-
-    /// Notes that the semaphore of a level is full, counted from the first of the lease.
-    fn note_full_at(&mut self, at: At, level: usize) {
-        let level = self.permits[at.0].levels_of(at.1).get(level);
-        if let Some(level) = level {
-            self.keys[level.key].note_full(self.now);
-        }
     }
 
     /// The next refresh of a lease that was acquired or refreshed at `sent` for this length. Refreshes within one tick
@@ -441,7 +408,7 @@ impl Core {
 
     fn refused(&mut self, sent: Time, at: At, why: Refusal) {
         let lease = &mut self.permits[at];
-        if lease.runs_until() <= sent {
+        if lease.acquires.run_until() <= sent {
             lease.state = State::Idle;
         }
         self.refuse(at.0, why);
@@ -477,7 +444,10 @@ impl Core {
         let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
         self.carried_by(THREAD, id);
         if is_grant {
-            self.note_full_after_grant(at, &[(token, held)]);
+            let acquired = Acquired::Granted(vec![(token, held)]);
+            for key in full_keys(self.levels_of(at), &acquired) {
+                self.keys[key].note_full(self.now);
+            }
             self.granted(at, &[(token, held)], (end, self.now));
         } else {
             self.next_at(at, self.now);
@@ -550,5 +520,26 @@ impl Core {
                 core.next_at(at, core.now);
             }
         });
+    }
+}
+
+/// The semaphores that have no room for another claim like this one, after an answer to the acquire of these levels.
+pub(super) fn full_keys(levels: &[Own], acquired: &Acquired) -> Vec<usize> {
+    match acquired {
+        Acquired::Granted(grants) => {
+            let full = levels.iter().zip(grants).filter(|(level, (_, held))| {
+                held.saturating_add(level.units.id.weight) > level.units.id.limit
+            });
+            full.map(|(level, _)| level.key).collect()
+        }
+        Acquired::Full { level, .. }
+        | Acquired::QueueFull { level, .. }
+        | Acquired::Paused { level, .. }
+        | Acquired::Queued(Queued { level, .. }) => levels
+            .get(*level)
+            .map(|level| level.key)
+            .into_iter()
+            .collect(),
+        Acquired::Revoked => Vec::new(),
     }
 }

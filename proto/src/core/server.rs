@@ -2,7 +2,7 @@
 
 use super::{
     health::Health,
-    id::{At, RuntimeId},
+    id::{At, DebtId, RuntimeId},
     lane::{FEW, MORE, MOST},
     time::{Settings, Time},
 };
@@ -54,7 +54,8 @@ pub(super) struct Server {
     pub(super) announces: bool,
     /// Whether it has refused a connection since a call was done.
     pub(super) is_denied: bool,
-    pub(super) releases: VecDeque<At>,
+    /// The debts whose release waits to be sent.
+    pub(super) releases: VecDeque<DebtId>,
     /// When releases are sent that no call has included.
     pub(super) release_at: Option<Time>,
     /// True if the first runtime that enters the core should send the releases.
@@ -96,8 +97,8 @@ impl Server {
     // What waits.
 
     /// A release waits for a call that it can ride on.
-    pub(super) fn release(&mut self, now: Time, at: At, is_urgent: bool) {
-        self.releases.push_back(at);
+    pub(super) fn release(&mut self, now: Time, debt: DebtId, is_urgent: bool) {
+        self.releases.push_back(debt);
         let by = if is_urgent { now } else { now + RIDE };
         self.releases_now |= is_urgent;
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));

@@ -1,8 +1,7 @@
 //! Changes the weight or the id of a permit.
 //!
 //! An addition is a separate permit, which lives and dies with the permit that it is added to. Units that are taken
-//! away become a permit too, which only has to be released. So a change can fail only in the ways in which an acquire
-//! or a release can fail.
+//! away become a debt. So a change can fail only in the ways in which an acquire or a release can fail.
 //!
 //! Each answer visits all additions of a permit, so their number is bounded. Once a level has [`MERGED_FROM`]
 //! additions, the next addition also claims the units of the two smallest. Its caller releases these once it is
@@ -11,7 +10,8 @@
 use super::{
     Core,
     call::Call,
-    id::{At, PermitId, RuntimeId, THREAD},
+    debt::Debt,
+    id::{At, PermitId, RuntimeId},
     lease::Lease,
     permit::{Merge, Own, Permit, Refusal},
     time::Time,
@@ -148,8 +148,15 @@ impl Core {
         let lease = &mut permit.leases[number];
         lease.outdated = lease.call;
         let is_absent = lease.is_absent();
+        let is_known = lease.may_be_known(self.now);
         self.keys[key].units -= others.count();
-        let part = self.part(At(id, number), vec![(key, others)], true);
+        let part = self.next_id();
+        self.permits.insert(Permit::given_up(part, is_known));
+        if is_known {
+            let others = vec![Own::new(key, others, None)];
+            self.owe_part(Some(part), At(id, number), others);
+        }
+        self.end_if_over(part);
         if is_absent {
             self.renew(At(id, number));
         }
@@ -169,51 +176,21 @@ impl Core {
         let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(self.now));
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
-            (level.key, mem::replace(&mut level.units, renewed))
+            let old = mem::replace(&mut level.units, renewed);
+            Own::new(level.key, old, None)
         });
         let levels = levels.collect();
         if is_known {
-            self.part(at, levels, false);
+            self.owe_part(None, at, levels);
         }
         self.permits[at].forget();
     }
 
-    /// Adds a permit for units of a lease that a server may have, and releases it: at once if no server knows the
-    /// lease.
-    pub(super) fn part(
-        &mut self,
-        At(id, number): At,
-        levels: Vec<(usize, Units)>,
-        tells: bool,
-    ) -> PermitId {
-        let part = self.next_id();
-        let levels = levels.into_iter();
-        let levels: Vec<_> = levels
-            .map(|(key, units)| Own::new(key, units, None))
-            .collect();
-        let lease = &self.permits[At(id, number)];
-        // The answer to the call in flight concerns the units that the call has named.
-        if let Some(call) = lease.call {
-            let parts = self.parts.entry(call).or_default();
-            parts.push((At(id, number), At(part, 0)));
-        }
-        let (is_known, lease) = (lease.may_be_known(self.now), lease.part(0..levels.len()));
-        let mut permit = Permit::new(
-            part,
-            (self.now, THREAD),
-            levels,
-            vec![lease],
-            &self.settings,
-        );
-        (permit.budget, permit.tells_release) = (None, tells);
-        permit.was_held = is_known;
-        self.add(permit);
-        match is_known {
-            true => self.let_go_of(At(part, 0)),
-            false => self.done(At(part, 0)),
-        }
-        self.file(part);
-        part
+    /// Owes units that a lease goes on without.
+    pub(super) fn owe_part(&mut self, permit: Option<PermitId>, at: At, levels: Vec<Own>) {
+        let lease = &self.permits[at];
+        let (call, debt) = (lease.call, Debt::of_part(lease, levels, self.now));
+        self.owe(permit, (at, call), debt);
     }
 
     /// Ends an addition, because its permit is released.
@@ -222,19 +199,6 @@ impl Core {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
             return self.refuse(growth, is_closed.unwrap_or(Refusal::Revoked));
         }
-        let root = &mut self.permits[root];
-        root.growths_left += 1;
-        let tells_release = root.tells_release;
-        let added = &mut self.permits[growth];
-        (added.ends_with_root, added.tells_release) = (true, tells_release);
-        self.let_go(growth);
-    }
-
-    /// Notes that an addition to a released permit is gone.
-    pub(super) fn growth_over(&mut self, root: PermitId, was_held: bool) {
-        let permit = &mut self.permits[root];
-        permit.growths_left -= 1;
-        permit.was_held &= was_held;
-        self.end_if_over(root);
+        self.give_up(growth, root);
     }
 }
