@@ -388,7 +388,7 @@ impl Core {
 
     /// Ends a call with a wait for replicas, unless it has only releases (rule 15).
     fn confirm_command(&self, draft: &mut Draft) {
-        let is_release = |items: &Items| matches!(items, Items::Release(_) | Items::Asking);
+        let is_release = |items: &Items| matches!(items, Items::Release(..) | Items::Asking);
         let replicas = self.settings.replicas;
         if replicas > 0 && !draft.flight.items.iter().all(is_release) {
             let within = self.settings.timeout / 2;
@@ -414,7 +414,8 @@ impl Core {
                 groups,
             };
             let settled = order.into_iter().map(|id| (id, debt(&id).is_settled()));
-            draft.add(release, Items::Release(settled.collect()));
+            let items = Items::Release(debt(&all[0]).slot, settled.collect());
+            draft.add(release, items);
         }
     }
 
@@ -442,7 +443,8 @@ impl Core {
             draft.ask_if(draft.asking.contains(&all[0]));
             let lasts = self.note_sent(draft, &all, false);
             let (groups, order) = self.groups(all.iter().map(|at| (*at, self.levels_of(*at))));
-            draft.add(Command::Refresh { lasts, groups }, Items::Refresh(order));
+            let items = Items::Refresh(self.permits[all[0]].slot, order);
+            draft.add(Command::Refresh { lasts, groups }, items);
         }
     }
 
@@ -460,7 +462,7 @@ impl Core {
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
             };
-            draft.add(acquire, Items::Acquire(all));
+            draft.add(acquire, Items::Acquire(self.permits[all[0]].slot, all));
         }
     }
 

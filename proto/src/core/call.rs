@@ -165,14 +165,15 @@ pub(super) enum StoreKey {
     Process,
 }
 
+/// What a command names. The leases and debts of a command are in one slot, whose number comes first.
 #[derive(Debug)]
 pub(super) enum Items {
-    Acquire(Vec<At>),
+    Acquire(u16, Vec<At>),
     /// A lease of several levels is named by several groups.
-    Refresh(Vec<At>),
+    Refresh(u16, Vec<At>),
     /// A debt for units of several semaphores is named by several groups. True if the release can settle the debt: no
     /// acquire of its units can run afterwards.
-    Release(Vec<(DebtId, bool)>),
+    Release(u16, Vec<(DebtId, bool)>),
     /// The key that the command names, if any.
     Presence(Option<StoreKey>),
     Leave,
@@ -186,7 +187,7 @@ impl Items {
     /// The leases that the command names, once for each group.
     pub(super) fn leases(&self) -> &[At] {
         match self {
-            Self::Acquire(all) | Self::Refresh(all) => all,
+            Self::Acquire(_, all) | Self::Refresh(_, all) => all,
             _ => &[],
         }
     }
@@ -194,7 +195,7 @@ impl Items {
     /// The debts that the command names.
     pub(super) fn debts(&self) -> BTreeSet<DebtId> {
         match self {
-            Self::Release(all) => all.iter().map(|(debt, _)| *debt).collect(),
+            Self::Release(_, all) => all.iter().map(|(debt, _)| *debt).collect(),
             _ => BTreeSet::new(),
         }
     }

@@ -92,23 +92,19 @@ impl Core {
             self.slots.note_unserved(slot, self.now, until);
         }
         match items {
-            Items::Acquire(_) => self.now + PAUSE,
+            Items::Acquire(..) => self.now + PAUSE,
             _ => self.now + self.settings.heartbeat(),
         }
     }
 
     /// The slot that a command names.
-    fn slot_named(&mut self, items: &Items) -> Option<u16> {
+    fn slot_named(&self, items: &Items) -> Option<u16> {
         match items {
+            Items::Acquire(slot, _) | Items::Refresh(slot, _) | Items::Release(slot, _) => {
+                Some(*slot)
+            }
             Items::Presence(key) => key.and_then(|key| self.slot_of(key)),
-            Items::Release(_) => {
-                let mut debts = items.debts().into_iter();
-                debts.find_map(|debt| Some(self.debt(debt)?.slot))
-            }
-            _ => {
-                let mut leases = items.leases().iter();
-                leases.find_map(|at| Some(self.lease(*at)?.slot))
-            }
+            Items::Leave | Items::Asking | Items::Confirm => None,
         }
     }
 

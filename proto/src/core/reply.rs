@@ -48,7 +48,7 @@ impl Core {
         }
         match (items, answer) {
             (Items::Leave, _) => self.stay = Stay::Gone,
-            (Items::Acquire(all), Answer::Acquired(_, each)) => {
+            (Items::Acquire(_, all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     self.carried_by(flight.runtime, at.0);
                     self.debts_acquired(flight, *at, &acquired);
@@ -58,10 +58,10 @@ impl Core {
                     }
                 }
             }
-            (Items::Acquire(_), Answer::Late(_)) => self.again(flight, items, self.now, None),
-            (Items::Refresh(all), Answer::Held(each)) => self.refreshed(flight, all, &each),
-            (Items::Release(all), Answer::Held(each)) => self.released(all, Some(&each)),
-            (Items::Release(all), Answer::Done) => self.released(all, None),
+            (Items::Acquire(..), Answer::Late(_)) => self.again(flight, items, self.now, None),
+            (Items::Refresh(_, all), Answer::Held(each)) => self.refreshed(flight, all, &each),
+            (Items::Release(_, all), Answer::Held(each)) => self.released(all, Some(&each)),
+            (Items::Release(_, all), Answer::Done) => self.released(all, None),
             (Items::Presence(key), Answer::Presence(_, highest, live, limits)) => {
                 self.announce_at(flight.server, self.announces_at(flight.sent));
                 self.highest.raise(highest.unwrap_or_default(), self.now);
@@ -102,7 +102,7 @@ impl Core {
             return self.not_announced(flight.server, *key, fault);
         }
         self.again(flight, items, then, None);
-        let Items::Acquire(all) = items else {
+        let Items::Acquire(_, all) = items else {
             return;
         };
         for &at in all {
@@ -129,7 +129,7 @@ impl Core {
             flight.left.note_over();
         }
         match items {
-            Items::Acquire(all) | Items::Refresh(all) => {
+            Items::Acquire(_, all) | Items::Refresh(_, all) => {
                 for at in all {
                     self.landed(*at, flight.id);
                     if let Some(lease) = self.lease(*at) {
@@ -141,7 +141,7 @@ impl Core {
                     }
                 }
             }
-            Items::Release(_) => {
+            Items::Release(..) => {
                 if may_run {
                     self.may_have_freed(items.debts());
                 }

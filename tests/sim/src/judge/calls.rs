@@ -691,16 +691,8 @@ impl Calls {
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             if let (true, Ok(Some(Answer::Error(Refused::Moved(server))))) = (is_timely, answer) {
-                for (key, id) in command.ids() {
-                    let records = self.permits.get(&(at, id.permit())).into_iter().flatten();
-                    let is_open = records.clone().any(|record| !record.is_over);
-                    let slot = self.settings.slot_of(key);
-                    if is_open {
-                        self.placed(at, (slot, *server), local);
-                    } else {
-                        // A core may know the slot of what is over no more.
-                        self.places.insert((at, slot), (*server, Time::MAX));
-                    }
+                for (key, _) in command.ids() {
+                    self.placed(at, (self.settings.slot_of(key), *server), local);
                 }
             }
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
