@@ -148,8 +148,8 @@ impl Core {
         debt.asks.unwrap_or(self.slots.server_of(debt.slot))
     }
 
-    /// Adds a debt for units of a lease, and schedules its release. `call` is the acquire or refresh of the lease in flight:
-    /// its answer concerns the units that it has named.
+    /// Adds a debt for units of a lease, and schedules its release. The keys of its levels count the levels already. `call` is
+    /// the acquire or refresh of the lease in flight: its answer concerns the units that it has named.
     pub(super) fn owe(
         &mut self,
         permit: Option<PermitId>,
@@ -165,7 +165,6 @@ impl Core {
             self.owed_in.entry(call).or_default().push((at, id));
         }
         for level in &debt.levels {
-            self.keys[level.key].leases += 1;
             self.keys[level.key].debts.insert(id);
         }
         (debt.id, debt.permit) = (id, permit);

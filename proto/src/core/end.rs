@@ -174,22 +174,19 @@ impl Core {
         }
         let permit = &mut self.permits[id];
         let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
-        let keys: Vec<_> = levels.iter().map(|level| level.key).collect();
         let mut levels = levels.into_iter();
         for (number, lease) in leases.into_iter().enumerate() {
-            let own = levels.by_ref().take(lease.levels.len()).collect();
-            if matches!(lease.state, State::Idle) {
-                continue;
-            }
-            if lease.may_be_known(self.now) {
+            let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
+            let is_begun = !matches!(lease.state, State::Idle);
+            if is_begun && lease.may_be_known(self.now) {
                 let debt = Debt::of_lease(&lease, own, self.now);
                 self.owe(Some(account), (At(id, number), lease.call), debt);
             } else {
-                self.permits[account].was_held = false;
+                self.permits[account].was_held &= !is_begun;
+                for level in own {
+                    self.keys.leave(level.key, self.now);
+                }
             }
-        }
-        for key in keys {
-            self.keys.leave(key, self.now);
         }
         self.unfile(id);
         self.end_if_over(id);

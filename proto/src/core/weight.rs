@@ -188,6 +188,9 @@ impl Core {
 
     /// Owes units that a lease goes on without.
     pub(super) fn owe_part(&mut self, permit: Option<PermitId>, at: At, levels: Vec<Own>) {
+        for level in &levels {
+            self.keys[level.key].leases += 1;
+        }
         let lease = &self.permits[at];
         let (call, debt) = (lease.call, Debt::of_part(lease, levels, self.now));
         self.owe(permit, (at, call), debt);
