@@ -17,7 +17,7 @@ pub enum Recipient {
     Slot(u16),
 }
 
-/// Whether a question may run twice.
+/// Decides if a question that may have run is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
     /// It is sent again even if it may have run, because a second run has the same result.

@@ -49,7 +49,8 @@ impl Draft {
 }
 
 impl Core {
-    /// The next call of a runtime. Its commands are releases, refreshes, polls and claims, in this order.
+    /// The next call of a runtime: releases, refreshes, acquires (polls and claims), announcements, and the wait for
+    /// replicas.
     pub fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
         self.now = now;
         let mut servers = 0..self.servers.len();
@@ -67,8 +68,8 @@ impl Core {
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
-    /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
-    /// a release that would travel with it. The thread carries it else.
+    /// A call that a task sends for the release that it waits for. `None` if the connection is busy, or if another task
+    /// waits for a release in the same queue. Then another runtime or the thread sends the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let debt = *self.permit(id)?.debts.first()?;
@@ -187,7 +188,7 @@ impl Core {
             if !self.put_release(draft, id) {
                 return false;
             }
-            let debt = &mut self.debts[id.slot];
+            let debt = &mut self.debts[id];
             draft.asking_debts.extend(debt.asks.take().map(|_| id));
         }
         self.servers[server].releases.pop_front();
@@ -206,7 +207,7 @@ impl Core {
             self.pop(draft, queue);
             return true;
         };
-        // Since it came its server may have failed, or others have left.
+        // Since it was queued, its server may have failed, or other claims may have filled the share.
         let has_room = queue != Queue::Claims || !self.is_beyond_share(at.0);
         if has_room && !self.put(draft, at, queue) {
             return false;
@@ -247,13 +248,13 @@ impl Core {
         self.lane(draft.flight.runtime, draft.flight.server)
     }
 
-    /// Puts a lease into a call; one that acquires comes behind the releases of its keys. `false`: not all fits,
-    /// and the rest goes with the next call over the same connection.
+    /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
+    /// not fit. Releases that did fit stay in this call.
     fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
         let asks = self.permits[at].asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
             self.put_under_limits(at);
-            for debt in self.debts_before(draft, at) {
+            for debt in self.debts_to_release_first(draft, at) {
                 if !self.put_release(draft, debt) {
                     return false;
                 }
@@ -277,7 +278,7 @@ impl Core {
 
     /// Puts the release of a debt into a call. Returns false if it does not fit.
     fn put_release(&mut self, draft: &mut Draft, id: DebtId) -> bool {
-        let debt = &mut self.debts[id.slot];
+        let debt = &mut self.debts[id];
         let fits = adds(draft, &debt.levels);
         if fits {
             debt.send(&draft.flight);
@@ -288,7 +289,7 @@ impl Core {
 
     /// The debts for a lease's keys whose releases have no answer yet, and are neither in this call nor before it on the
     /// same connection (rule 4).
-    fn debts_before(&self, draft: &Draft, at: At) -> BTreeSet<DebtId> {
+    fn debts_to_release_first(&self, draft: &Draft, at: At) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
@@ -296,7 +297,7 @@ impl Core {
         // A server that a slot moves to may refuse the earlier release, and run the acquire once the slot has moved.
         let is_moving = self.permits[at].asks.is_some();
         let is_before = |id: &DebtId| {
-            let debt = &self.debts[id.slot];
+            let debt = &self.debts[*id];
             debt.is_released_in(draft.flight.id)
                 || !is_moving && debt.is_released_before(&draft.flight)
         };
@@ -366,7 +367,7 @@ impl Core {
         }
     }
 
-    /// The keys of the store that this process has to do with, and their slots.
+    /// The store keys that this process reads or writes, and their slots.
     fn store_keys(&self) -> Vec<(StoreKey, u16)> {
         let [clock, processes] = self.settings.slots_of_store;
         let stays = self.stay == Stay::Here;
@@ -380,7 +381,7 @@ impl Core {
         keys.into_iter().flatten().collect()
     }
 
-    /// Whether a server is asked for a key: the one where its slot is moving, once, or the one that has the slot.
+    /// True if the key's next command goes to this server: the redirect, if any, otherwise the owner of the slot.
     fn is_asked(&self, key: StoreKey, slot: u16, server: usize) -> bool {
         let asked = self.asks_of_store.get(&key).copied();
         asked.unwrap_or(self.slots.server_of(slot)) == server
@@ -397,7 +398,7 @@ impl Core {
     }
 
     fn release_commands(&self, draft: &mut Draft) {
-        let debt = |id: &DebtId| &self.debts[id.slot];
+        let debt = |id: &DebtId| &self.debts[*id];
         let is_awaited = |debt: &Debt| debt.permit.is_some_and(|id| self.permits[id].tells_release);
         let with_answer = draft.releases.iter().any(|id| is_awaited(debt(id)));
         let all = together(&draft.releases, |id| {
@@ -430,7 +431,7 @@ impl Core {
         })
     }
 
-    /// How long a lease that is sent now lasts: until the claim is whole, as long as a waiter counts as alive.
+    /// How long a lease that is sent now lasts. Before its claim is whole, that is how long a waiter counts as alive.
     fn length(&self, At(id, number): At) -> Duration {
         match self.permits[id].is_whole_with(number) {
             true => self.settings.lease,
@@ -474,7 +475,7 @@ impl Core {
         }
     }
 
-    /// Returns how long the leases last.
+    /// Notes that the leases are sent. Returns how long they last.
     fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
         let length = self.length(all[0]);
         for at in all {

@@ -13,9 +13,9 @@ use std::{
     },
 };
 
-/// Shared notes about a call: its carrier notes that the call has left over its connection, and the core that it has
-/// run or never will. Calls arrive in the order in which they leave, but the carrier of an earlier call may be slower
-/// than that of a later one.
+/// The progress of a call, shared by its carrier and the core. The carrier notes that the call was written to its
+/// connection. The core notes that the call is over: it has run, or never will. Calls arrive in the order in which they
+/// were written.
 #[derive(Debug, Clone, Default)]
 pub struct Left(Arc<AtomicU8>);
 
@@ -78,7 +78,7 @@ pub(super) struct Flight {
     pub(super) deadline: Time,
     /// The number of leases that it acquires.
     pub(super) claims: usize,
-    /// The leases or key of each command, in the order of the answers.
+    /// What each command names, in the order of the answers.
     pub(super) items: Vec<Items>,
     /// The number of units that the commands name.
     pub(super) units: usize,
@@ -93,7 +93,7 @@ impl Flight {
     }
 }
 
-/// A lease's record of a call, which may still run unless it is over.
+/// A record of a call that names a lease or a debt. The call may still run unless it is over.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub(super) call: CallId,
@@ -165,7 +165,7 @@ pub(super) enum StoreKey {
     Process,
 }
 
-/// What a command names. The leases and debts of a command are in one slot, whose number comes first.
+/// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes first.
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(u16, Vec<At>),

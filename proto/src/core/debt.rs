@@ -1,28 +1,29 @@
 //! Debts: units that a server may have although this process has given them up.
 //!
-//! Every way to give units up makes a debt: the release of a permit, a smaller weight, a new id. Releases name debts only.
-//! A debt is paid once a server has answered a release after which no acquire of the units can run (rule 3), or once the
-//! server has forgotten the units by itself.
+//! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new id all
+//! give units up. Releases name debts only. A debt is paid in one of three ways: a release is answered after which no
+//! acquire of the units can run (rule 3), the last acquire is refused, or the server forgets the units by itself.
 
 use super::{
     Core,
     call::{Acquires, Flight, Sent},
-    id::{At, CallId, DebtId, Due, PermitId},
+    id::{At, CallId, DebtId, PermitId},
     lease::{Lease, State},
     permit::{Own, Permit},
-    reply::full_keys,
     time::Time,
+    timers::Owner,
 };
 use crate::verbs::Acquired;
+use slab::Slab;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
+    ops::{Index, IndexMut},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     pub(super) id: DebtId,
-    /// The permit whose caller learns what the releases have found. `None` if the permit goes on under a new id.
+    /// The permit whose caller receives the outcome of the releases. It outlives the debt. `None` if no caller waits.
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<Own>,
@@ -33,9 +34,9 @@ pub(super) struct Debt {
     pub(super) is_alone: bool,
     /// The time at which its next release is due.
     pub(super) next: Time,
-    /// The server for which it was last queued.
+    /// The server in whose queue it was put. `None` once it was sent.
     pub(super) waits_for: Option<usize>,
-    /// Its key in `Core::due`.
+    /// The time of its timer (rule 10).
     pub(super) scheduled: Option<Time>,
     acquires: Acquires,
     /// The time at which the server has forgotten the units by itself.
@@ -87,8 +88,8 @@ impl Debt {
     /// True if it needs a release now. A release that was sent while an acquire could run is followed by another once none
     /// can.
     fn needs_release(&self) -> bool {
-        let is_useless = !self.is_settled && self.acquires.are_over();
-        let is_due = self.in_flight == 0 || is_useless || self.is_stalled;
+        let can_settle = !self.is_settled && self.acquires.are_over();
+        let is_due = self.in_flight == 0 || can_settle || self.is_stalled;
         is_due && !self.is_over
     }
 
@@ -132,9 +133,28 @@ impl Debt {
         })
     }
 
-    /// Takes the units for found if a release without an answer may have run before their end.
+    /// Counts the units as found if an unanswered release may have run before their end.
     fn count_unanswered(&mut self, now: Time) {
         self.was_held |= self.may_have_run && now < self.held_until;
+    }
+}
+
+/// Of a debt that is not paid. A slot is used again, so what outlives a debt (a flight, a queue) asks [`Core::debt`] first.
+impl Index<DebtId> for Slab<Debt> {
+    type Output = Debt;
+
+    fn index(&self, id: DebtId) -> &Debt {
+        let debt = &self[id.slot];
+        debug_assert_eq!(debt.id, id, "another debt has its slot");
+        debt
+    }
+}
+
+impl IndexMut<DebtId> for Slab<Debt> {
+    fn index_mut(&mut self, id: DebtId) -> &mut Debt {
+        let debt = &mut self[id.slot];
+        debug_assert_eq!(debt.id, id, "another debt has its slot");
+        debt
     }
 }
 
@@ -172,7 +192,6 @@ impl Core {
         if let Some(permit) = permit {
             self.permits[permit].debts.push(id);
         }
-        self.release_if_due(id);
         self.schedule_debt(id);
     }
 
@@ -181,13 +200,12 @@ impl Core {
     pub(super) fn debts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         for id in self.debts_in(flight.id, at) {
-            let Some(debt) = self.debt(id) else {
+            let debt = self.debts.get(id.slot).filter(|debt| debt.id == id);
+            let Some(debt) = debt else {
                 continue;
             };
+            self.keys.note_answer(&debt.levels, acquired, self.now);
             let is_settled = is_refusal && debt.acquires.run_until() <= flight.sent;
-            for key in full_keys(&debt.levels, acquired) {
-                self.keys[key].note_full(self.now);
-            }
             if is_settled {
                 self.pay(id);
             } else {
@@ -220,12 +238,8 @@ impl Core {
                 debt.count_unanswered(now);
                 debt.was_held |= !missed.contains(&id);
                 debt.is_over |= is_settled;
-                if debt.is_over && !debt.was_held && debt.in_flight > 1 {
-                    self.release_again(id, now);
-                    continue;
-                }
             }
-            if is_settled {
+            if is_settled && each.is_none() {
                 self.pay(id);
             } else {
                 self.release_again(id, now);
@@ -242,7 +256,7 @@ impl Core {
         }
     }
 
-    /// Schedules a release again, unless nothing of the debt is left.
+    /// Notes that a release is over. Schedules the next one, or pays the debt.
     pub(super) fn release_again(&mut self, id: DebtId, then: Time) {
         let now = self.now;
         let Some(debt) = self.debt(id) else {
@@ -257,15 +271,14 @@ impl Core {
         if debt.was_held || debt.in_flight == 0 {
             self.pay(id);
         } else {
-            self.follow_no_more(id);
+            self.unlink_from_keys(id);
         }
     }
 
     /// Notes that claims of this process no longer have to follow the release of a debt.
-    fn follow_no_more(&mut self, id: DebtId) {
-        let keys = self.debts[id.slot].levels.iter().map(|level| level.key);
-        for key in keys.collect::<Vec<_>>() {
-            self.keys[key].debts.remove(&id);
+    fn unlink_from_keys(&mut self, id: DebtId) {
+        for level in &self.debts[id].levels {
+            self.keys[level.key].debts.remove(&id);
         }
     }
 
@@ -273,7 +286,6 @@ impl Core {
     pub(super) fn release_at(&mut self, id: DebtId, then: Time) {
         if let Some(debt) = self.debt(id) {
             debt.next = then;
-            self.release_if_due(id);
             self.schedule_debt(id);
         }
     }
@@ -286,7 +298,7 @@ impl Core {
         }
     }
 
-    /// Sends a release at once that pauses after a failure, because this process may be about to end.
+    /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
         let pauses = |debt: &mut Debt| debt.next > now && debt.acquires.run_until() <= now;
@@ -295,15 +307,22 @@ impl Core {
         }
     }
 
-    /// Queues a debt if its next release is due.
-    pub(super) fn release_if_due(&mut self, id: DebtId) {
-        let debt = &self.debts[id.slot];
-        if !debt.needs_release() || debt.waits().is_some() || debt.next > self.now {
-            return;
+    /// Queues the next release of a debt if it is due, and sets the debt's timer.
+    fn schedule_debt(&mut self, id: DebtId) {
+        let debt = &self.debts[id];
+        if debt.needs_release() && debt.waits().is_none() && debt.next <= self.now {
+            let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
+            self.debts[id].waits_for = Some(server);
+            self.servers[server].release(self.now, id, is_urgent);
         }
-        let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
-        self.debts[id.slot].waits_for = Some(server);
-        self.servers[server].release(self.now, id, is_urgent);
+        let debt = &mut self.debts[id];
+        let next = debt.timer();
+        self.timers.set(Owner::Debt(id), &mut debt.scheduled, next);
+    }
+
+    fn clear_timer(&mut self, id: DebtId) {
+        let scheduled = &mut self.debts[id].scheduled;
+        self.timers.clear(Owner::Debt(id), scheduled);
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
@@ -319,34 +338,32 @@ impl Core {
 
     /// Moves a debt that waits for the previous server of its slot to the current one.
     pub(super) fn debt_waits_elsewhere(&mut self, id: DebtId) {
-        let debt = &self.debts[id.slot];
+        let debt = &self.debts[id];
         let server = self.server_of_debt(debt);
         if debt.waits_for.is_some_and(|waits| waits != server) || debt.asks.is_some() {
-            let debt = &mut self.debts[id.slot];
+            let debt = &mut self.debts[id];
             (debt.waits_for, debt.asks) = (None, None);
-            self.release_if_due(id);
             self.schedule_debt(id);
         }
     }
 
     /// Handles the due timers of a debt. Its end comes before its release.
     pub(super) fn debt_due(&mut self, id: DebtId) {
-        self.unschedule_debt(id);
-        if self.debts[id.slot].forgotten_at <= self.now {
+        self.clear_timer(id);
+        if self.debts[id].forgotten_at <= self.now {
             self.pay(id);
         } else {
-            self.release_if_due(id);
             self.schedule_debt(id);
         }
     }
 
-    /// Removes a debt of which no server has anything any more.
+    /// Removes a debt once no server has any of its units.
     fn pay(&mut self, id: DebtId) {
         if self.debt(id).is_none() {
             return;
         }
-        self.follow_no_more(id);
-        self.unschedule_debt(id);
+        self.unlink_from_keys(id);
+        self.clear_timer(id);
         let debt = self.debts.remove(id.slot);
         for level in &debt.levels {
             self.keys.leave(level.key, self.now);
@@ -357,21 +374,5 @@ impl Core {
             permit.was_held &= debt.was_held;
             self.end_if_over(id);
         }
-    }
-
-    fn schedule_debt(&mut self, id: DebtId) {
-        let debt = &self.debts[id.slot];
-        let (old, next) = (debt.scheduled, debt.timer());
-        if old.is_none_or(|old| next < old) {
-            self.debts[id.slot].scheduled = Some(next);
-            self.due.insert((next, Due::Debt(id)));
-            self.due.remove(&(old.unwrap_or(Time::MAX), Due::Debt(id)));
-        }
-    }
-
-    fn unschedule_debt(&mut self, id: DebtId) {
-        let scheduled = mem::take(&mut self.debts[id.slot].scheduled);
-        self.due
-            .remove(&(scheduled.unwrap_or(Time::MAX), Due::Debt(id)));
     }
 }

@@ -13,7 +13,7 @@ use std::mem;
 impl Core {
     // Losses.
 
-    /// Ends what is over of a permit: the budget of a claim (rule 1), a lease.
+    /// Handles the times that have passed: the budget of a claim (rule 1) and the ends of leases.
     pub(super) fn end_due(&mut self, id: PermitId) {
         if self.permits[id]
             .budget
@@ -33,8 +33,8 @@ impl Core {
         });
     }
 
-    /// Marks a lease as lost for certain, and schedules an acquire to get it back (rule 6). `is_gone`: its server has
-    /// confirmed that it has nothing of it.
+    /// Handles the end of a lease: the holder goes on without it if the policy allows that, otherwise it is notified.
+    /// Schedules an acquire to get the lease back (rule 6). `is_gone`: the server has confirmed that it has nothing of it.
     pub(super) fn lose(&mut self, at: At, then: Time, is_gone: bool) {
         let root = self.permits[at.0].root();
         if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
@@ -151,17 +151,17 @@ impl Core {
             _ => self.held_until(root).map(|_| Event::Lost),
         };
         self.events.extend(event.map(|event| (root, event)));
-        self.let_go(root);
+        self.give_up(root);
     }
 
     /// Gives up a permit or a claim, and its additions (rule 13).
-    pub(super) fn let_go(&mut self, id: PermitId) {
-        self.give_up(id, id);
+    pub(super) fn give_up(&mut self, id: PermitId) {
+        self.give_up_into(id, id);
     }
 
-    /// Gives up a permit, and owes everything that a server may have of it. `account` is the permit whose caller learns what
-    /// the releases have found: the permit itself, or the one that it adds units to.
-    pub(super) fn give_up(&mut self, id: PermitId, account: PermitId) {
+    /// Gives up a permit, and owes everything that a server may have of it. `account` is the permit whose caller receives the
+    /// outcome of the releases: the permit itself, or its root.
+    pub(super) fn give_up_into(&mut self, id: PermitId, account: PermitId) {
         let permit = &mut self.permits[id];
         permit.budget = None;
         let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
@@ -172,6 +172,7 @@ impl Core {
         for growth in growths {
             self.end_growth(id, growth);
         }
+        // Taken last, so that no addition that ends before removes the permit.
         let permit = &mut self.permits[id];
         let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
         let mut levels = levels.into_iter();
@@ -198,7 +199,6 @@ impl Core {
         if !self.permit(id).is_some_and(is_over) {
             return;
         }
-        self.unfile(id);
         self.waiters.remove(&id.serial);
         let permit = self.permits.remove(id.slot);
         if permit.tells_release {

@@ -18,13 +18,6 @@ pub(super) struct DebtId {
     pub(super) serial: u64,
 }
 
-/// What has a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
-    Permit(PermitId),
-    Debt(DebtId),
-}
-
 /// A number of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);

@@ -2,8 +2,10 @@
 
 use super::{
     id::{CallId, DebtId},
+    permit::Own,
     time::{FULL_FOR, Time},
 };
+use crate::verbs::{Acquired, Queued};
 use slab::Slab;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -87,6 +89,31 @@ impl Keys {
         });
         self.numbers.insert(Arc::clone(name), number);
         number
+    }
+
+    /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim like
+    /// this one.
+    pub(super) fn note_answer(&mut self, levels: &[Own], acquired: &Acquired, now: Time) {
+        let full = match acquired {
+            Acquired::Granted(grants) => return self.note_grant(levels, grants, now),
+            Acquired::Full { level, .. }
+            | Acquired::QueueFull { level, .. }
+            | Acquired::Paused { level, .. }
+            | Acquired::Queued(Queued { level, .. }) => levels.get(*level),
+            Acquired::Revoked => None,
+        };
+        if let Some(level) = full {
+            self[level.key].note_full(now);
+        }
+    }
+
+    /// The same after a grant: the token of each level, and the units that are held there.
+    pub(super) fn note_grant(&mut self, levels: &[Own], grants: &[(u64, u32)], now: Time) {
+        for (level, (_, held)) in levels.iter().zip(grants) {
+            if held.saturating_add(level.units.id.weight) > level.units.id.limit {
+                self[level.key].note_full(now);
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

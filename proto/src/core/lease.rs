@@ -26,9 +26,9 @@ pub(super) enum State {
     /// It waits in the queue of one of its levels, by the level's number in the permit. The time is that of the last
     /// answered poll, when it was sent.
     Queued(Queued, Time),
-    /// It is held until this time. Then its holder is notified of the loss.
+    /// It is held until this time.
     Held(Time),
-    /// A server did not find it, or its end has passed. It should be acquired again.
+    /// The permit is granted, but no server is known to have the lease. It should be acquired again.
     Lost(Lost),
 }
 
@@ -52,19 +52,20 @@ pub(super) struct Lease {
     pub(super) state: State,
     /// The time at which its next call is due.
     pub(super) next: Time,
-    /// The queue and the server for which it was last queued.
+    /// The queue and the server in which it was put. `None` once it was sent.
     pub(super) waits_in: Option<(Queue, usize)>,
     /// True if a separate command must name it, because a command for several leases has failed with an error of a key.
     pub(super) is_alone: bool,
-    /// True if a message about its grant, or to poll, arrived before the answer that it waits.
+    /// True if it must poll at once when the acquire in flight is answered with `Queued`: a message has arrived, or the limits
+    /// have changed.
     pub(super) was_notified: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
-    /// The call in flight that still names units which the lease has given up since, and so does not find them all.
+    /// The call in flight when the lease last gave up units. It may not find them all, which is no loss.
     pub(super) outdated: Option<CallId>,
     /// True once an acquire under the current id has been sent.
     pub(super) was_sent: bool,
-    /// The number of calls of it that had no answer.
+    /// The number of unanswered calls under the current id that may have run. An answer does not reset it.
     pub(super) unanswered: u32,
     /// The time that the last acquire or refresh lasts on the server.
     pub(super) length: Duration,

@@ -7,6 +7,7 @@
 //! ```text
 //! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
 //!                                                   ─> debt, server ─> health
+//!                                                   ─> timers
 //!                                                   ─> slots, lane, key, call, limits, pauses
 //! ```
 //!
@@ -28,7 +29,7 @@
 //!    deadline here.
 //! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
 //!    release was sent after the last acquire could run, or behind it on the same connection. Units that are given up
-//!    become a debt, whatever the reason, and only debts are released. A debt is never acquired.
+//!    become a debt if a server may have them, and only debts are released. A debt is never acquired.
 //! 4. *A process sees its own releases*: a call that acquires units of a key begins with the key's unanswered releases,
 //!    unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
@@ -47,9 +48,10 @@
 //!    the future. The answer to an earlier poll then changes nothing, because only a wanted or waiting lease takes it.
 //!    If an acquire that does not wait any more is in flight, only its answer counts: a pause may have refused the acquire,
 //!    which freed the units.
-//!    If a message arrives before the answer that its claim waits, the claim polls at once after that answer.
+//!    A message may arrive before the answer "queued" to its claim. Then the claim polls right after that answer. A message
+//!    never counts for a claim with several levels, or with replicas.
 //! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, `Lease::queue` returns no other.
-//! 10. *A permit has one timer*: `due` contains each permit at most once, at its earliest timer or before. If the timer
+//! 10. *A permit has one timer*, and so has a debt: `timers` contains each at most once, at its earliest timer or before. If the timer
 //!     moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once is
 //!     scheduled only once.
 //! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later
@@ -79,7 +81,8 @@
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
 //!     limits change, all waiting leases are due. The server that counts processes reports the limits. Nothing is
-//!     claimed before it has reported them, unless it is failing or has refused to report them for a timeout.
+//!     claimed before it has reported them, unless it is failing, refuses connections or the report, or has its slot moving for a
+//!     timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
 //!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
@@ -112,6 +115,7 @@ mod reply;
 mod server;
 mod slots;
 mod time;
+mod timers;
 mod weight;
 
 pub use call::{Call, Failure};
@@ -126,7 +130,7 @@ pub use time::{FOREVER, Settings, Time};
 use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
 use debt::Debt;
-use id::{At, DebtId, Due};
+use id::{At, DebtId};
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
@@ -142,6 +146,7 @@ use std::{
     mem,
     sync::Arc,
 };
+use timers::{Owner, Timers};
 
 /// The most timers that one entry handles, and the most leases of each kind that a call names, so that no entry blocks
 /// the others for long.
@@ -165,7 +170,7 @@ pub struct Core {
     settings: Settings,
     permits: Slab<Permit>,
     pauses: LocalPauses,
-    /// The permits of claims that may wait in a queue, by their serials.
+    /// The claims that may wait in a queue, and their permits once granted, by serial.
     waiters: BTreeMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
@@ -179,8 +184,7 @@ pub struct Core {
     highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
     keys: Keys,
-    /// Each permit and debt that has a timer, once (rule 10).
-    due: BTreeSet<(Time, Due)>,
+    timers: Timers,
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, with their servers.
     outages: VecDeque<(usize, Outage)>,
@@ -261,7 +265,7 @@ impl Core {
     /// Any returned call must be sent by the caller's own task.
     fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
-        // A message may report its grant before the answer that it waits.
+        // A message may report its grant before an answer reports that it is queued.
         if permit.levels.iter().any(|level| level.wait.is_some()) {
             self.waiters.insert(id.serial, id);
         }
@@ -302,7 +306,7 @@ impl Core {
             return self.events.extend(told);
         };
         permit.tells_release |= tells;
-        self.let_go(id);
+        self.give_up(id);
     }
 
     /// Notes that this process pauses a semaphore until this time, or ends its pause.
@@ -470,12 +474,12 @@ impl Core {
     pub fn poll_timeout(&self) -> Option<Time> {
         let now = self.sweep.is_some() || self.is_to_leave();
         let now = now.then_some(Time::ZERO);
-        let permit = self.due.first().map(|(at, _)| *at);
+        let timer = self.timers.first().map(|(at, _)| at);
         let call = self.calls.values().next().map(|flight| flight.deadline);
         let limits = self.limits.gives_up_at(&self.settings);
         let servers = self.servers.iter().filter_map(Server::timer);
         let lanes = self.stalls().map(|(at, _)| at);
-        let others = [now, permit, call, limits].into_iter().flatten();
+        let others = [now, timer, call, limits].into_iter().flatten();
         servers.chain(lanes).chain(others).min()
     }
 
@@ -493,11 +497,9 @@ impl Core {
         self.give_up_limits();
         self.go_on_sweeping();
         for _ in 0..MOST_DUE {
-            match self.due.first() {
-                Some(&(at, due)) if at <= now => match due {
-                    Due::Permit(id) => self.permit_due(id),
-                    Due::Debt(id) => self.debt_due(id),
-                },
+            match self.timers.first() {
+                Some((at, Owner::Permit(id))) if at <= now => self.permit_due(id),
+                Some((at, Owner::Debt(id))) if at <= now => self.debt_due(id),
                 _ => break,
             }
         }
@@ -584,7 +586,7 @@ impl Core {
     /// True if the core has no claims, permits or releases left.
     pub fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.debts.is_empty();
-        is_forgotten && self.waiters.is_empty() && self.due.is_empty() && self.keys.is_empty()
+        is_forgotten && self.waiters.is_empty() && self.timers.is_empty() && self.keys.is_empty()
     }
 
     fn is_to_leave(&self) -> bool {
@@ -682,22 +684,18 @@ impl Core {
 
     /// Schedules a permit at its earliest timer, unless it is scheduled before that (rule 10).
     fn file(&mut self, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
+        let permit = self.permits.get_mut(id.slot);
+        let Some(permit) = permit.filter(|permit| permit.id == id) else {
             return;
         };
-        let (old, next) = (permit.filed, permit.timer());
-        if next.is_some_and(|next| old.is_none_or(|old| next < old)) {
-            permit.filed = next;
-            self.due.extend(next.map(|next| (next, Due::Permit(id))));
-            self.due
-                .remove(&(old.unwrap_or(Time::MAX), Due::Permit(id)));
+        if let Some(next) = permit.timer() {
+            self.timers.set(Owner::Permit(id), &mut permit.filed, next);
         }
     }
 
     fn unfile(&mut self, id: PermitId) {
-        let filed = self.permits[id].filed.take();
-        self.due
-            .remove(&(filed.unwrap_or(Time::MAX), Due::Permit(id)));
+        let filed = &mut self.permits[id].filed;
+        self.timers.clear(Owner::Permit(id), filed);
     }
 
     /// Queues a lease if its next call is due.

@@ -14,8 +14,8 @@ use super::{
 use std::ops::Range;
 
 impl Core {
-    /// Assigns slots to a server. If a previous server is not well, the new one does not know the claims that were
-    /// admitted without the old one. If the slots have keys of the store, the new server is asked for these at `then`.
+    /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the new one
+    /// counts as just returned. If the slots contain keys of the store, the new server is read by `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.know(server);
         let own = |slot: &u16| slots.contains(&usize::from(*slot));

@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    /// Ends a claim whose budget is used up. The policy decides if the claim's server is failing, or if no server
+    /// Decides a claim whose budget is used up. The policy decides if the claim's server is failing, or if no server
     /// serves its slot.
     pub(super) fn out_of_time(&mut self, id: PermitId) {
         let current = self.permits[id].current();

@@ -91,7 +91,7 @@ pub enum Event {
     Queued(usize),
     /// It is held: the token of each level, the number of units held there, and the limit in force.
     Granted(Vec<(u64, u32, u32)>),
-    /// Until when its holder may rely on it: after a grant, a refresh or a return.
+    /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the loss.
     Held(Time),
     Refused(Refusal),
     /// It is held no more.
@@ -150,7 +150,7 @@ pub(super) struct Permit {
     asked: Time,
     /// When the claim is refused if it has not been decided (rule 1). `None`: it has been.
     pub(super) budget: Option<Time>,
-    /// Its key in `Core::due` (rule 10).
+    /// The time of its timer (rule 10).
     pub(super) filed: Option<Time>,
     pub(super) is_strict: bool,
     /// True if its units count in the shares of its process (rule 12).

@@ -5,7 +5,7 @@ use super::{
     call::{Failure, Flight, Items, StoreKey},
     id::{At, CallId, DebtId, PermitId, THREAD},
     lease::State,
-    permit::{Event, Own, Refusal},
+    permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
 use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
@@ -122,7 +122,8 @@ impl Core {
         }
     }
 
-    /// Schedules the leases of a command again. Without `failure` a server has refused or aborted the command.
+    /// Schedules what a command names again. `failure` is `None` if a server has answered that the command did not run to its
+    /// end.
     fn again(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
@@ -203,7 +204,7 @@ impl Core {
             return false;
         }
         self.again(flight, items, self.now, None);
-        // After that, because an answer ends it.
+        // After that, because `again` sends nothing yet, and a later answer ends it.
         for at in leases {
             if let Some(lease) = self.lease(at) {
                 lease.is_alone = true;
@@ -236,7 +237,7 @@ impl Core {
         self.hand_over(flight.runtime, flight.server);
     }
 
-    /// Notes that a call of a lease is over. Returns false if the lease has a new id since, and so did not wait for it.
+    /// Notes that a call of a lease is over. Returns false if the lease no longer waits for it: it is gone or has a new id.
     fn landed(&mut self, at: At, call: CallId) -> bool {
         let lease = self.lease(at);
         lease.is_some_and(|lease| lease.call.take_if(|own| *own == call).is_some())
@@ -254,9 +255,8 @@ impl Core {
     // Acquires.
 
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
-        for key in full_keys(self.levels_of(at), &acquired) {
-            self.keys[key].note_full(self.now);
-        }
+        let levels = self.permits[at.0].levels_of(at.1);
+        self.keys.note_answer(levels, &acquired, self.now);
         let lease = &self.permits[at];
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
@@ -391,7 +391,7 @@ impl Core {
         let before = lease.queued_at();
         let was_notified = mem::take(&mut lease.was_notified);
         lease.state = State::Queued(queued, sent);
-        // The wait would end before the pause, however long the answer took.
+        // The wait ends before the pause does, even if the answer took no time.
         if let Some(left) = queued.pause.filter(|left| over < sent + *left) {
             let limit = permit.levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
@@ -416,7 +416,7 @@ impl Core {
 
     pub(super) fn refuse(&mut self, id: PermitId, why: Refusal) {
         self.events.push_back((id, Event::Refused(why)));
-        self.let_go(id);
+        self.give_up(id);
     }
 
     // Messages.
@@ -444,10 +444,8 @@ impl Core {
         let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
         self.carried_by(THREAD, id);
         if is_grant {
-            let acquired = Acquired::Granted(vec![(token, held)]);
-            for key in full_keys(self.levels_of(at), &acquired) {
-                self.keys[key].note_full(self.now);
-            }
+            let levels = self.permits[id].levels_of(number);
+            self.keys.note_grant(levels, &[(token, held)], self.now);
             self.granted(at, &[(token, held)], (end, self.now));
         } else {
             self.next_at(at, self.now);
@@ -520,26 +518,5 @@ impl Core {
                 core.next_at(at, core.now);
             }
         });
-    }
-}
-
-/// The semaphores that have no room for another claim like this one, after an answer to the acquire of these levels.
-pub(super) fn full_keys(levels: &[Own], acquired: &Acquired) -> Vec<usize> {
-    match acquired {
-        Acquired::Granted(grants) => {
-            let full = levels.iter().zip(grants).filter(|(level, (_, held))| {
-                held.saturating_add(level.units.id.weight) > level.units.id.limit
-            });
-            full.map(|(level, _)| level.key).collect()
-        }
-        Acquired::Full { level, .. }
-        | Acquired::QueueFull { level, .. }
-        | Acquired::Paused { level, .. }
-        | Acquired::Queued(Queued { level, .. }) => levels
-            .get(*level)
-            .map(|level| level.key)
-            .into_iter()
-            .collect(),
-        Acquired::Revoked => Vec::new(),
     }
 }

@@ -4,8 +4,8 @@
 //! away become a debt. So a change can fail only in the ways in which an acquire or a release can fail.
 //!
 //! Each answer visits all additions of a permit, so their number is bounded. Once a level has [`MERGED_FROM`]
-//! additions, the next addition also claims the units of the two smallest. Its caller releases these once it is
-//! granted.
+//! additions ([`MOST_ADDITIONS`] with [`Merge::Nothing`]), the next one also claims the units of the two smallest. The
+//! caller releases those two once the new addition is granted.
 
 use super::{
     Core,
@@ -186,7 +186,7 @@ impl Core {
         self.permits[at].forget();
     }
 
-    /// Owes units that a lease goes on without.
+    /// Makes a debt of units that a lease gives up while it goes on.
     pub(super) fn owe_part(&mut self, permit: Option<PermitId>, at: At, levels: Vec<Own>) {
         for level in &levels {
             self.keys[level.key].leases += 1;
@@ -202,6 +202,6 @@ impl Core {
             let is_closed = self.is_closed.then_some(Refusal::Closed);
             return self.refuse(growth, is_closed.unwrap_or(Refusal::Revoked));
         }
-        self.give_up(growth, root);
+        self.give_up_into(growth, root);
     }
 }

@@ -92,7 +92,7 @@ async fn refusals(raw: &mut Raw) -> u64 {
 
 /// Takes the cluster down, runs the call, and brings the cluster up once a command was refused.
 async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T {
-    let (mut raw, slot) = (busy.cluster.raw(0).await, free_slot(busy).await);
+    let (mut raw, slot) = (busy.cluster.raw(0).await, free_slot(busy));
     let change = async |raw: &mut Raw, how: &str| {
         let reply = raw.cmd(&["CLUSTER", how, &slot]).await;
         assert_eq!(reply.text(), "OK", "{how}");
@@ -120,7 +120,7 @@ async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> 
 }
 
 /// A slot of node 0 other than the semaphore's, and so without keys.
-async fn free_slot(busy: &Busy) -> String {
+fn free_slot(busy: &Busy) -> String {
     let slot = if busy.slot == 1 { 2 } else { 1 };
     assert_eq!(busy.cluster.first_owner(slot), 0);
     slot.to_string()

@@ -232,7 +232,7 @@ impl World<'_> {
         self.file(arrival, Happening::Outcome(sent, Ok(fault)));
     }
 
-    /// An attempt or its answer is lost. One that is no longer under way excuses nothing.
+    /// Notes that an attempt or its answer is lost. Only the attempt under way excuses a failure.
     fn lose_attempt(&mut self, sent: Sent) {
         let asked = self.questions.get_mut(&sent.question);
         if let Some(asked) = asked.filter(|asked| asked.under_way == Some(sent)) {
