@@ -199,7 +199,7 @@ impl Core {
         if !self.permit(id).is_some_and(is_over) {
             return;
         }
-        self.waiters.remove(&id.serial);
+        self.named.remove(&id.serial);
         let permit = self.permits.remove(id.slot);
         if permit.tells_release {
             self.events

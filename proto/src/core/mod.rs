@@ -142,7 +142,7 @@ use server::{Highest, Server};
 use slab::Slab;
 use slots::Slots;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     mem,
     sync::Arc,
 };
@@ -170,8 +170,8 @@ pub struct Core {
     settings: Settings,
     permits: Slab<Permit>,
     pauses: LocalPauses,
-    /// The claims that may wait in a queue, and their permits once granted, by serial.
-    waiters: BTreeMap<u64, PermitId>,
+    /// The permits by the number that is in the names of their leases: messages name only that number.
+    named: HashMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
     debts: Slab<Debt>,
@@ -245,6 +245,7 @@ impl Core {
         let leases = permit::leases(levels);
         let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
+        self.named.insert(id.serial, id);
         self.claim(permit)
     }
 
@@ -265,10 +266,6 @@ impl Core {
     /// Any returned call must be sent by the caller's own task.
     fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
-        // A message may report its grant before an answer reports that it is queued.
-        if permit.levels.iter().any(|level| level.wait.is_some()) {
-            self.waiters.insert(id.serial, id);
-        }
         self.add(permit);
         self.each_of(id, Self::put_under_limits);
         if self.is_closed {
@@ -352,7 +349,7 @@ impl Core {
         self.now = now;
         match message {
             Message::Granted(name, token, held) => {
-                if let Some(id) = self.waiters.get(&name.permit) {
+                if let Some(id) = self.named.get(&name.permit) {
                     self.notified(*id, name, token, held);
                 }
             }
@@ -360,10 +357,8 @@ impl Core {
                 (0..self.servers.len()).for_each(|server| self.look_again(now, server));
             }
             Message::Revoked(number) => {
-                let mut permits = self.permits.iter();
-                let found = permits.find(|(_, permit)| permit.id.serial == number);
-                if let Some(id) = found.map(|(_, permit)| permit.id) {
-                    self.end(id, Refusal::Revoked);
+                if let Some(id) = self.named.get(&number) {
+                    self.end(*id, Refusal::Revoked);
                 }
             }
         }
@@ -586,7 +581,7 @@ impl Core {
     /// True if the core has no claims, permits or releases left.
     pub fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.debts.is_empty();
-        is_forgotten && self.waiters.is_empty() && self.timers.is_empty() && self.keys.is_empty()
+        is_forgotten && self.named.is_empty() && self.timers.is_empty() && self.keys.is_empty()
     }
 
     fn is_to_leave(&self) -> bool {
