@@ -6,7 +6,7 @@ use super::{
     debt::Debt,
     id::{At, CallId, DebtId, PermitId, RuntimeId, THREAD},
     lane::{Lane, MORE, MOST_CLAIMS},
-    lease::Queue,
+    lease::{Lease, Queue},
     permit::Own,
     time::Time,
 };
@@ -72,7 +72,7 @@ impl Core {
     /// waits for a release in the same queue. Then another runtime or the thread sends the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
-        let debt = *self.permit(id)?.debts.first()?;
+        let debt = *self.permit(id)?.ended()?.debts.first()?;
         let server = self.debt(debt)?.waits()?;
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
@@ -87,7 +87,7 @@ impl Core {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(id.slot).filter(|debt| debt.id == *id);
             let permit = debt.and_then(|debt| debt.permit);
-            permit.is_some_and(|permit| permit != own && self.permits[permit].tells_release)
+            permit.is_some_and(|permit| permit != own && self.permits[permit].is_awaited())
         };
         let waiting = &self.servers[server].releases;
         waiting.len() <= MOST_CLAIMS && !waiting.iter().any(is_of_other)
@@ -181,15 +181,9 @@ impl Core {
             return false;
         };
         // Otherwise it has been sent, waits elsewhere, or is paid.
-        if self
-            .debt(id)
-            .is_some_and(|debt| debt.waits() == Some(server))
-        {
-            if !self.put_release(draft, id) {
-                return false;
-            }
-            let debt = &mut self.debts[id];
-            draft.asking_debts.extend(debt.asks.take().map(|_| id));
+        let waits = |debt: &mut Debt| debt.waits() == Some(server);
+        if self.debt(id).is_some_and(waits) && !self.put_release(draft, id) {
+            return false;
         }
         self.servers[server].releases.pop_front();
         true
@@ -200,9 +194,9 @@ impl Core {
         let Some(at) = self.first(draft, queue) else {
             return false;
         };
-        let here = Some((queue, draft.flight.server));
-        let lease = self.lease(at);
-        if lease.is_none_or(|lease| lease.waits() != here) {
+        let server = draft.flight.server;
+        let waits = |lease: &mut Lease| lease.waits_in(queue, server);
+        if !self.lease(at).is_some_and(waits) {
             // It has been sent, waits elsewhere, or is over.
             self.pop(draft, queue);
             return true;
@@ -213,14 +207,11 @@ impl Core {
             return false;
         }
         self.pop(draft, queue);
-        self.permits[at].waits_in = None;
+        self.permits[at].schedule_anew(self.now);
         match queue {
             Queue::Claims if has_room => self.count(at.0),
             // Nothing is decided while a call is made: it may have a narrower lease of the claim already.
-            Queue::Claims => {
-                self.permits[at].next = self.now;
-                self.file(at.0);
-            }
+            Queue::Claims => self.file(at.0),
             _ => {}
         }
         true
@@ -251,7 +242,7 @@ impl Core {
     /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
     /// not fit. Releases that did fit stay in this call.
     fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
-        let asks = self.permits[at].asks;
+        let asks = self.permits[at].route.asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
             self.put_under_limits(at);
             for debt in self.debts_to_release_first(draft, at) {
@@ -268,7 +259,7 @@ impl Core {
             return false;
         }
         draft.asking.extend(asks.map(|_| at));
-        self.permits[at].asks = None;
+        self.permits[at].route.asks = None;
         match queue {
             Queue::Refreshes => draft.refreshes.push(at),
             Queue::Polls | Queue::Claims => draft.acquires.push(at),
@@ -283,6 +274,9 @@ impl Core {
         if fits {
             debt.send(&draft.flight);
             draft.releases.push(id);
+            draft
+                .asking_debts
+                .extend(debt.route.asks.take().map(|_| id));
         }
         fits
     }
@@ -295,7 +289,7 @@ impl Core {
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
         let all = keys.flat_map(|key| key.debts.iter().copied());
         // A server that a slot moves to may refuse the earlier release, and run the acquire once the slot has moved.
-        let is_moving = self.permits[at].asks.is_some();
+        let is_moving = self.permits[at].route.asks.is_some();
         let is_before = |id: &DebtId| {
             let debt = &self.debts[*id];
             debt.is_released_in(draft.flight.id)
@@ -399,11 +393,15 @@ impl Core {
 
     fn release_commands(&self, draft: &mut Draft) {
         let debt = |id: &DebtId| &self.debts[*id];
-        let is_awaited = |debt: &Debt| debt.permit.is_some_and(|id| self.permits[id].tells_release);
+        let is_awaited = |debt: &Debt| debt.permit.is_some_and(|id| self.permits[id].is_awaited());
         let with_answer = draft.releases.iter().any(|id| is_awaited(debt(id)));
         let all = together(&draft.releases, |id| {
-            let is_alone = debt(id).is_alone.then_some(*id);
-            (debt(id).slot, draft.asking_debts.contains(id), is_alone)
+            let is_alone = debt(id).route.is_alone.then_some(*id);
+            (
+                debt(id).route.slot,
+                draft.asking_debts.contains(id),
+                is_alone,
+            )
         });
         for all in all {
             draft.ask_if(draft.asking_debts.contains(&all[0]));
@@ -415,7 +413,7 @@ impl Core {
                 groups,
             };
             let settled = order.into_iter().map(|id| (id, debt(&id).is_settled()));
-            let items = Items::Release(debt(&all[0]).slot, settled.collect());
+            let items = Items::Release(debt(&all[0]).route.slot, settled.collect());
             draft.add(release, items);
         }
     }
@@ -425,9 +423,9 @@ impl Core {
     fn leases_together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
         together(all, |at| {
             let lease = &self.permits[*at];
-            let is_alone = lease.is_alone.then_some(*at);
+            let is_alone = lease.route.is_alone.then_some(*at);
             let is_asking = draft.asking.contains(at);
-            (lease.slot, is_asking, self.length(*at), is_alone)
+            (lease.route.slot, is_asking, self.length(*at), is_alone)
         })
     }
 
@@ -444,7 +442,7 @@ impl Core {
             draft.ask_if(draft.asking.contains(&all[0]));
             let lasts = self.note_sent(draft, &all, false);
             let (groups, order) = self.groups(all.iter().map(|at| (*at, self.levels_of(*at))));
-            let items = Items::Refresh(self.permits[all[0]].slot, order);
+            let items = Items::Refresh(self.permits[all[0]].route.slot, order);
             draft.add(Command::Refresh { lasts, groups }, items);
         }
     }
@@ -463,7 +461,10 @@ impl Core {
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
             };
-            draft.add(acquire, Items::Acquire(self.permits[all[0]].slot, all));
+            draft.add(
+                acquire,
+                Items::Acquire(self.permits[all[0]].route.slot, all),
+            );
         }
     }
 
@@ -480,9 +481,12 @@ impl Core {
         let length = self.length(all[0]);
         for at in all {
             let permit = &mut self.permits[at.0];
+            let is_tried_again = acquires && permit.is_tried_again(at.1);
             // Rule 21.
-            permit.must_reacquire |= acquires && permit.is_tried_again(at.1);
-            permit.leases[at.1].sent(&draft.flight, acquires, length);
+            if let Some(claiming) = permit.claiming_mut() {
+                claiming.must_reacquire |= is_tried_again;
+            }
+            permit.leases[at.1].send(&draft.flight, acquires, length);
         }
         length
     }
@@ -500,8 +504,8 @@ impl Core {
             Wanted {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
-                position: position.filter(|_| !permit.is_decided()),
-                standing: match lease.was_sent || !level.units.id.name.is_first() {
+                position,
+                standing: match lease.remote.was_sent() || !level.units.id.name.is_first() {
                     _ if permit.is_decided() => Standing::Granted,
                     true => Standing::Sent,
                     false => Standing::New,

@@ -10,6 +10,7 @@ use super::{
     id::{At, CallId, DebtId, PermitId},
     lease::{Lease, State},
     permit::{Own, Permit},
+    remote::Route,
     time::Time,
     timers::Owner,
 };
@@ -27,11 +28,7 @@ pub(super) struct Debt {
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<Own>,
-    pub(super) slot: u16,
-    /// The server for the next release, if the slot is moving to that server.
-    pub(super) asks: Option<usize>,
-    /// True if a separate command must name it, because a command for several debts has failed with an error of a key.
-    pub(super) is_alone: bool,
+    pub(super) route: Route,
     /// The time at which its next release is due.
     pub(super) next: Time,
     /// The server in whose queue it was put. `None` once it was sent.
@@ -59,28 +56,19 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    /// A debt for all of a lease.
-    pub(super) fn of_lease(lease: &Lease, levels: Vec<Own>, now: Time) -> Self {
+    /// A debt for units of a lease: all of them, some, or those that it has under an old id.
+    pub(super) fn new(lease: &Lease, levels: Vec<Own>, now: Time) -> Self {
         let held_until = match lease.state {
             State::Held(end) => end,
             _ => Time::ZERO,
         };
         Self {
-            asks: lease.asks,
-            is_alone: lease.is_alone,
-            held_until,
-            ..Self::of_part(lease, levels, now)
-        }
-    }
-
-    /// A debt for some units of a lease, or for units that it has under an old id.
-    pub(super) fn of_part(lease: &Lease, levels: Vec<Own>, now: Time) -> Self {
-        Self {
             levels,
-            slot: lease.slot,
+            route: lease.route.clone(),
             next: now,
-            acquires: lease.acquires.clone(),
-            forgotten_at: lease.lasts.max(now),
+            acquires: lease.remote.acquires.clone(),
+            forgotten_at: lease.remote.lasts().max(now),
+            held_until,
             ..Self::default()
         }
     }
@@ -165,7 +153,7 @@ impl Core {
     }
 
     pub(super) fn server_of_debt(&self, debt: &Debt) -> usize {
-        debt.asks.unwrap_or(self.slots.server_of(debt.slot))
+        self.slots.server_for(&debt.route)
     }
 
     /// Adds a debt for units of a lease, and schedules its release. The keys of its levels count the levels already. `call` is
@@ -189,8 +177,8 @@ impl Core {
         }
         (debt.id, debt.permit) = (id, permit);
         self.debts.insert(debt);
-        if let Some(permit) = permit {
-            self.permits[permit].debts.push(id);
+        if let Some(ended) = permit.and_then(|permit| self.permits[permit].ended_mut()) {
+            ended.debts.push(id);
         }
         self.schedule_debt(id);
     }
@@ -340,9 +328,9 @@ impl Core {
     pub(super) fn debt_waits_elsewhere(&mut self, id: DebtId) {
         let debt = &self.debts[id];
         let server = self.server_of_debt(debt);
-        if debt.waits_for.is_some_and(|waits| waits != server) || debt.asks.is_some() {
+        if debt.waits_for.is_some_and(|waits| waits != server) || debt.route.asks.is_some() {
             let debt = &mut self.debts[id];
-            (debt.waits_for, debt.asks) = (None, None);
+            (debt.waits_for, debt.route.asks) = (None, None);
             self.schedule_debt(id);
         }
     }
@@ -369,9 +357,10 @@ impl Core {
             self.keys.leave(level.key, self.now);
         }
         if let Some(id) = debt.permit {
-            let permit = &mut self.permits[id];
-            permit.debts.retain(|other| *other != debt.id);
-            permit.was_held &= debt.was_held;
+            if let Some(ended) = self.permits[id].ended_mut() {
+                ended.debts.retain(|other| *other != debt.id);
+                ended.was_held &= debt.was_held;
+            }
             self.end_if_over(id);
         }
     }

@@ -4,8 +4,8 @@ use super::{
     Core,
     debt::Debt,
     id::{At, PermitId},
-    lease::{Lease, Lost, State},
-    permit::{Event, Permit, Refusal},
+    lease::{Holder, Lease, State},
+    permit::{Event, Refusal},
     time::Time,
 };
 use std::mem;
@@ -13,12 +13,10 @@ use std::mem;
 impl Core {
     // Losses.
 
-    /// Handles the times that have passed: the budget of a claim (rule 1) and the ends of leases.
+    /// Handles the times that have passed: the deadline of a claim (rule 1) and the ends of leases.
     pub(super) fn end_due(&mut self, id: PermitId) {
-        if self.permits[id]
-            .budget
-            .is_some_and(|budget| budget <= self.now)
-        {
+        let deadline = self.permits[id].deadline();
+        if deadline.is_some_and(|deadline| deadline <= self.now) {
             self.out_of_time(id);
         }
         self.each_of(id, |core, at| {
@@ -27,21 +25,25 @@ impl Core {
                 return;
             }
             match &lease.state {
-                State::Held(_) if core.is_kept(at) => core.degrade(at, core.now, false),
-                _ => core.lose(at, core.now, false),
+                State::Held(_) if core.is_kept(at) => core.degrade(at, core.now),
+                _ => core.lose(at, core.now),
             }
         });
     }
 
     /// Handles the end of a lease: the holder goes on without it if the policy allows that, otherwise it is notified.
-    /// Schedules an acquire to get the lease back (rule 6). `is_gone`: the server has confirmed that it has nothing of it.
-    pub(super) fn lose(&mut self, at: At, then: Time, is_gone: bool) {
-        let root = self.permits[at.0].root();
+    /// Schedules an acquire to get the lease back (rule 6).
+    pub(super) fn lose(&mut self, at: At, then: Time) {
+        let permit = &self.permits[at.0];
+        if !permit.is_decided() {
+            return self.fall_back(at);
+        }
+        let root = permit.root();
         if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
-            return self.degrade(at, then, is_gone);
+            return self.degrade(at, then);
         }
         let was_held = self.held_until(root).is_some();
-        self.set_absent(at, None, is_gone);
+        self.miss(at, Holder::Notified);
         if was_held {
             self.events.push_back((root, Event::Lost));
         }
@@ -68,40 +70,41 @@ impl Core {
         growths.chain([root]).flat_map(|permit| &permit.leases)
     }
 
-    /// Marks a lease as absent: its server has nothing of it or never answered, or its end has passed.
-    pub(super) fn set_absent(&mut self, at: At, end: Option<Time>, is_gone: bool) {
-        let mut levels = self.levels_of(at).iter();
-        let is_heavy = levels.any(|level| level.units.id.weight > 1);
-        let lease = &mut self.permits[at];
-        let was_held = matches!(lease.state, State::Held(_));
-        lease.state = State::Lost(Lost { end, is_gone });
-        // Rule 6.
-        if was_held && is_heavy {
-            self.renew(at);
+    /// Marks a lease of a granted permit as missing: its server has nothing of it or never answered, or its end has passed.
+    pub(super) fn miss(&mut self, at: At, holder: Holder) {
+        if let State::Held(_) = self.permits[at].miss(holder) {
+            self.renew_if_heavy(at);
         }
-        self.fall_back(at);
     }
 
-    /// If the claim of a lease is not granted yet, acquires the lease again, and gives the wider ones back (rule 5).
-    fn fall_back(&mut self, at: At) {
-        if !self.permits[at.0].is_decided() {
-            self.give_wider_back(at);
-            self.want(at);
+    /// Gives a lease of several units a new id when it is lost (rule 6).
+    fn renew_if_heavy(&mut self, at: At) {
+        let mut levels = self.levels_of(at).iter();
+        if levels.any(|level| level.units.id.weight > 1) {
+            self.renew(at);
         }
+    }
+
+    /// Acquires a lost lease of a claim again, and gives the wider ones back (rule 5).
+    pub(super) fn fall_back(&mut self, at: At) {
+        self.renew_if_heavy(at);
+        self.give_wider_back(at);
+        self.want(at);
     }
 
     /// Gives back the wider leases that a claim has begun to acquire.
     pub(super) fn give_wider_back(&mut self, at: At) {
         for wider in at.1 + 1..self.permits[at.0].leases.len() {
-            self.set_idle(At(at.0, wider));
+            self.set_ahead(At(at.0, wider));
         }
     }
 
     /// Gives a lease of a claim back. It is acquired later under another id.
-    pub(super) fn set_idle(&mut self, at: At) {
+    pub(super) fn set_ahead(&mut self, at: At) {
         self.renew(at);
         let lease = &mut self.permits[at];
-        (lease.state, lease.waits_in) = (State::Idle, None);
+        lease.state = State::Ahead;
+        lease.schedule_anew(self.now);
     }
 
     /// Notes that a lost lease is held again. Notifies the holder if it was notified of the loss.
@@ -139,7 +142,7 @@ impl Core {
 
     /// Ends a permit or a claim for an operator or a shutdown, unless its caller has released it.
     pub(super) fn end(&mut self, id: PermitId, why: Refusal) {
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_released()) else {
+        let Some(permit) = self.permit(id).filter(|permit| !permit.has_ended()) else {
             return;
         };
         if !permit.is_decided() {
@@ -163,7 +166,7 @@ impl Core {
     /// outcome of the releases: the permit itself, or its root.
     pub(super) fn give_up_into(&mut self, id: PermitId, account: PermitId) {
         let permit = &mut self.permits[id];
-        permit.budget = None;
+        permit.end(false);
         let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
         if let Some(root) = adds_to.and_then(|(root, _)| self.permit(root)) {
             root.growths.retain(|other| *other != id);
@@ -178,12 +181,14 @@ impl Core {
         let mut levels = levels.into_iter();
         for (number, lease) in leases.into_iter().enumerate() {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
-            let is_begun = !matches!(lease.state, State::Idle);
-            if is_begun && lease.may_be_known(self.now) {
-                let debt = Debt::of_lease(&lease, own, self.now);
-                self.owe(Some(account), (At(id, number), lease.call), debt);
+            let is_begun = !matches!(lease.state, State::Ahead);
+            if is_begun && lease.remote.was_sent() {
+                let debt = Debt::new(&lease, own, self.now);
+                self.owe(Some(account), (At(id, number), lease.call()), debt);
             } else {
-                self.permits[account].was_held &= !is_begun;
+                if let Some(ended) = self.permits[account].ended_mut() {
+                    ended.was_held &= !is_begun;
+                }
                 for level in own {
                     self.keys.leave(level.key, self.now);
                 }
@@ -195,16 +200,14 @@ impl Core {
 
     /// Removes a permit that is given up, once its debts are paid.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
-        let is_over = |permit: &mut Permit| permit.is_released() && permit.debts.is_empty();
-        if !self.permit(id).is_some_and(is_over) {
+        let ended = self.permit(id).and_then(|permit| permit.ended_mut());
+        let Some(ended) = ended.filter(|ended| ended.debts.is_empty()) else {
             return;
-        }
+        };
+        let event = ended.reports.then_some(Event::Released(ended.was_held));
+        self.events.extend(event.map(|event| (id, event)));
         self.named.remove(&id.serial);
-        let permit = self.permits.remove(id.slot);
-        if permit.tells_release {
-            self.events
-                .push_back((id, Event::Released(permit.was_held)));
-        }
+        self.permits.remove(id.slot);
     }
 }
 

@@ -1,12 +1,13 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 
 use super::{
-    call::{Acquires, Flight},
+    call::Flight,
     id::CallId,
+    remote::{Remote, Route},
     time::{FOREVER, Time},
 };
 use crate::verbs::Queued;
-use std::{ops::Range, time::Duration};
+use std::{mem, ops::Range, time::Duration};
 
 /// The queue in which a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Queue {
 pub(super) enum State {
     /// It waits for the narrower lease before it.
     #[default]
-    Idle,
+    Ahead,
     /// It should be acquired.
     Wanted,
     /// It waits in the queue of one of its levels, by the level's number in the permit. The time is that of the last
@@ -29,103 +30,195 @@ pub(super) enum State {
     /// It is held until this time.
     Held(Time),
     /// The permit is granted, but no server is known to have the lease. It should be acquired again.
-    Lost(Lost),
+    Missing(Holder),
 }
 
+/// What the holder of a permit knows while a server lacks one of the permit's leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// It relies on the lease until this time.
+    Believes(Time),
+    /// It goes on while the server is unavailable.
+    Degraded,
+    /// It was notified of the loss.
+    Notified,
+}
+
+/// When the next call of a lease is sent.
 #[derive(Debug)]
-pub(super) struct Lost {
-    /// The end that the holder knows: [`FOREVER`] if the holder goes on while the server is unavailable, `None` if the
-    /// holder was notified of the loss.
-    pub(super) end: Option<Time>,
-    /// True if the server has reported that it has nothing of the lease, and no acquire was sent since.
-    pub(super) is_gone: bool,
+pub(super) enum Dispatch {
+    /// It is due at this time, if the state of the lease needs a call.
+    Scheduled(Time),
+    /// It waits in this queue of this server.
+    Queued(Queue, usize),
+    /// A call is in flight. The next one is scheduled after its answer (rule 9).
+    InFlight(InFlight),
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self::Scheduled(Time::ZERO)
+    }
+}
+
+/// The acquire or refresh of a lease that has no answer yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InFlight {
+    call: CallId,
+    /// True if the lease must poll at once after the answer `Queued`: a message has arrived since, or the limits have changed.
+    pub(super) was_notified: bool,
+    /// True if the lease has given up units since. A refresh may not find them all, which is no loss.
+    pub(super) has_shrunk: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// All levels of a lease are in one slot, so one script may name them.
-    pub(super) slot: u16,
-    /// The server for the next command, if the slot is moving to that server.
-    pub(super) asks: Option<usize>,
+    pub(super) route: Route,
     /// The numbers of its levels in the permit.
     pub(super) levels: Range<usize>,
     pub(super) state: State,
-    /// The time at which its next call is due.
-    pub(super) next: Time,
-    /// The queue and the server in which it was put. `None` once it was sent.
-    pub(super) waits_in: Option<(Queue, usize)>,
-    /// True if a separate command must name it, because a command for several leases has failed with an error of a key.
-    pub(super) is_alone: bool,
-    /// True if it must poll at once when the acquire in flight is answered with `Queued`: a message has arrived, or the limits
-    /// have changed.
-    pub(super) was_notified: bool,
-    /// The acquire or refresh in flight.
-    pub(super) call: Option<CallId>,
-    /// The call in flight when the lease last gave up units. It may not find them all, which is no loss.
-    pub(super) outdated: Option<CallId>,
-    /// True once an acquire under the current id has been sent.
-    pub(super) was_sent: bool,
-    /// The number of unanswered calls under the current id that may have run. An answer does not reset it.
-    pub(super) unanswered: u32,
-    /// The time that the last acquire or refresh lasts on the server.
-    pub(super) length: Duration,
-    /// The time until which the server may have the lease, after all that was sent.
-    pub(super) lasts: Time,
-    pub(super) acquires: Acquires,
+    pub(super) dispatch: Dispatch,
+    pub(super) remote: Remote,
 }
 
 impl Lease {
     pub(super) fn new(slot: u16, levels: Range<usize>) -> Self {
         Self {
-            slot,
+            route: Route {
+                slot,
+                ..Route::default()
+            },
             levels,
             ..Self::default()
         }
     }
 
-    /// The queue for its next call. `None` if no call is needed.
+    /// The queue for its next call. `None` if its state needs no call.
     pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
-            State::Idle => None,
-            // Rule 9.
-            _ if self.call.is_some() => None,
+            State::Ahead => None,
             State::Held(_) => Some(Queue::Refreshes),
             State::Queued(..) => Some(Queue::Polls),
-            State::Wanted | State::Lost(_) => Some(Queue::Claims),
+            State::Wanted | State::Missing(_) => Some(Queue::Claims),
         }
     }
 
-    /// The queue in which it waits. An outdated entry does not count, such as a poll of a lease that a message has
-    /// granted.
-    pub(super) fn waits(&self) -> Option<(Queue, usize)> {
-        let queue = self.queue();
-        self.waits_in.filter(|(waits, _)| Some(*waits) == queue)
+    // Its calls.
+
+    /// Schedules its next call, unless one is in flight, or waits in the right queue already.
+    pub(super) fn schedule(&mut self, then: Time) {
+        let waits =
+            matches!(self.dispatch, Dispatch::Queued(queue, _) if Some(queue) == self.queue());
+        if !waits {
+            self.schedule_anew(then);
+        }
     }
+
+    /// Schedules its next call, unless one is in flight. An entry in a queue no longer counts.
+    pub(super) fn schedule_anew(&mut self, then: Time) {
+        if !matches!(self.dispatch, Dispatch::InFlight(_)) {
+            self.dispatch = Dispatch::Scheduled(then);
+        }
+    }
+
+    /// True if its next call is scheduled for a time after this one.
+    pub(super) fn is_scheduled_after(&self, now: Time) -> bool {
+        matches!(self.dispatch, Dispatch::Scheduled(then) if then > now)
+    }
+
+    /// True if it waits in this queue of this server. An entry from an earlier state does not count, such as a poll of a
+    /// lease that a message has granted.
+    pub(super) fn waits_in(&self, queue: Queue, server: usize) -> bool {
+        let is_there =
+            matches!(self.dispatch, Dispatch::Queued(own, at) if (own, at) == (queue, server));
+        is_there && self.queue() == Some(queue)
+    }
+
+    /// The acquire or refresh in flight.
+    pub(super) fn call(&self) -> Option<CallId> {
+        match &self.dispatch {
+            Dispatch::InFlight(flight) => Some(flight.call),
+            _ => None,
+        }
+    }
+
+    fn in_flight(&mut self) -> Option<&mut InFlight> {
+        match &mut self.dispatch {
+            Dispatch::InFlight(flight) => Some(flight),
+            _ => None,
+        }
+    }
+
+    /// Lets it poll once the answer on its way reports that it is queued.
+    pub(super) fn notify(&mut self) {
+        if let Some(flight) = self.in_flight() {
+            flight.was_notified = true;
+        }
+    }
+
+    /// Notes that it gives up units and goes on.
+    pub(super) fn shrink(&mut self) {
+        if let Some(flight) = self.in_flight() {
+            flight.has_shrunk = true;
+        }
+    }
+
+    /// Notes that a call with an acquire or a refresh of it is sent.
+    pub(super) fn send(&mut self, flight: &Flight, acquires: bool, length: Duration) {
+        self.dispatch = Dispatch::InFlight(InFlight {
+            call: flight.id,
+            was_notified: false,
+            has_shrunk: false,
+        });
+        match acquires {
+            true => self.remote.acquire(flight, length),
+            false => self.remote.refresh(flight, length),
+        }
+    }
+
+    /// Notes that a call is over. `None` if it does not wait for this call, because it has a new id.
+    pub(super) fn land(&mut self, call: CallId) -> Option<InFlight> {
+        let flight = *self.in_flight().filter(|flight| flight.call == call)?;
+        self.dispatch = Dispatch::default();
+        Some(flight)
+    }
+
+    /// Forgets all calls, because it gets a new id, under which none was sent.
+    pub(super) fn forget(&mut self) {
+        self.remote.forget();
+        if self.call().is_some() {
+            self.dispatch = Dispatch::default();
+        }
+    }
+
+    /// Its earliest timer.
+    pub(super) fn timer(&self) -> Option<Time> {
+        let send = match self.dispatch {
+            Dispatch::Scheduled(at) => self.queue().map(|_| at),
+            _ => None,
+        };
+        [send, self.end()].into_iter().flatten().min()
+    }
+
+    // Its state.
 
     /// The time at which its holder is notified of the loss.
     pub(super) fn end(&self) -> Option<Time> {
-        match &self.state {
-            State::Held(end) => Some(*end),
-            State::Lost(lost) => lost.end,
-            State::Idle | State::Wanted | State::Queued(..) => None,
+        match self.state {
+            State::Held(end) | State::Missing(Holder::Believes(end)) => Some(end),
+            State::Missing(Holder::Degraded) => Some(FOREVER),
+            _ => None,
         }
     }
 
     /// True if its holder goes on without its server.
     pub(super) fn is_degraded(&self) -> bool {
-        matches!(&self.state, State::Lost(lost) if lost.end == Some(FOREVER))
-    }
-
-    /// Its earliest timer.
-    pub(super) fn timer(&self) -> Option<Time> {
-        let is_to_be_put = self.queue().is_some() && self.waits().is_none();
-        let send = is_to_be_put.then_some(self.next);
-        [send, self.end()].into_iter().flatten().min()
+        matches!(self.state, State::Missing(Holder::Degraded))
     }
 
     /// True if it is lost and should be acquired again.
-    pub(super) fn is_absent(&self) -> bool {
-        matches!(self.state, State::Lost(_))
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.state, State::Missing(_))
     }
 
     /// The number of the level in whose queue it waits.
@@ -136,42 +229,9 @@ impl Lease {
         }
     }
 
-    /// True if the server may have it now or later.
-    pub(super) fn may_be_known(&self, now: Time) -> bool {
-        let is_gone = matches!(&self.state, State::Lost(lost) if lost.is_gone);
-        self.was_sent && (!is_gone || self.acquires.run_until() > now)
-    }
-
     /// True if its holder may rely on it.
     pub(super) fn is_held(&self) -> bool {
-        match &self.state {
-            State::Held(_) => true,
-            State::Lost(lost) => lost.end.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Notes that a call with an acquire or a refresh of it is sent.
-    pub(super) fn sent(&mut self, flight: &Flight, acquires: bool, length: Duration) {
-        self.call = Some(flight.id);
-        self.length = length;
-        // A refresh that arrives late still finds the lease, as long as the earlier calls made it last.
-        self.lasts = match acquires {
-            false => self.lasts.max(flight.deadline) + length,
-            true => self.lasts.max(flight.deadline + length),
-        };
-        if acquires {
-            self.was_sent = true;
-            self.acquires.send(flight);
-            if let State::Lost(lost) = &mut self.state {
-                lost.is_gone = false;
-            }
-        }
-    }
-
-    /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
-    pub(super) fn refreshed(&mut self, now: Time) {
-        self.lasts = now + self.length * (1 + self.unanswered);
+        self.end().is_some()
     }
 
     /// Notes that it is held at least until `end`.
@@ -181,16 +241,12 @@ impl Lease {
             _ => end,
         };
         self.state = State::Held(end.max(before));
-        self.is_alone = false;
+        self.route.is_alone = false;
     }
 
-    /// Forgets all calls, because the lease gets a new id, under which none was sent.
-    pub(super) fn forget(&mut self) {
-        (self.call, self.was_sent, self.unanswered) = (None, false, 0);
-        self.acquires.clear();
-        if let State::Lost(lost) = &mut self.state {
-            lost.is_gone = true;
-        }
+    /// Marks it as missing. Returns its state before.
+    pub(super) fn miss(&mut self, holder: Holder) -> State {
+        mem::replace(&mut self.state, State::Missing(holder))
     }
 
     /// The arrival that a server has returned for a level, or 0.

@@ -84,8 +84,8 @@ impl Core {
             let lease = &mut core.permits[at];
             match lease.state {
                 // It polls once the answer on its way reports that it waits.
-                State::Queued(..) | State::Wanted if has_changed && lease.call.is_some() => {
-                    lease.was_notified = true;
+                State::Queued(..) | State::Wanted if has_changed && lease.call().is_some() => {
+                    lease.notify();
                 }
                 State::Queued(..) if has_changed => core.next_at(at, core.now),
                 _ => {}
@@ -132,8 +132,8 @@ impl Core {
         let levels = self.levels_ahead(at);
         let lease = &self.permits[at];
         // After this time its server has forgotten the lease by itself.
-        let is_known = lease.may_be_known(self.now) && lease.lasts > self.now;
-        let was_sent = lease.was_sent;
+        let was_sent = lease.remote.was_sent();
+        let is_known = was_sent && lease.remote.lasts() > self.now;
         let mut old = Vec::new();
         for level in levels {
             let limit = self.limit_of(at.0, level);

@@ -5,7 +5,7 @@
 //! in seconds. quinn-proto, rustls and str0m are built the same way.
 //!
 //! ```text
-//! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> id, time ─> policy
+//! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> remote ─> id, time ─> policy
 //!                                                   ─> debt, server ─> health
 //!                                                   ─> timers
 //!                                                   ─> slots, lane, key, call, limits, pauses
@@ -111,6 +111,7 @@ mod outage;
 mod pauses;
 mod permit;
 mod policy;
+mod remote;
 mod reply;
 mod server;
 mod slots;
@@ -133,7 +134,7 @@ use debt::Debt;
 use id::{At, DebtId};
 use key::Keys;
 use lane::Lane;
-use lease::{Lease, Queue, State};
+use lease::{Dispatch, Lease, Queue, State};
 use limits::Limits;
 use pauses::LocalPauses;
 use permit::{Own, Permit};
@@ -302,7 +303,7 @@ impl Core {
             let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
-        permit.tells_release |= tells;
+        permit.end(tells);
         self.give_up(id);
     }
 
@@ -699,14 +700,11 @@ impl Core {
             return;
         }
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
-        let Some(queue) = lease.queue() else {
+        let (Some(queue), Dispatch::Scheduled(then)) = (lease.queue(), &lease.dispatch) else {
             return;
         };
-        if lease.waits().is_some() || lease.next > self.now {
-            return;
-        }
-        // After a shutdown the sweep releases a lost lease, so the lease does not come back.
-        if self.is_closed && lease.is_absent() {
+        // After a shutdown the sweep releases a missing lease, so the lease does not come back.
+        if *then > self.now || self.is_closed && lease.is_missing() {
             return;
         }
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
@@ -714,7 +712,7 @@ impl Core {
         }
         // The caller's task sends only the first acquire of its claim. Later ones, such as those under a new id, are
         // the thread's.
-        let is_claim = !lease.was_sent && !permit.is_decided();
+        let is_claim = !lease.remote.was_sent() && !permit.is_decided();
         let from = if is_claim { permit.from } else { THREAD };
         self.push(at, queue, from);
     }
@@ -722,7 +720,7 @@ impl Core {
     fn push(&mut self, at: At, queue: Queue, from: RuntimeId) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
-        lease.waits_in = Some((queue, number));
+        lease.dispatch = Dispatch::Queued(queue, number);
         let end = lease.end().unwrap_or_default();
         let server = &mut self.servers[number];
         match queue {
@@ -784,7 +782,8 @@ impl Core {
     /// queue, because nothing is sent during an outage.
     fn want(&mut self, at: At) {
         let lease = &mut self.permits[at];
-        (lease.state, lease.next) = (State::Wanted, self.now);
+        lease.state = State::Wanted;
+        lease.schedule(self.now);
         self.decide_if_open(at.0);
         self.send_if_due(at);
     }

@@ -8,6 +8,7 @@ use super::{
     Core,
     call::{Items, StoreKey},
     id::{At, PermitId},
+    lease::Dispatch,
     server::Server,
     time::{PAUSE, Time},
 };
@@ -42,8 +43,7 @@ impl Core {
 
     /// The server for the next command of a lease (rule 14).
     pub(super) fn server_of(&self, at: At) -> usize {
-        let lease = &self.permits[at];
-        lease.asks.unwrap_or(self.slots.server_of(lease.slot))
+        self.slots.server_for(&self.permits[at].route)
     }
 
     /// Schedules an announcement to a server that now has a key of the store.
@@ -74,12 +74,12 @@ impl Core {
         }
         for at in items.leases() {
             if let Some(lease) = self.lease(*at) {
-                lease.asks = Some(server);
+                lease.route.asks = Some(server);
             }
         }
         for debt in items.debts() {
             if let Some(debt) = self.debt(debt) {
-                debt.asks = Some(server);
+                debt.route.asks = Some(server);
             }
         }
         self.now
@@ -122,9 +122,13 @@ impl Core {
         self.each_of(id, |core, at| {
             let server = core.server_of(at);
             let lease = &mut core.permits[at];
-            let is_there = |(_, waits_at)| waits_at == server;
-            if !lease.waits_in.is_none_or(is_there) || lease.asks.is_some() {
-                (lease.waits_in, lease.asks) = (None, None);
+            let waits_elsewhere =
+                matches!(lease.dispatch, Dispatch::Queued(_, waits_at) if waits_at != server);
+            let was_asked = lease.route.asks.take().is_some();
+            if waits_elsewhere || was_asked {
+                if matches!(lease.dispatch, Dispatch::Queued(..)) {
+                    lease.schedule_anew(core.now);
+                }
                 core.send_if_due(at);
                 core.file(id);
             }

@@ -4,9 +4,10 @@ use super::{
     Core,
     health::Outage,
     id::{At, PermitId, RuntimeId},
-    permit::{Event, Own, Permit, Refusal},
+    lease::Holder,
+    permit::{Event, Own, Permit, Phase, Refusal},
     policy::OutagePolicy,
-    time::{FOREVER, Time},
+    time::Time,
 };
 use std::mem;
 
@@ -108,7 +109,7 @@ impl Core {
             return self.refuse(id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        self.each_of(id, Self::set_idle);
+        self.each_of(id, Self::set_ahead);
         self.want(At(id, 0));
     }
 
@@ -140,8 +141,10 @@ impl Core {
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
         let leases = &self.permits[id].leases;
-        let was_sent = current.is_none_or(|current| leases[current].was_sent);
-        let is_unserved = self.slots.is_unserved(self.permits[at].slot, self.now);
+        let was_sent = current.is_none_or(|current| leases[current].remote.was_sent());
+        let is_unserved = self
+            .slots
+            .is_unserved(self.permits[at].route.slot, self.now);
         match health.is_failing() || is_unserved {
             true if !shares || health.is_clear(self.now, &self.settings) => self.decide(id, server),
             false if !was_sent => self.refuse(id, Refusal::Congested(server)),
@@ -181,9 +184,9 @@ impl Core {
         let levels =
             levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
         let event = Event::Granted(levels.collect());
-        self.permits[id].budget = None;
+        self.permits[id].phase = Phase::Granted;
         let then = self.now + self.settings.absence();
-        self.each_of(id, |core, at| core.degrade(at, then, false));
+        self.each_of(id, |core, at| core.degrade(at, then));
         self.count(id);
         self.tell_end(id);
         self.events.push_back((id, event));
@@ -191,13 +194,13 @@ impl Core {
     }
 
     /// Lets a lease go on without its server, and schedules an acquire to get it back.
-    pub(super) fn degrade(&mut self, at: At, then: Time, is_gone: bool) {
+    pub(super) fn degrade(&mut self, at: At, then: Time) {
         let root = self.permits[at.0].root();
         if !self.permits[at].is_degraded() {
             self.events.push_back((root, Event::Degraded));
         }
-        self.set_absent(at, Some(FOREVER), is_gone);
-        self.permits[at].waits_in = None;
+        self.miss(at, Holder::Degraded);
+        self.permits[at].schedule_anew(then);
         self.next_at(at, then);
     }
 

@@ -132,7 +132,44 @@ impl Own {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
+pub(super) enum Phase {
+    Claiming(Claiming),
+    Granted,
+    /// It is given up. Only debts are left of it.
+    Ended(Ended),
+}
+
+#[derive(Debug)]
+pub(super) struct Claiming {
+    asked: Time,
+    /// The time at which the claim is refused (rule 1).
+    pub(super) deadline: Time,
+    /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
+    pub(super) must_reacquire: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// True if a caller waits for the outcome of the releases.
+    pub(super) reports: bool,
+    /// True if releases have found all of it so far, and all of its additions.
+    pub(super) was_held: bool,
+    /// The debts for its units, which are not paid yet.
+    pub(super) debts: Vec<DebtId>,
+}
+
+impl Ended {
+    fn new(reports: bool, was_held: bool) -> Self {
+        Self {
+            reports,
+            was_held,
+            debts: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Permit {
     pub(super) id: PermitId,
     /// The permit that it adds units to, and at which level (rule 13).
@@ -143,23 +180,15 @@ pub(super) struct Permit {
     pub(super) last_growth: u32,
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
+    /// Empty once it is given up, like its leases.
     pub(super) levels: Vec<Own>,
-    /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
-    pub(super) must_reacquire: bool,
     pub(super) leases: Vec<Lease>,
-    asked: Time,
-    /// When the claim is refused if it has not been decided (rule 1). `None`: it has been.
-    pub(super) budget: Option<Time>,
+    pub(super) phase: Phase,
     /// The time of its timer (rule 10).
     pub(super) filed: Option<Time>,
     pub(super) is_strict: bool,
     /// True if its units count in the shares of its process (rule 12).
     pub(super) counts: bool,
-    pub(super) tells_release: bool,
-    /// True if releases have found all of it so far, and all of its additions.
-    pub(super) was_held: bool,
-    /// The debts for its units, which are not paid yet.
-    pub(super) debts: Vec<DebtId>,
 }
 
 impl Permit {
@@ -172,15 +201,37 @@ impl Permit {
     ) -> Self {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+        let claiming = Claiming {
+            asked,
+            deadline: asked + longest + settings.budget(),
+            must_reacquire: false,
+        };
         Self {
-            id,
             from,
             levels,
             leases,
-            asked,
-            budget: Some(asked + longest + settings.budget()),
-            was_held: true,
-            ..Self::default()
+            ..Self::in_phase(id, Phase::Claiming(claiming))
+        }
+    }
+
+    /// A permit without leases, whose caller waits for the release of units that it has given up.
+    pub(super) fn given_up(id: PermitId, was_held: bool) -> Self {
+        Self::in_phase(id, Phase::Ended(Ended::new(true, was_held)))
+    }
+
+    fn in_phase(id: PermitId, phase: Phase) -> Self {
+        Self {
+            id,
+            adds_to: None,
+            growths: Vec::new(),
+            last_growth: 0,
+            from: THREAD,
+            levels: Vec::new(),
+            leases: Vec::new(),
+            phase,
+            filed: None,
+            is_strict: false,
+            counts: false,
         }
     }
 
@@ -195,46 +246,84 @@ impl Permit {
         lease.queued_at().unwrap_or(lease.levels.start)
     }
 
-    /// How long the claim may wait at a level yet.
+    /// How the claim may wait at a level. `None` if it waits there no more.
     pub(super) fn wait(&self, level: &Own, now: Time) -> Option<Wait> {
+        let claiming = self.claiming()?;
         let wait = level.wait;
-        wait.filter(|wait| now < self.asked + wait.time)
+        wait.filter(|wait| now < claiming.asked + wait.time)
     }
 
-    /// When the wait at a level is over.
+    /// The time at which the claim's wait at a level is over.
     pub(super) fn waits_until(&self, level: usize) -> Time {
         let wait = self.levels[level].wait.map(|wait| wait.time);
-        self.asked + wait.unwrap_or_default()
+        let asked = self.claiming().map(|claiming| claiming.asked);
+        asked.unwrap_or_default() + wait.unwrap_or_default()
     }
 
-    /// The least of its timers.
+    /// The earliest of its timers.
     pub(super) fn timer(&self) -> Option<Time> {
         let leases = self.leases.iter().filter_map(Lease::timer);
-        leases.chain(self.budget).min()
+        leases.chain(self.deadline()).min()
     }
 
-    pub(super) fn is_decided(&self) -> bool {
-        self.budget.is_none()
-    }
-
-    /// A permit without leases, whose caller waits for the release of units that it has given up.
-    pub(super) fn given_up(id: PermitId, was_held: bool) -> Self {
-        Self {
-            id,
-            tells_release: true,
-            was_held,
-            ..Self::default()
+    fn claiming(&self) -> Option<&Claiming> {
+        match &self.phase {
+            Phase::Claiming(claiming) => Some(claiming),
+            _ => None,
         }
     }
 
-    /// True if it is given up, and only debts are left of it.
-    pub(super) fn is_released(&self) -> bool {
-        self.leases.is_empty()
+    pub(super) fn claiming_mut(&mut self) -> Option<&mut Claiming> {
+        match &mut self.phase {
+            Phase::Claiming(claiming) => Some(claiming),
+            _ => None,
+        }
+    }
+
+    /// The time at which the claim is refused if it is not decided.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.claiming().map(|claiming| claiming.deadline)
+    }
+
+    pub(super) fn is_decided(&self) -> bool {
+        !matches!(self.phase, Phase::Claiming(_))
+    }
+
+    /// True if it is given up.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended().is_some()
+    }
+
+    /// Ends it, unless it has ended before. `reports`: a caller waits for the outcome of the releases.
+    pub(super) fn end(&mut self, reports: bool) {
+        match &mut self.phase {
+            Phase::Ended(ended) => ended.reports |= reports,
+            phase => *phase = Phase::Ended(Ended::new(reports, true)),
+        }
+    }
+
+    pub(super) fn ended(&self) -> Option<&Ended> {
+        match &self.phase {
+            Phase::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ended_mut(&mut self) -> Option<&mut Ended> {
+        match &mut self.phase {
+            Phase::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// True if a caller waits for its release.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.ended().is_some_and(|ended| ended.reports)
     }
 
     /// True if a caller waits for its release, and only the thread can send that.
     pub(super) fn is_awaited_by_thread(&self) -> bool {
-        self.tells_release && self.from == THREAD
+        self.is_awaited() && self.from == THREAD
     }
 
     /// The number of the lease at which a claim has arrived.
@@ -258,14 +347,17 @@ impl Permit {
     /// as a waiter counts as alive (rule 5).
     pub(super) fn is_whole_with(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
-        let is_last_call = !self.must_reacquire && !self.is_tried_again(number);
+        let must_reacquire = self
+            .claiming()
+            .is_some_and(|claiming| claiming.must_reacquire);
+        let is_last_call = !must_reacquire && !self.is_tried_again(number);
         let narrower = || self.leases[..number].iter();
         self.is_decided() || is_widest && is_last_call && narrower().all(Lease::is_held)
     }
 
     /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.
     pub(super) fn is_tried_again(&self, number: usize) -> bool {
-        let is_sent_again = number > 0 && self.leases[number].was_sent;
+        let is_sent_again = number > 0 && self.leases[number].remote.was_sent();
         is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_held)
     }
 

@@ -4,8 +4,8 @@ use super::{
     Core, Stay,
     call::{Failure, Flight, Items, StoreKey},
     id::{At, CallId, DebtId, PermitId, THREAD},
-    lease::State,
-    permit::{Event, Refusal},
+    lease::{Holder, InFlight, State},
+    permit::{Event, Phase, Refusal},
     time::{PAUSE, Time},
 };
 use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
@@ -52,9 +52,8 @@ impl Core {
                 for (at, acquired) in all.iter().zip(each) {
                     self.carried_by(flight.runtime, at.0);
                     self.debts_acquired(flight, *at, &acquired);
-                    match self.landed(*at, flight.id) {
-                        true => self.acquired(flight.sent, *at, acquired),
-                        false => self.next_at(*at, self.now),
+                    if let Some(own) = self.landed(*at, flight.id) {
+                        self.acquired(flight.sent, *at, acquired, own.was_notified);
                     }
                 }
             }
@@ -108,11 +107,11 @@ impl Core {
         for &at in all {
             let At(id, _) = at;
             let is_undecided = self.permit(id).is_some_and(|permit| !permit.is_decided());
-            let is_lost = self.lease(at).is_some_and(|lease| lease.is_absent());
+            let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
                 // Rule 6. What is left of it under its old id is being released.
-                Fault::Mistake if is_lost => self.lose(at, then, false),
+                Fault::Mistake if is_missing => self.lose(at, then),
                 Fault::Unavailable | Fault::Unserved if is_undecided => {
                     self.cannot_decide(id, flight.server);
                 }
@@ -132,11 +131,12 @@ impl Core {
         match items {
             Items::Acquire(_, all) | Items::Refresh(_, all) => {
                 for at in all {
-                    self.landed(*at, flight.id);
-                    if let Some(lease) = self.lease(*at) {
-                        lease.unanswered += u32::from(may_run);
+                    if self.landed(*at, flight.id).is_some() {
+                        if may_run {
+                            self.permits[*at].remote.unanswered();
+                        }
+                        self.next_at(*at, then);
                     }
-                    self.next_at(*at, then);
                     for debt in self.debts_in(flight.id, *at) {
                         self.release_at(debt, then);
                     }
@@ -207,12 +207,12 @@ impl Core {
         // After that, because `again` sends nothing yet, and a later answer ends it.
         for at in leases {
             if let Some(lease) = self.lease(at) {
-                lease.is_alone = true;
+                lease.route.is_alone = true;
             }
         }
         for debt in debts {
             if let Some(debt) = self.debt(debt) {
-                debt.is_alone = true;
+                debt.route.is_alone = true;
             }
         }
         true
@@ -237,16 +237,15 @@ impl Core {
         self.hand_over(flight.runtime, flight.server);
     }
 
-    /// Notes that a call of a lease is over. Returns false if the lease no longer waits for it: it is gone or has a new id.
-    fn landed(&mut self, at: At, call: CallId) -> bool {
-        let lease = self.lease(at);
-        lease.is_some_and(|lease| lease.call.take_if(|own| *own == call).is_some())
+    /// Notes that a call of a lease is over. `None` if the lease no longer waits for it: it is gone or has a new id.
+    fn landed(&mut self, at: At, call: CallId) -> Option<InFlight> {
+        self.lease(at)?.land(call)
     }
 
     /// Schedules the next call of a lease.
     pub(super) fn next_at(&mut self, at: At, then: Time) {
         if let Some(lease) = self.lease(at) {
-            lease.next = then;
+            lease.schedule(then);
         }
         self.send_if_due(at);
         self.file(at.0);
@@ -254,25 +253,26 @@ impl Core {
 
     // Acquires.
 
-    fn acquired(&mut self, sent: Time, at: At, acquired: Acquired) {
+    /// Applies the answer to an acquire. `was_notified`: a message may have come since it was sent.
+    fn acquired(&mut self, sent: Time, at: At, acquired: Acquired, was_notified: bool) {
         let levels = self.permits[at.0].levels_of(at.1);
         self.keys.note_answer(levels, &acquired, self.now);
-        let lease = &self.permits[at];
+        let lease = &mut self.permits[at];
         match (&lease.state, acquired) {
-            (State::Idle, _) => {}
+            (State::Ahead, _) => {}
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
             (_, Acquired::Revoked) => self.end(self.permits[at.0].root(), Refusal::Revoked),
-            (State::Lost(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
+            (State::Missing(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
             // The answer to a poll from before the loss.
-            (State::Lost(_), Acquired::Queued(_)) => self.next_at(at, self.now),
-            (State::Lost(_), _) => {
-                let is_gone = lease.acquires.run_until() <= sent;
+            (State::Missing(_), Acquired::Queued(_)) => self.next_at(at, self.now),
+            (State::Missing(_), _) => {
+                lease.remote.refused(sent);
                 let pause = match self.is_well(at) {
                     true => self.settings.absence(),
                     // Other processes get these units. That has to happen before they may exceed their shares.
                     false => self.settings.short_tick(),
                 };
-                self.lose(at, self.now + pause, is_gone);
+                self.lose(at, self.now + pause);
             }
             (State::Held(_), Acquired::Granted(_)) => {
                 self.hold(at, self.lasts(at, sent));
@@ -282,9 +282,10 @@ impl Core {
                 let lasts = self.lasts(at, sent);
                 self.granted(at, &grants, lasts);
             }
-            (_, Acquired::Queued(queued)) => self.queued(sent, at, queued),
+            (_, Acquired::Queued(queued)) => self.queued(sent, at, queued, was_notified),
             (_, Acquired::Full { level, held }) => {
-                let why = self.permits[at.0].refusal(lease.levels.start + level, held);
+                let level = lease.levels.start + level;
+                let why = self.permits[at.0].refusal(level, held);
                 self.refused(sent, at, why);
             }
             (_, Acquired::QueueFull { level, .. }) => {
@@ -318,7 +319,7 @@ impl Core {
 
     /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
     pub(super) fn lasts(&self, at: At, sent: Time) -> (Time, Time) {
-        let length = self.permits[at].length;
+        let length = self.permits[at].remote.length();
         let end = self.settings.held_until(sent, length);
         // This call was sent before the server lost leases, so the lease may be among them.
         let is_old = sent < self.servers[self.server_of(at)].lost_before;
@@ -353,18 +354,19 @@ impl Core {
         if self.is_beyond_share(at.0) {
             return self.begin_again(at);
         }
-        if mem::take(&mut self.permits[at.0].must_reacquire) {
+        let claiming = self.permits[at.0].claiming_mut();
+        if claiming.is_some_and(|claiming| mem::take(&mut claiming.must_reacquire)) {
             return self.reacquire(at);
         }
         self.count(at.0);
-        self.permits[at.0].budget = None;
+        self.permits[at.0].phase = Phase::Granted;
         let permit = &self.permits[at.0];
         let event = Event::Granted(permit.grants().collect());
         self.tell_end(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.
         self.each_of(at.0, |core, at| {
-            if core.permits[at].length < core.settings.lease {
+            if core.permits[at].remote.length() < core.settings.lease {
                 core.next_at(at, core.now);
             }
         });
@@ -378,7 +380,7 @@ impl Core {
         self.want(At(id, 0));
     }
 
-    fn queued(&mut self, sent: Time, at: At, mut queued: Queued) {
+    fn queued(&mut self, sent: Time, at: At, mut queued: Queued, was_notified: bool) {
         self.give_wider_back(at);
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
@@ -389,7 +391,6 @@ impl Core {
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
         let before = lease.queued_at();
-        let was_notified = mem::take(&mut lease.was_notified);
         lease.state = State::Queued(queued, sent);
         // The wait ends before the pause does, even if the answer took no time.
         if let Some(left) = queued.pause.filter(|left| over < sent + *left) {
@@ -407,10 +408,7 @@ impl Core {
     }
 
     fn refused(&mut self, sent: Time, at: At, why: Refusal) {
-        let lease = &mut self.permits[at];
-        if lease.acquires.run_until() <= sent {
-            lease.state = State::Idle;
-        }
+        self.permits[at].remote.refused(sent);
         self.refuse(at.0, why);
     }
 
@@ -434,13 +432,13 @@ impl Core {
         let at = At(id, number);
         let lease = &mut self.permits[At(id, number)];
         // An answer that was sent before the message may still arrive.
-        lease.was_notified = lease.call.is_some();
+        lease.notify();
         let State::Queued(queued, polled) = &lease.state else {
             return;
         };
         let end = self.settings.held_until(*polled, self.settings.alive());
         // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
-        let may_be_refused = is_wait_over && lease.call.is_some();
+        let may_be_refused = is_wait_over && lease.call().is_some();
         let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
         self.carried_by(THREAD, id);
         if is_grant {
@@ -459,21 +457,18 @@ impl Core {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
-            let is_own = self.landed(at, flight.id);
+            let Some(own) = self.landed(at, flight.id) else {
+                continue;
+            };
             let is_lost = lost.contains(&at);
-            let held = self.lease(at).and_then(|lease| match &lease.state {
-                State::Held(end) if is_own && !(is_lost && lease.outdated == Some(flight.id)) => {
-                    Some(*end)
-                }
-                _ => None,
-            });
-            match held {
-                None => self.next_at(at, self.now),
-                Some(end) if is_lost => self.not_found(at, end),
-                Some(_) => {
-                    self.permits[at].refreshed(self.now);
+            match self.permits[at].state {
+                State::Held(_) if is_lost && own.has_shrunk => self.next_at(at, self.now),
+                State::Held(end) if is_lost => self.not_found(at, end),
+                State::Held(_) => {
+                    self.permits[at].remote.refreshed(self.now);
                     self.hold(at, self.lasts(at, flight.sent));
                 }
+                _ => self.next_at(at, self.now),
             }
         }
         if !lost.is_empty() {
@@ -485,12 +480,12 @@ impl Core {
     /// of the loss at the known end at the latest. The holder of a strict permit learns of it at once, because another
     /// holder may have had the units in between.
     fn not_found(&mut self, at: At, end: Time) {
-        // The server may still have other levels and units of the lease.
-        let is_gone = false;
-        if self.permits[at.0].is_strict || self.is_kept(at) && !self.is_well(at) {
-            return self.lose(at, self.now, is_gone);
+        let permit = &self.permits[at.0];
+        let is_told = permit.is_strict || self.is_kept(at) && !self.is_well(at);
+        if is_told || !permit.is_decided() {
+            return self.lose(at, self.now);
         }
-        self.set_absent(at, Some(end), is_gone);
+        self.miss(at, Holder::Believes(end));
         self.next_at(at, self.now);
     }
 
@@ -512,9 +507,9 @@ impl Core {
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
                 State::Queued(_, polled) => *polled < lost_before,
-                _ => lease.is_absent() && !core.is_open(server),
+                _ => lease.is_missing() && !core.is_open(server),
             };
-            if is_due && lease.next > core.now {
+            if is_due && lease.is_scheduled_after(core.now) {
                 core.next_at(at, core.now);
             }
         });

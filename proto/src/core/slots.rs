@@ -1,6 +1,9 @@
 //! The servers of slots.
 
-use super::time::{PAUSE, Time};
+use super::{
+    remote::Route,
+    time::{PAUSE, Time},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -25,6 +28,11 @@ impl Slots {
     pub(super) fn server_of(&self, slot: u16) -> usize {
         let server = self.servers.get(usize::from(slot));
         server.copied().unwrap_or_default()
+    }
+
+    /// The server for the next command on this route (rule 14).
+    pub(super) fn server_for(&self, route: &Route) -> usize {
+        route.asks.unwrap_or(self.server_of(route.slot))
     }
 
     pub(super) fn is_used(&self, server: usize) -> bool {

@@ -46,11 +46,11 @@ impl Core {
         merge: Merge,
     ) -> Option<Growth> {
         self.now = now;
-        self.permit(root).filter(|permit| !permit.is_released())?;
+        self.permit(root).filter(|permit| !permit.has_ended())?;
         let merged = self.units_to_merge(root, level, merge);
         let permit = &self.permits[root];
         let lease = &permit.leases[permit.number_of(level)];
-        let (slot, key) = (lease.slot, permit.levels[level].key);
+        let (slot, key) = (lease.route.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let id = self.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);
@@ -110,7 +110,7 @@ impl Core {
         (level, mut units): (usize, u32),
     ) -> Option<Vec<PermitId>> {
         self.now = now;
-        self.permit(root).filter(|permit| !permit.is_released())?;
+        self.permit(root).filter(|permit| !permit.has_ended())?;
         let was_in_place = self.is_in_place(root);
         let mut parts = Vec::new();
         for (own, id) in self.additions(root, level) {
@@ -146,9 +146,9 @@ impl Core {
         own.units = kept;
         let key = own.key;
         let lease = &mut permit.leases[number];
-        lease.outdated = lease.call;
-        let is_absent = lease.is_absent();
-        let is_known = lease.may_be_known(self.now);
+        lease.shrink();
+        let is_missing = lease.is_missing();
+        let is_known = lease.remote.was_sent();
         self.keys[key].units -= others.count();
         let part = self.next_id();
         self.permits.insert(Permit::given_up(part, is_known));
@@ -157,8 +157,10 @@ impl Core {
             self.owe_part(Some(part), At(id, number), others);
         }
         self.end_if_over(part);
-        if is_absent {
+        if is_missing {
             self.renew(At(id, number));
+            self.send_if_due(At(id, number));
+            self.file(id);
         }
         part
     }
@@ -170,10 +172,11 @@ impl Core {
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
         let is_whole = levels.all(|level| level.units.count() == level.units.id.weight);
-        if !lease.was_sent && is_whole {
+        let is_known = lease.remote.was_sent();
+        if !is_known && is_whole {
             return;
         }
-        let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(self.now));
+        let levels = lease.levels.clone();
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
             let old = mem::replace(&mut level.units, renewed);
@@ -192,7 +195,7 @@ impl Core {
             self.keys[level.key].leases += 1;
         }
         let lease = &self.permits[at];
-        let (call, debt) = (lease.call, Debt::of_part(lease, levels, self.now));
+        let (call, debt) = (lease.call(), Debt::new(lease, levels, self.now));
         self.owe(permit, (at, call), debt);
     }
 

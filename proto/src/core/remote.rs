@@ -1,0 +1,89 @@
+//! What a server may know of a lease, and where the next command for a lease or a debt goes.
+
+use super::{
+    call::{Acquires, Flight},
+    time::Time,
+};
+use std::time::Duration;
+
+/// Where the next command for some units goes. One script may name all of the units, because they are in one slot.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Route {
+    pub(super) slot: u16,
+    /// The server for the next command, if the slot is moving to that server.
+    pub(super) asks: Option<usize>,
+    /// True if a separate command must name the units, because a command that named others too has failed with an error
+    /// of a key (rule 16).
+    pub(super) is_alone: bool,
+}
+
+/// What a server may know of a lease under its current id.
+#[derive(Debug, Default)]
+pub(super) struct Remote {
+    /// The acquires that may still run.
+    pub(super) acquires: Acquires,
+    /// True if an acquire was sent, unless its refusal proved since then that the server has nothing of the lease.
+    was_sent: bool,
+    /// The number of calls without an answer that may have run. An answer does not reset it.
+    unanswered: u32,
+    /// How long the last acquire or refresh lasts on the server.
+    length: Duration,
+    /// The time until which the server may have the lease, after all that was sent.
+    lasts: Time,
+}
+
+impl Remote {
+    /// True if the server may have the lease now or later, unless time has ended it.
+    pub(super) fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+
+    /// How long the last acquire or refresh lasts on the server.
+    pub(super) fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// The time until which the server may have the lease.
+    pub(super) fn lasts(&self) -> Time {
+        self.lasts
+    }
+
+    /// Notes that an acquire is sent.
+    pub(super) fn acquire(&mut self, flight: &Flight, length: Duration) {
+        self.was_sent = true;
+        self.acquires.send(flight);
+        self.length = length;
+        self.lasts = self.lasts.max(flight.deadline + length);
+    }
+
+    /// Notes that a refresh is sent. A refresh that arrives late still finds the lease, as long as the earlier calls made
+    /// it last.
+    pub(super) fn refresh(&mut self, flight: &Flight, length: Duration) {
+        self.length = length;
+        self.lasts = self.lasts.max(flight.deadline) + length;
+    }
+
+    /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
+    pub(super) fn refreshed(&mut self, now: Time) {
+        self.lasts = now + self.length * (1 + self.unanswered);
+    }
+
+    /// Notes that a call has no answer and may have run.
+    pub(super) fn unanswered(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// Notes that an acquire from `sent` was refused. The server has nothing of the lease if no other acquire could still
+    /// run at that time: calls may run in another order than they were sent in.
+    pub(super) fn refused(&mut self, sent: Time) {
+        if self.acquires.run_until() <= sent {
+            self.forget();
+        }
+    }
+
+    /// Forgets all calls, because none was sent under the lease's current id.
+    pub(super) fn forget(&mut self) {
+        (self.was_sent, self.unanswered) = (false, 0);
+        self.acquires.clear();
+    }
+}
