@@ -506,7 +506,7 @@ impl Core {
                 units: level.units.clone(),
                 position,
                 standing: match lease.remote.was_sent() || !level.units.id.name.is_first() {
-                    _ if permit.is_decided() => Standing::Granted,
+                    _ if !permit.is_claim() => Standing::Granted,
                     true => Standing::Sent,
                     false => Standing::New,
                 },

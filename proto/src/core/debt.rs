@@ -5,21 +5,15 @@
 //! acquire of the units can run (rule 3), the last acquire is refused, or the server forgets the units by itself.
 
 use super::{
-    Core,
     call::{Acquires, Flight, Sent},
-    id::{At, CallId, DebtId, PermitId},
+    id::{CallId, DebtId, PermitId},
     lease::{Lease, State},
-    permit::{Own, Permit},
+    permit::Own,
     remote::Route,
     time::Time,
-    timers::Owner,
 };
-use crate::verbs::Acquired;
 use slab::Slab;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::{Index, IndexMut},
-};
+use std::ops::{Index, IndexMut};
 
 #[derive(Debug, Default)]
 pub(super) struct Debt {
@@ -29,12 +23,12 @@ pub(super) struct Debt {
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<Own>,
     pub(super) route: Route,
-    /// The time at which its next release is due.
-    pub(super) next: Time,
-    /// The server in whose queue it was put. `None` once it was sent.
-    pub(super) waits_for: Option<usize>,
     /// The time of its timer (rule 10).
     pub(super) scheduled: Option<Time>,
+    /// The time at which its next release is due.
+    next: Time,
+    /// The server in whose queue it was put. `None` once it was sent.
+    waits_for: Option<usize>,
     acquires: Acquires,
     /// The time at which the server has forgotten the units by itself.
     forgotten_at: Time,
@@ -55,8 +49,20 @@ pub(super) struct Debt {
     is_stalled: bool,
 }
 
+/// What follows the end of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another release, at its time.
+    Release,
+    /// The answers to other releases, which may have found the units. Claims need not follow these releases.
+    Answers,
+    /// Nothing: no server has any of the units.
+    Paid,
+}
+
 impl Debt {
-    /// A debt for units of a lease: all of them, some, or those that it has under an old id.
+    /// A debt for units of a lease: all of them, some, or those that it has under an old id. A redirect holds for one command,
+    /// which is the next one of the lease if the lease goes on.
     pub(super) fn new(lease: &Lease, levels: Vec<Own>, now: Time) -> Self {
         let held_until = match lease.state {
             State::Held(end) => end,
@@ -64,7 +70,10 @@ impl Debt {
         };
         Self {
             levels,
-            route: lease.route.clone(),
+            route: Route {
+                asks: None,
+                ..lease.route.clone()
+            },
             next: now,
             acquires: lease.remote.acquires.clone(),
             forgotten_at: lease.remote.lasts().max(now),
@@ -72,6 +81,8 @@ impl Debt {
             ..Self::default()
         }
     }
+
+    // Its releases.
 
     /// True if it needs a release now. A release that was sent while an acquire could run is followed by another once none
     /// can.
@@ -86,8 +97,43 @@ impl Debt {
         self.waits_for.filter(|_| self.needs_release())
     }
 
+    /// True if a release should be queued now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.needs_release() && self.waits().is_none() && self.next <= now
+    }
+
+    /// Notes that it is in the queue of a server.
+    pub(super) fn queue(&mut self, server: usize) {
+        self.waits_for = Some(server);
+    }
+
+    /// Takes it out of its queue if its slot is on another server, and forgets a redirect. True if it was in either case.
+    pub(super) fn leave_other_than(&mut self, server: usize) -> bool {
+        let waits_elsewhere = self.waits_for.is_some_and(|waits| waits != server);
+        let leaves = waits_elsewhere || self.route.asks.is_some();
+        if leaves {
+            (self.waits_for, self.route.asks) = (None, None);
+        }
+        leaves
+    }
+
+    /// Schedules its next release.
+    pub(super) fn schedule(&mut self, then: Time) {
+        self.next = then;
+    }
+
+    /// Schedules its next release, although an earlier one has no answer.
+    pub(super) fn release_beside(&mut self, now: Time) {
+        (self.is_stalled, self.next) = (true, now);
+    }
+
+    /// True if its next release only pauses after a failure.
+    pub(super) fn pauses(&self, now: Time) -> bool {
+        self.next > now && self.acquires.run_until() <= now
+    }
+
     /// Its earliest timer.
-    fn timer(&self) -> Time {
+    pub(super) fn timer(&self) -> Time {
         let is_to_be_queued = self.needs_release() && self.waits().is_none();
         let send = is_to_be_queued.then_some(self.next);
         send.map_or(self.forgotten_at, |send| send.min(self.forgotten_at))
@@ -121,6 +167,50 @@ impl Debt {
         })
     }
 
+    /// Notes that a release may have run, at least in part.
+    pub(super) fn may_have_freed(&mut self) {
+        self.may_have_run = true;
+    }
+
+    /// Notes whether a release has found all units. `is_settled`: no acquire can run after that release.
+    pub(super) fn answer(&mut self, now: Time, found: bool, is_settled: bool) {
+        self.count_unanswered(now);
+        self.was_held |= found;
+        self.is_over |= is_settled;
+    }
+
+    /// Notes that a release is over. The next one, if any, is due at `then`, or once no acquire can run.
+    pub(super) fn land(&mut self, now: Time, then: Time) -> Next {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if !self.is_over {
+            self.next = then.max(self.acquires.run_until());
+            return Next::Release;
+        }
+        self.count_unanswered(now);
+        match self.was_held || self.in_flight == 0 {
+            true => Next::Paid,
+            false => Next::Answers,
+        }
+    }
+
+    // Its end.
+
+    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. Another acquire that could
+    /// still run then may run later: calls may run in another order than they were sent in.
+    pub(super) fn is_refused(&self, sent: Time) -> bool {
+        self.acquires.run_until() <= sent
+    }
+
+    /// True if the server has forgotten the units by itself.
+    pub(super) fn is_forgotten(&self, now: Time) -> bool {
+        self.forgotten_at <= now
+    }
+
+    /// True if the releases have found all of the units.
+    pub(super) fn was_held(&self) -> bool {
+        self.was_held
+    }
+
     /// Counts the units as found if an unanswered release may have run before their end.
     fn count_unanswered(&mut self, now: Time) {
         self.was_held |= self.may_have_run && now < self.held_until;
@@ -143,225 +233,5 @@ impl IndexMut<DebtId> for Slab<Debt> {
         let debt = &mut self[id.slot];
         debug_assert_eq!(debt.id, id, "another debt has its slot");
         debt
-    }
-}
-
-impl Core {
-    pub(super) fn debt(&mut self, id: DebtId) -> Option<&mut Debt> {
-        let debt = self.debts.get_mut(id.slot);
-        debt.filter(|debt| debt.id == id)
-    }
-
-    pub(super) fn server_of_debt(&self, debt: &Debt) -> usize {
-        self.slots.server_for(&debt.route)
-    }
-
-    /// Adds a debt for units of a lease, and schedules its release. The keys of its levels count the levels already. `call` is
-    /// the acquire or refresh of the lease in flight: its answer concerns the units that it has named.
-    pub(super) fn owe(
-        &mut self,
-        permit: Option<PermitId>,
-        (at, call): (At, Option<CallId>),
-        mut debt: Debt,
-    ) {
-        self.last_debt += 1;
-        let id = DebtId {
-            slot: self.debts.vacant_key(),
-            serial: self.last_debt,
-        };
-        if let Some(call) = call {
-            self.owed_in.entry(call).or_default().push((at, id));
-        }
-        for level in &debt.levels {
-            self.keys[level.key].debts.insert(id);
-        }
-        (debt.id, debt.permit) = (id, permit);
-        self.debts.insert(debt);
-        if let Some(ended) = permit.and_then(|permit| self.permits[permit].ended_mut()) {
-            ended.debts.push(id);
-        }
-        self.schedule_debt(id);
-    }
-
-    /// Handles the answer to an acquire of units that were given up since it was sent. A refusal pays a debt only if no other
-    /// acquire could still run when the refused one was sent: calls may run in another order than they were sent in.
-    pub(super) fn debts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
-        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
-        for id in self.debts_in(flight.id, at) {
-            let debt = self.debts.get(id.slot).filter(|debt| debt.id == id);
-            let Some(debt) = debt else {
-                continue;
-            };
-            self.keys.note_answer(&debt.levels, acquired, self.now);
-            let is_settled = is_refusal && debt.acquires.run_until() <= flight.sent;
-            if is_settled {
-                self.pay(id);
-            } else {
-                self.release_at(id, self.now);
-            }
-        }
-    }
-
-    /// The debts for units of a lease that a call has named.
-    pub(super) fn debts_in(&self, call: CallId, at: At) -> Vec<DebtId> {
-        let all = self.owed_in.get(&call).into_iter().flatten();
-        let own = all.filter(|(lease, _)| *lease == at);
-        own.map(|(_, debt)| *debt).collect()
-    }
-
-    /// Handles the answer to a release (rule 3). If an answer was requested, `each` reports for each semaphore of each debt
-    /// whether the units were found.
-    ///
-    /// Before the end of a lease, only another release can have removed units that this one did not find. If an
-    /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
-    /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
-    pub(super) fn released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
-        let found = each.into_iter().flatten();
-        let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
-        let missed: BTreeSet<DebtId> = missed.map(|((id, _), _)| *id).collect();
-        let now = self.now;
-        // A debt for several semaphores is named once for each.
-        for (id, is_settled) in all.iter().copied().collect::<BTreeMap<_, _>>() {
-            if let Some(debt) = self.debt(id).filter(|_| each.is_some()) {
-                debt.count_unanswered(now);
-                debt.was_held |= !missed.contains(&id);
-                debt.is_over |= is_settled;
-            }
-            if is_settled && each.is_none() {
-                self.pay(id);
-            } else {
-                self.release_again(id, now);
-            }
-        }
-    }
-
-    /// Notes that releases may have run, at least in part.
-    pub(super) fn may_have_freed(&mut self, all: impl IntoIterator<Item = DebtId>) {
-        for id in all {
-            if let Some(debt) = self.debt(id) {
-                debt.may_have_run = true;
-            }
-        }
-    }
-
-    /// Notes that a release is over. Schedules the next one, or pays the debt.
-    pub(super) fn release_again(&mut self, id: DebtId, then: Time) {
-        let now = self.now;
-        let Some(debt) = self.debt(id) else {
-            return;
-        };
-        debt.in_flight = debt.in_flight.saturating_sub(1);
-        if !debt.is_over {
-            let then = then.max(debt.acquires.run_until());
-            return self.release_at(id, then);
-        }
-        debt.count_unanswered(now);
-        if debt.was_held || debt.in_flight == 0 {
-            self.pay(id);
-        } else {
-            self.unlink_from_keys(id);
-        }
-    }
-
-    /// Notes that claims of this process no longer have to follow the release of a debt.
-    fn unlink_from_keys(&mut self, id: DebtId) {
-        for level in &self.debts[id].levels {
-            self.keys[level.key].debts.remove(&id);
-        }
-    }
-
-    /// Schedules the next release of a debt.
-    pub(super) fn release_at(&mut self, id: DebtId, then: Time) {
-        if let Some(debt) = self.debt(id) {
-            debt.next = then;
-            self.schedule_debt(id);
-        }
-    }
-
-    /// Sends a release again while an earlier one has no answer.
-    pub(super) fn release_beside(&mut self, id: DebtId) {
-        if let Some(debt) = self.debt(id) {
-            debt.is_stalled = true;
-            self.release_at(id, self.now);
-        }
-    }
-
-    /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
-    pub(super) fn release_soon(&mut self, id: DebtId) {
-        let now = self.now;
-        let pauses = |debt: &mut Debt| debt.next > now && debt.acquires.run_until() <= now;
-        if self.debt(id).is_some_and(pauses) {
-            self.release_at(id, now);
-        }
-    }
-
-    /// Queues the next release of a debt if it is due, and sets the debt's timer.
-    fn schedule_debt(&mut self, id: DebtId) {
-        let debt = &self.debts[id];
-        if debt.needs_release() && debt.waits().is_none() && debt.next <= self.now {
-            let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
-            self.debts[id].waits_for = Some(server);
-            self.servers[server].release(self.now, id, is_urgent);
-        }
-        let debt = &mut self.debts[id];
-        let next = debt.timer();
-        self.timers.set(Owner::Debt(id), &mut debt.scheduled, next);
-    }
-
-    fn clear_timer(&mut self, id: DebtId) {
-        let scheduled = &mut self.debts[id].scheduled;
-        self.timers.clear(Owner::Debt(id), scheduled);
-    }
-
-    /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
-    /// may be about to end.
-    fn is_urgent(&self, debt: &Debt) -> bool {
-        let permit = debt.permit.map(|id| &self.permits[id]);
-        let is_of_thread = permit.is_some_and(Permit::is_awaited_by_thread);
-        let is_full = self.is_any_full(&debt.levels);
-        let is_awaited = is_full && !self.is_busy(self.server_of_debt(debt));
-        self.is_closed || is_of_thread || is_awaited
-    }
-
-    /// Moves a debt that waits for the previous server of its slot to the current one.
-    pub(super) fn debt_waits_elsewhere(&mut self, id: DebtId) {
-        let debt = &self.debts[id];
-        let server = self.server_of_debt(debt);
-        if debt.waits_for.is_some_and(|waits| waits != server) || debt.route.asks.is_some() {
-            let debt = &mut self.debts[id];
-            (debt.waits_for, debt.route.asks) = (None, None);
-            self.schedule_debt(id);
-        }
-    }
-
-    /// Handles the due timers of a debt. Its end comes before its release.
-    pub(super) fn debt_due(&mut self, id: DebtId) {
-        self.clear_timer(id);
-        if self.debts[id].forgotten_at <= self.now {
-            self.pay(id);
-        } else {
-            self.schedule_debt(id);
-        }
-    }
-
-    /// Removes a debt once no server has any of its units.
-    fn pay(&mut self, id: DebtId) {
-        if self.debt(id).is_none() {
-            return;
-        }
-        self.unlink_from_keys(id);
-        self.clear_timer(id);
-        let debt = self.debts.remove(id.slot);
-        for level in &debt.levels {
-            self.keys.leave(level.key, self.now);
-        }
-        if let Some(id) = debt.permit {
-            if let Some(ended) = self.permits[id].ended_mut() {
-                ended.debts.retain(|other| *other != debt.id);
-                ended.was_held &= debt.was_held;
-            }
-            self.end_if_over(id);
-        }
     }
 }

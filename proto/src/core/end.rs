@@ -4,8 +4,9 @@ use super::{
     Core,
     debt::Debt,
     id::{At, PermitId},
-    lease::{Holder, Lease, State},
-    permit::{Event, Refusal},
+    lease::{self, Lease, OnLoss, Outcome, State},
+    permit::{Event, Phase, Refusal},
+    policy::OutagePolicy,
     time::Time,
 };
 use std::mem;
@@ -19,40 +20,55 @@ impl Core {
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             self.out_of_time(id);
         }
-        self.each_of(id, |core, at| {
-            let lease = &core.permits[at];
-            if lease.end().is_none_or(|end| end > core.now) {
-                return;
+        for at in self.leases_at(id) {
+            let end = self.lease(at).and_then(|lease| lease.end());
+            if end.is_some_and(|end| end <= self.now) {
+                self.lose(at, lease::Event::Ended(self.on_loss(at)), self.now);
             }
-            match &lease.state {
-                State::Held(_) if core.is_kept(at) => core.degrade(at, core.now),
-                _ => core.lose(at, core.now),
-            }
-        });
+        }
     }
 
-    /// Handles the end of a lease: the holder goes on without it if the policy allows that, otherwise it is notified.
-    /// Schedules an acquire to get the lease back (rule 6).
-    pub(super) fn lose(&mut self, at: At, then: Time) {
-        let permit = &self.permits[at.0];
-        if !permit.is_decided() {
-            return self.fall_back(at);
-        }
-        let root = permit.root();
-        if self.permits[at].is_degraded() || self.is_kept(at) && !self.is_well(at) {
-            return self.degrade(at, then);
-        }
-        let was_held = self.held_until(root).is_some();
-        self.miss(at, Holder::Notified);
+    /// Applies an event that may take a lease from its permit. Schedules an acquire for `then` to get it back (rule 6).
+    pub(super) fn lose(&mut self, at: At, event: lease::Event, then: Time) {
+        let root = self.permits[at.0].root();
+        let was_whole = self.held_until(root).is_some();
+        let lease = &mut self.permits[at];
+        let was_held = matches!(lease.state, State::Held(_));
+        let outcome = lease.on(event);
         if was_held {
-            self.events.push_back((root, Event::Lost));
+            self.renew_if_heavy(at);
+        }
+        match outcome {
+            Outcome::FallsBack => {
+                self.give_wider_back(at);
+                return self.want(at);
+            }
+            Outcome::IsDegraded => {
+                self.permits[at].schedule_anew(then);
+                self.events.push_back((root, Event::Degraded));
+            }
+            Outcome::IsLost if was_whole => self.events.push_back((root, Event::Lost)),
+            _ => {}
         }
         self.next_at(at, then);
     }
 
+    /// What becomes of a permit that loses this lease now.
+    pub(super) fn on_loss(&self, at: At) -> OnLoss {
+        let permit = &self.permits[at.0];
+        let is_kept = self.settings.policy != OutagePolicy::Refuse;
+        match is_kept {
+            _ if permit.is_claim() => OnLoss::FallBack,
+            _ if permit.is_strict => OnLoss::NotifyAtOnce,
+            false => OnLoss::Notify,
+            true if self.is_well(at) => OnLoss::KeepAtEnd,
+            true => OnLoss::Keep,
+        }
+    }
+
     /// Until when the holder of a permit may rely on the permit and all its additions. `None` if any part is not held.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
-        let is_whole = self.permits[root].is_decided() && self.leases_of(root).all(Lease::is_held);
+        let is_whole = self.permits[root].is_granted() && self.leases_of(root).all(Lease::is_held);
         let ends = self.leases_of(root).filter_map(Lease::end);
         ends.min().filter(|_| is_whole)
     }
@@ -66,15 +82,8 @@ impl Core {
     fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
         let root = &self.permits[root];
         let growths = root.growths.iter().map(|id| &self.permits[*id]);
-        let growths = growths.filter(|growth| growth.is_decided());
+        let growths = growths.filter(|growth| growth.is_granted());
         growths.chain([root]).flat_map(|permit| &permit.leases)
-    }
-
-    /// Marks a lease of a granted permit as missing: its server has nothing of it or never answered, or its end has passed.
-    pub(super) fn miss(&mut self, at: At, holder: Holder) {
-        if let State::Held(_) = self.permits[at].miss(holder) {
-            self.renew_if_heavy(at);
-        }
     }
 
     /// Gives a lease of several units a new id when it is lost (rule 6).
@@ -85,14 +94,7 @@ impl Core {
         }
     }
 
-    /// Acquires a lost lease of a claim again, and gives the wider ones back (rule 5).
-    pub(super) fn fall_back(&mut self, at: At) {
-        self.renew_if_heavy(at);
-        self.give_wider_back(at);
-        self.want(at);
-    }
-
-    /// Gives back the wider leases that a claim has begun to acquire.
+    /// Gives back the wider leases that a claim has begun to acquire (rule 5).
     pub(super) fn give_wider_back(&mut self, at: At) {
         for wider in at.1 + 1..self.permits[at.0].leases.len() {
             self.set_ahead(At(at.0, wider));
@@ -103,23 +105,8 @@ impl Core {
     pub(super) fn set_ahead(&mut self, at: At) {
         self.renew(at);
         let lease = &mut self.permits[at];
-        lease.state = State::Ahead;
+        lease.on(lease::Event::GivenBack);
         lease.schedule_anew(self.now);
-    }
-
-    /// Notes that a lost lease is held again. Notifies the holder if it was notified of the loss.
-    pub(super) fn returned(&mut self, sent: Time, at: At, grants: &[(u64, u32)]) {
-        let permit = &mut self.permits[at.0];
-        let lease = &permit.leases[at.1];
-        let root = permit.root();
-        let was_told = lease.end().is_none() || lease.is_degraded();
-        if was_told {
-            permit.take(at.1, grants);
-        }
-        self.hold(at, self.lasts(at, sent));
-        if was_told {
-            self.tell_return(root);
-        }
     }
 
     /// Reports that a permit is held again, once no part of it is lost or degraded. Others may have held its units or
@@ -140,42 +127,61 @@ impl Core {
 
     // Releases.
 
+    /// Refuses a claim.
+    pub(super) fn refuse(&mut self, id: PermitId, why: Refusal) {
+        if self.permits[id].is_claim() {
+            self.events.push_back((id, Event::Refused(why)));
+            self.mark_ended(id, id, false);
+        }
+    }
+
     /// Ends a permit or a claim for an operator or a shutdown, unless its caller has released it.
     pub(super) fn end(&mut self, id: PermitId, why: Refusal) {
-        let Some(permit) = self.permit(id).filter(|permit| !permit.has_ended()) else {
-            return;
+        let permit = &self.permits[id];
+        let root = match permit.phase {
+            Phase::Claiming(_) => return self.refuse(id, why),
+            Phase::Granted => permit.root(),
+            Phase::Ended(_) => return,
         };
-        if !permit.is_decided() {
-            return self.refuse(id, why);
-        }
-        let root = permit.root();
         let event = match why {
             Refusal::Revoked => Some(Event::Revoked),
             _ => self.held_until(root).map(|_| Event::Lost),
         };
         self.events.extend(event.map(|event| (root, event)));
-        self.give_up(root);
+        self.mark_ended(root, root, false);
     }
 
-    /// Gives up a permit or a claim, and its additions (rule 13).
-    pub(super) fn give_up(&mut self, id: PermitId) {
-        self.give_up_into(id, id);
-    }
-
-    /// Gives up a permit, and owes everything that a server may have of it. `account` is the permit whose caller receives the
-    /// outcome of the releases: the permit itself, or its root.
-    pub(super) fn give_up_into(&mut self, id: PermitId, account: PermitId) {
+    /// Ends a permit or a claim, and its additions (rule 13). Their leases become debts when this step is over. `account` is
+    /// the permit whose caller receives the outcome of the releases if it `reports`: the permit itself, or its root.
+    pub(super) fn mark_ended(&mut self, id: PermitId, account: PermitId, reports: bool) {
         let permit = &mut self.permits[id];
-        permit.end(false);
-        let (adds_to, growths) = (permit.adds_to, mem::take(&mut permit.growths));
-        if let Some(root) = adds_to.and_then(|(root, _)| self.permit(root)) {
-            root.growths.retain(|other| *other != id);
+        permit.end(reports);
+        for growth in mem::take(&mut permit.growths) {
+            match self.permits[growth].is_granted() {
+                true => self.mark_ended(growth, id, false),
+                false if self.is_closed => self.refuse(growth, Refusal::Closed),
+                false => self.refuse(growth, Refusal::Revoked),
+            }
         }
         self.uncount(id);
-        for growth in growths {
-            self.end_growth(id, growth);
+        self.ended.push_back((id, account));
+    }
+
+    /// Makes debts of the leases of all permits that have ended in this step. Each entry to the core ends with this, so no
+    /// step removes a lease that it still visits.
+    pub(super) fn settle(&mut self) {
+        while let Some((id, account)) = self.ended.pop_front() {
+            self.give_up(id, account);
         }
-        // Taken last, so that no addition that ends before removes the permit.
+    }
+
+    /// Makes debts of the leases that a server may have of a permit.
+    fn give_up(&mut self, id: PermitId, account: PermitId) {
+        if let Some((root, _)) = self.permits[id].adds_to
+            && let Some(root) = self.permit(root)
+        {
+            root.growths.retain(|other| *other != id);
+        }
         let permit = &mut self.permits[id];
         let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
         let mut levels = levels.into_iter();
@@ -183,7 +189,8 @@ impl Core {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
             let is_begun = !matches!(lease.state, State::Ahead);
             if is_begun && lease.remote.was_sent() {
-                let debt = Debt::new(&lease, own, self.now);
+                let mut debt = Debt::new(&lease, own, self.now);
+                debt.route.asks = lease.route.asks;
                 self.owe(Some(account), (At(id, number), lease.call()), debt);
             } else {
                 if let Some(ended) = self.permits[account].ended_mut() {

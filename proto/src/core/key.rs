@@ -21,7 +21,7 @@ pub(super) struct Key {
     pub(super) leases: u32,
     /// The number of units that the permits of this process have of the semaphore.
     pub(super) units: u32,
-    /// The debts whose release has no answer yet.
+    /// The debts that no answered release has settled.
     pub(super) debts: BTreeSet<DebtId>,
     /// The last call that begins with these releases, except those that precede it on its connection.
     pub(super) released_in: CallId,

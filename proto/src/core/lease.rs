@@ -1,4 +1,26 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
+//!
+//! What each event changes in each state: the next state, and the outcome for the permit. A test compares the table with
+//! [`Lease::on`]. The last three states are [`State::Missing`] with what the holder knows. `-`: nothing. *calls again*: the
+//! event concerns an earlier state, and the next call is due at once. A loss depends on [`OnLoss`].
+//!
+//! | event | Ahead | Wanted | Queued | Held | Believes | Degraded | Notified |
+//! |---|---|---|---|---|---|---|---|
+//! | Turn | Wanted | - | Wanted | Wanted | Wanted | Wanted | Wanted |
+//! | GivenBack | - | Ahead | Ahead | Ahead | Ahead | Ahead | Ahead |
+//! | Admitted | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded |
+//! | Granted | - | Held, Advances | Held, Advances | Held, IsHeld | Held, Returns(false) | Held, Returns(true) | Held, Returns(true) |
+//! | Queued | - | Queued, Waits | Queued, Waits | calls again | calls again | calls again | calls again |
+//! | Refused: FallBack, NotifyAtOnce, Notify, KeepAtEnd | - | Wanted, IsRefused | Queued, IsRefused | calls again | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Refused: Keep | - | Wanted, IsRefused | Queued, IsRefused | calls again | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
+//! | NotFound: FallBack | - | calls again | calls again | Wanted, FallsBack | calls again | calls again | calls again |
+//! | NotFound: NotifyAtOnce | - | calls again | calls again | Notified, IsLost | calls again | calls again | calls again |
+//! | NotFound: Notify, KeepAtEnd | - | calls again | calls again | Believes, IsMissing | calls again | calls again | calls again |
+//! | NotFound: Keep | - | calls again | calls again | Degraded, IsDegraded | calls again | calls again | calls again |
+//! | Ended: FallBack | - | calls again | calls again | Wanted, FallsBack | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: NotifyAtOnce, Notify | - | calls again | calls again | Notified, IsLost | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: KeepAtEnd | - | calls again | calls again | Degraded, IsDegraded | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: Keep | - | calls again | calls again | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
 
 use super::{
     call::Flight,
@@ -17,6 +39,7 @@ pub(super) enum Queue {
     Claims,
 }
 
+/// A state changes in [`Lease::on`] only.
 #[derive(Debug, Default)]
 pub(super) enum State {
     /// It waits for the narrower lease before it.
@@ -42,6 +65,69 @@ pub(super) enum Holder {
     Degraded,
     /// It was notified of the loss.
     Notified,
+}
+
+/// What a lease learns.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The narrower leases of its claim are held, or the claim falls back to this one.
+    Turn,
+    /// The claim gives it back, until its turn comes again.
+    GivenBack,
+    /// An acquire was granted, or a refresh has found it. It is held until this time.
+    Granted(Time),
+    /// An acquire that was sent at this time has queued it.
+    Queued(Queued, Time),
+    /// An acquire was refused, or an error of a key prevents its return.
+    Refused(OnLoss),
+    /// A refresh has not found it.
+    NotFound(OnLoss),
+    /// The end that its holder knows has passed.
+    Ended(OnLoss),
+    /// The policy has admitted its claim without its server.
+    Admitted,
+}
+
+/// What becomes of a permit that loses a lease now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnLoss {
+    /// It is not granted yet: the claim acquires the lease again.
+    FallBack,
+    /// It is strict: its holder is notified at once, because another holder may have had the units in between.
+    NotifyAtOnce,
+    /// Its holder is notified at the end that it knows.
+    Notify,
+    /// Its server works. If the end passes without an answer, the permit goes on as the policy allows.
+    KeepAtEnd,
+    /// Its server is not well: the permit goes on without it, as the policy allows.
+    Keep,
+}
+
+/// What an event means for the permit of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing: an answer that came too late, for example.
+    Nothing,
+    /// The next call is due at once.
+    CallsAgain,
+    /// The claim goes on with its next lease, or is granted.
+    Advances,
+    /// The claim waits in a queue.
+    Waits,
+    /// The claim is refused.
+    IsRefused,
+    /// The claim falls back to this lease.
+    FallsBack,
+    /// The lease is held on.
+    IsHeld,
+    /// The lease is held again. True if its holder knew that it was not.
+    Returns(bool),
+    /// The lease is missing, and there is nothing new for its holder.
+    IsMissing,
+    /// The lease is missing, and its holder goes on without the server.
+    IsDegraded,
+    /// The lease is missing, and its holder learns of it.
+    IsLost,
 }
 
 /// When the next call of a lease is sent.
@@ -202,6 +288,68 @@ impl Lease {
 
     // Its state.
 
+    /// Changes its state.
+    pub(super) fn on(&mut self, event: Event) -> Outcome {
+        if let Event::Granted(_) = event {
+            self.route.is_alone = false;
+        }
+        let (state, outcome) = match (mem::take(&mut self.state), event) {
+            (_, Event::Turn) => (State::Wanted, Outcome::Nothing),
+            (_, Event::GivenBack) => (State::Ahead, Outcome::Nothing),
+            (_, Event::Admitted) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
+            (State::Ahead, _) => (State::Ahead, Outcome::Nothing),
+
+            (State::Wanted | State::Queued(..), Event::Granted(end)) => {
+                (State::Held(end), Outcome::Advances)
+            }
+            (State::Wanted | State::Queued(..), Event::Queued(queued, sent)) => {
+                (State::Queued(queued, sent), Outcome::Waits)
+            }
+            (state @ (State::Wanted | State::Queued(..)), Event::Refused(_)) => {
+                (state, Outcome::IsRefused)
+            }
+
+            (State::Held(before), Event::Granted(end)) => {
+                (State::Held(end.max(before)), Outcome::IsHeld)
+            }
+            (State::Held(end), Event::NotFound(on_loss)) => match on_loss {
+                OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
+                OnLoss::NotifyAtOnce => (State::Missing(Holder::Notified), Outcome::IsLost),
+                OnLoss::Notify | OnLoss::KeepAtEnd => {
+                    (State::Missing(Holder::Believes(end)), Outcome::IsMissing)
+                }
+                OnLoss::Keep => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
+            },
+            (State::Held(_), Event::Ended(on_loss)) => match on_loss {
+                OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
+                OnLoss::NotifyAtOnce | OnLoss::Notify => {
+                    (State::Missing(Holder::Notified), Outcome::IsLost)
+                }
+                OnLoss::KeepAtEnd | OnLoss::Keep => {
+                    (State::Missing(Holder::Degraded), Outcome::IsDegraded)
+                }
+            },
+
+            (State::Missing(holder), Event::Granted(end)) => {
+                let knew = !matches!(holder, Holder::Believes(_));
+                (State::Held(end), Outcome::Returns(knew))
+            }
+            (State::Missing(holder), Event::Refused(on_loss) | Event::Ended(on_loss)) => {
+                match (holder, on_loss) {
+                    (Holder::Degraded, _) => (State::Missing(holder), Outcome::IsMissing),
+                    (_, OnLoss::Keep) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
+                    (Holder::Notified, _) => (State::Missing(holder), Outcome::IsMissing),
+                    (Holder::Believes(_), _) => (State::Missing(Holder::Notified), Outcome::IsLost),
+                }
+            }
+
+            // The answer concerns an earlier state.
+            (state, _) => (state, Outcome::CallsAgain),
+        };
+        self.state = state;
+        outcome
+    }
+
     /// The time at which its holder is notified of the loss.
     pub(super) fn end(&self) -> Option<Time> {
         match self.state {
@@ -234,26 +382,118 @@ impl Lease {
         self.end().is_some()
     }
 
-    /// Notes that it is held at least until `end`.
-    pub(super) fn hold(&mut self, end: Time) {
-        let before = match self.state {
-            State::Held(before) => before,
-            _ => end,
-        };
-        self.state = State::Held(end.max(before));
-        self.route.is_alone = false;
-    }
-
-    /// Marks it as missing. Returns its state before.
-    pub(super) fn miss(&mut self, holder: Holder) -> State {
-        mem::replace(&mut self.state, State::Missing(holder))
-    }
-
     /// The arrival that a server has returned for a level, or 0.
     pub(super) fn arrival_at(&self, level: usize) -> u64 {
         match &self.state {
             State::Queued(queued, _) if queued.level == level => queued.arrival,
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1);
+
+    type EventOf = fn() -> Event;
+
+    const ON_LOSS: [OnLoss; 5] = [
+        OnLoss::FallBack,
+        OnLoss::NotifyAtOnce,
+        OnLoss::Notify,
+        OnLoss::KeepAtEnd,
+        OnLoss::Keep,
+    ];
+
+    fn queued() -> Queued {
+        Queued {
+            level: 0,
+            arrival: 0,
+            last_token: 0,
+            recheck: None,
+            pause: None,
+        }
+    }
+
+    fn states() -> Vec<State> {
+        vec![
+            State::Ahead,
+            State::Wanted,
+            State::Queued(queued(), NOW),
+            State::Held(NOW),
+            State::Missing(Holder::Believes(NOW)),
+            State::Missing(Holder::Degraded),
+            State::Missing(Holder::Notified),
+        ]
+    }
+
+    fn name_of(state: &State) -> &'static str {
+        match state {
+            State::Ahead => "Ahead",
+            State::Wanted => "Wanted",
+            State::Queued(..) => "Queued",
+            State::Held(_) => "Held",
+            State::Missing(Holder::Believes(_)) => "Believes",
+            State::Missing(Holder::Degraded) => "Degraded",
+            State::Missing(Holder::Notified) => "Notified",
+        }
+    }
+
+    /// What an event changes in each state.
+    fn row(event: impl Fn() -> Event) -> String {
+        let cell = |state: State| {
+            let before = name_of(&state);
+            let mut lease = Lease {
+                state,
+                ..Lease::default()
+            };
+            let outcome = lease.on(event());
+            match (name_of(&lease.state), outcome) {
+                (after, Outcome::Nothing) if after == before => "-".to_owned(),
+                (after, Outcome::CallsAgain) if after == before => "calls again".to_owned(),
+                (after, Outcome::Nothing) => after.to_owned(),
+                (after, outcome) => format!("{after}, {outcome:?}"),
+            }
+        };
+        let cells: Vec<_> = states().into_iter().map(cell).collect();
+        cells.join(" | ")
+    }
+
+    /// The rows of a loss: one for all that have the same result.
+    fn rows_of_loss(name: &str, event: fn(OnLoss) -> Event) -> Vec<String> {
+        let rows = ON_LOSS.map(|on_loss| (row(|| event(on_loss)), on_loss));
+        let same = rows.chunk_by(|(one, _), (next, _)| one == next);
+        let line = |same: &[(String, OnLoss)]| {
+            let names = same.iter().map(|(_, on_loss)| format!("{on_loss:?}"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            format!("| {name}: {names} | {} |", same[0].0)
+        };
+        same.map(line).collect()
+    }
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_code() {
+        let names: Vec<_> = states().iter().map(name_of).collect();
+        let mut table = vec![
+            format!("| event | {} |", names.join(" | ")),
+            format!("|{}", "---|".repeat(names.len() + 1)),
+        ];
+        let events: [(&str, EventOf); 5] = [
+            ("Turn", || Event::Turn),
+            ("GivenBack", || Event::GivenBack),
+            ("Admitted", || Event::Admitted),
+            ("Granted", || Event::Granted(NOW)),
+            ("Queued", || Event::Queued(queued(), NOW)),
+        ];
+        table.extend(events.map(|(name, event)| format!("| {name} | {} |", row(event))));
+        table.extend(rows_of_loss("Refused", Event::Refused));
+        table.extend(rows_of_loss("NotFound", Event::NotFound));
+        table.extend(rows_of_loss("Ended", Event::Ended));
+        let docs = include_str!("lease.rs").lines();
+        let docs: Vec<_> = docs.filter_map(|line| line.strip_prefix("//! |")).collect();
+        let docs: Vec<_> = docs.iter().map(|line| format!("|{line}")).collect();
+        assert_eq!(docs, table, "\n{}", table.join("\n"));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An id contains its limit, so that any process can grant it from the queue. So each acquire of a lease uses the
 //! limits in force. If they have changed, the lease gets another id, and the same call first releases what the server
-//! may have under the old one. In a queue the lease keeps its arrival.
+//! may have under the old one. The lease keeps its arrival in a queue, but in a queue with flows it waits behind the
+//! others of its flow.
 
 use super::{
     Core,
@@ -79,24 +80,24 @@ impl Core {
         if self.refuse_if_heavy(id) {
             return;
         }
-        self.each_of(id, |core, at| {
-            let has_changed = core.has_changed(at);
-            let lease = &mut core.permits[at];
+        for at in self.leases_at(id) {
+            let has_changed = self.has_changed(at);
+            let lease = &mut self.permits[at];
             match lease.state {
                 // It polls once the answer on its way reports that it waits.
                 State::Queued(..) | State::Wanted if has_changed && lease.call().is_some() => {
                     lease.notify();
                 }
-                State::Queued(..) if has_changed => core.next_at(at, core.now),
+                State::Queued(..) if has_changed => self.next_at(at, self.now),
                 _ => {}
             }
-        });
+        }
     }
 
     /// Refuses a claim that could only wait in vain: it is heavier than an operator's limit for a level that it does
     /// not hold. Returns whether the claim is refused.
     pub(super) fn refuse_if_heavy(&mut self, id: PermitId) -> bool {
-        let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
+        let Some(permit) = self.permit(id).filter(|permit| permit.is_claim()) else {
             return false;
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));

@@ -5,10 +5,10 @@
 //! in seconds. quinn-proto, rustls and str0m are built the same way.
 //!
 //! ```text
-//! reply, end, weight, outage, moving, limiting, build ─> core ─> permit ─> lease ─> remote ─> id, time ─> policy
-//!                                                   ─> debt, server ─> health
-//!                                                   ─> timers
-//!                                                   ─> slots, lane, key, call, limits, pauses
+//! reply, end, releases, weight, outage, moving, limiting, build ─> core ─> permit, debt ─> lease ─> remote, call
+//!                                                              ─> server ─> health
+//!                                                              ─> timers, slots, lane, key, limits, pauses
+//!                                                              ─> id, time ─> policy
 //! ```
 //!
 //! | | holds |
@@ -18,7 +18,11 @@
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
 //! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | `Key` | the units of a semaphore that this process has, and the debts whose release has no answer yet |
+//! | `Key` | the units of a semaphore that this process has, and the debts that no answered release has settled |
+//!
+//! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `settle`
+//! makes debts of their leases. So what a step visits stays until the step is over. The states of a lease, and what changes
+//! them, are a table in the docs of `lease`.
 //!
 //! Rules, and why each holds. Code that enforces a rule names it.
 //!
@@ -27,11 +31,12 @@
 //! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
 //!    server's clock is never ahead of it, so an acquire that was sent cannot run after its call's
 //!    deadline here.
-//! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow. Such a
-//!    release was sent after the last acquire could run, or behind it on the same connection. Units that are given up
-//!    become a debt if a server may have them, and only debts are released. A debt is never acquired.
-//! 4. *A process sees its own releases*: a call that acquires units of a key begins with the key's unanswered releases,
-//!    unless these travel before it on the same connection.
+//! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow, or an acquire is
+//!    refused while no other can run, or the server has forgotten the units by itself. Such a release was sent after the
+//!    last acquire could run, or behind it on the same connection. Units that are given up become a debt if a server may
+//!    have them, and only debts are released. A debt is never acquired.
+//! 4. *A process sees its own releases*: a call that acquires units of a key begins with the releases of the key's debts
+//!    that are not settled, unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
 //!    then each lease lasts as long as a waiter counts as alive, and every heartbeat refreshes it. If a lease is lost
 //!    while the claim waits, the claim gives its wider leases back and acquires the lost one again. So no claim holds a
@@ -45,44 +50,46 @@
 //! 7. *A call is over at its deadline*, whatever is reported later. A timeout is at most a third of a lease, so a lease
 //!    that is granted or refreshed always ends in the future.
 //! 8. *A message counts as a grant* if its token is above that of the last answered poll and its provisional end is in
-//!    the future. The answer to an earlier poll then changes nothing, because only a wanted or waiting lease takes it.
-//!    If an acquire that does not wait any more is in flight, only its answer counts: a pause may have refused the acquire,
-//!    which freed the units.
-//!    A message may arrive before the answer "queued" to its claim. Then the claim polls right after that answer. A message
-//!    never counts for a claim with several levels, or with replicas.
-//! 9. *A lease is in one acquire or refresh at a time*: while one is in flight, `Lease::queue` returns no other.
-//! 10. *A permit has one timer*, and so has a debt: `timers` contains each at most once, at its earliest timer or before. If the timer
-//!     moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once is
-//!     scheduled only once.
-//! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later
-//!     was answered. An answer ends the failures of calls that were sent before. Only the thread's failures make an
-//!     outage, because a caller's runtime may stall; a caller's failure makes a probe due. During an outage only probes
-//!     are sent, one at a time, together with the waiting releases, and the policy decides each claim.
+//!    the future. The answer to an earlier poll then decides nothing: a grant counts as a refresh, and after any other
+//!    answer a refresh is due. If an acquire that does not wait any more is in flight, only its answer counts: a pause may
+//!    have refused the acquire, which freed the units. A message may arrive before the answer "queued" to its claim. Then
+//!    the claim polls right after that answer. A message never counts for a claim with several levels, or with replicas.
+//! 9. *An id is in one acquire or refresh at a time*: while one is in flight, `Lease::schedule` changes nothing. A lease that
+//!    gets a new id forgets the call of the old one, whose answer goes to the debt.
+//! 10. *A permit has one timer*, and so has a debt: `timers` contains each at most once, at its earliest timer or before. If
+//!     the timer moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once
+//!     is scheduled only once.
+//! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later has
+//!     been answered. An answer ends all failures so far if its call was not sent before the first failed one. Only the
+//!     thread's failures make an outage, because a caller's runtime may stall; a caller's failure makes a probe due. During
+//!     an outage only probes are sent, one at a time, together with the waiting releases, and the policy decides each claim.
 //! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
-//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim
-//!     that is sent must fit into the share, from the first known failure on. This ends when no process can still treat
-//!     the server as unavailable. So a claim never takes another process's place.
+//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim that is
+//!     not strict must fit into the share when it is sent and when it is granted, from the first known failure on. Its polls
+//!     are always sent. This ends when no process can still treat the server as unavailable. So a claim never takes another
+//!     process's place.
 //! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Its ids have the number of
 //!     the first one, so a revocation of any lease ends the whole permit. Units that are taken away become a debt. So a
-//!     change of weight meets no fault that a claim or a release cannot meet. A growth merges with earlier growths, so a permit has at most 32 additions to a level. An id is
-//!     always acquired with all units that it was made with. A lease with fewer units is therefore acquired under a new
-//!     id, even if the old one was never sent.
+//!     change of weight meets no fault that a claim or a release cannot meet. A growth merges with earlier growths, so a
+//!     permit has at most 32 additions to a level. An id is always acquired with all units that it was made with. A lease
+//!     with fewer units is therefore acquired under a new id, even if the old one was never sent.
 //! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
-//!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, as if
-//!     for the first time.
+//!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, and the
+//!     refused command does not count as one that may have run.
 //! 15. *A grant that a failover may forget does not count*: with replicas, each call that grants ends with a wait for
 //!     them. If too few of them have its writes, the call counts as unanswered.
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
 //!     separate command.
-//! 17. *A caller's task sends only its own claim or release*, and no release that another task waits for, because its
-//!     future may never be polled again. Spawned tasks send everything else. If claims have waited for a quarter of a
-//!     timeout and no call of their runtime has left or come back, the thread sends them. The thread also sends the
-//!     releases of a call without claims that has had no answer for a quarter of a timeout.
+//! 17. *A caller's task sends only its own claim or release*, and is never the first to send a release that another task
+//!     waits for, because its future may never be polled again. Spawned tasks send everything else. If claims wait, and for
+//!     a quarter of a timeout no call with claims of their runtime has left or come back, the thread sends them. If a call
+//!     without claims has no answer, and for as long no other such call of its runtime has left or come back, the thread
+//!     sends its releases too.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
-//!     limits change, all waiting leases are due. The server that counts processes reports the limits. Nothing is
-//!     claimed before it has reported them, unless it is failing, refuses connections or the report, or has its slot moving for a
-//!     timeout.
+//!     limits change, a waiting lease is due if the limit of a level has changed that it does not hold. The server that
+//!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
+//!     connections or the report, or has its slot moving for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
 //!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
@@ -91,7 +98,7 @@
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.
 //! 21. *A claim that takes more than one call for a wider lease acquires its narrower leases again* before it is granted,
-//!     under the same ids. One of their keys may have been paused in the meantime. Then the claim waits for that key, and gives
+//!     under the same ids, unless a limit has changed. One of their keys may have been paused in the meantime. Then the claim waits for that key, and gives
 //!     the wider leases back. So after a pause is answered, only a claim whose last calls are under way is granted. The
 //!     levels of one lease need no such call: its script checks them together.
 
@@ -111,6 +118,7 @@ mod outage;
 mod pauses;
 mod permit;
 mod policy;
+mod releases;
 mod remote;
 mod reply;
 mod server;
@@ -170,6 +178,9 @@ pub struct Core {
     now: Time,
     settings: Settings,
     permits: Slab<Permit>,
+    /// The permits that have ended in this step and still have their leases, each with the permit whose caller receives the
+    /// outcome of its releases.
+    ended: VecDeque<(PermitId, PermitId)>,
     pauses: LocalPauses,
     /// The permits by the number that is in the names of their leases: messages name only that number.
     named: HashMap<u64, PermitId>,
@@ -193,8 +204,9 @@ pub struct Core {
     late_servers: BTreeSet<usize>,
     live: LiveProcesses,
     limits: Limits,
-    /// The first slot of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server has lost
-    /// leases, is unavailable or is back, when limits have changed, and at shutdown.
+    /// The first slot of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server may have
+    /// lost leases, refuses connections, is unavailable or is back, when slots have moved or limits have changed, and at
+    /// shutdown.
     sweep: Option<usize>,
     is_closed: bool,
     stay: Stay,
@@ -268,13 +280,16 @@ impl Core {
     fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
         self.add(permit);
-        self.each_of(id, Self::put_under_limits);
+        for at in self.leases_at(id) {
+            self.put_under_limits(at);
+        }
         if self.is_closed {
             self.refuse(id, Refusal::Closed);
         } else if !self.refuse_if_heavy(id) {
             self.want(At(id, 0));
         }
         self.file(id);
+        self.settle();
         (id, self.call_alone(At(id, 0)))
     }
 
@@ -286,7 +301,8 @@ impl Core {
         }
     }
 
-    /// The permits that are not released yet: the name of the narrowest semaphore, and the token.
+    /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if it was never
+    /// granted.
     pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
         let permits = self.permits.iter().map(|(_, permit)| &permit.levels);
         let debts = self.debts.iter().map(|(_, debt)| &debt.levels);
@@ -303,8 +319,11 @@ impl Core {
             let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
-        permit.end(tells);
-        self.give_up(id);
+        match permit.has_ended() {
+            true => permit.end(tells),
+            false => self.mark_ended(id, id, tells),
+        }
+        self.settle();
     }
 
     /// Notes that this process pauses a semaphore until this time, or ends its pause.
@@ -344,6 +363,7 @@ impl Core {
             Err(failure) => self.unanswered(&flight, failure),
         }
         self.owed_in.remove(&id);
+        self.settle();
     }
 
     pub fn handle_message(&mut self, now: Time, message: Message) {
@@ -363,6 +383,7 @@ impl Core {
                 }
             }
         }
+        self.settle();
     }
 
     /// Takes a change of a connection, or of the servers of slots.
@@ -407,6 +428,7 @@ impl Core {
                 is_denied: false,
             } => self.ends_denial(server),
         }
+        self.settle();
     }
 
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
@@ -507,6 +529,7 @@ impl Core {
             self.hand_over(from, server);
             self.take_over(from, server);
         }
+        self.settle();
         if self.is_to_leave() {
             self.leave();
         }
@@ -531,7 +554,9 @@ impl Core {
     fn permit_due(&mut self, id: PermitId) {
         self.unfile(id);
         self.end_due(id);
-        self.each_of(id, Self::send_if_due);
+        for at in self.leases_at(id) {
+            self.send_if_due(at);
+        }
         self.file(id);
     }
 
@@ -651,20 +676,16 @@ impl Core {
         permit.filter(|permit| permit.id == id)
     }
 
+    /// A lease of a permit that has not ended.
     fn lease(&mut self, At(id, lease): At) -> Option<&mut Lease> {
-        self.permit(id)?.leases.get_mut(lease)
+        let permit = self.permit(id).filter(|permit| !permit.has_ended());
+        permit?.leases.get_mut(lease)
     }
 
-    /// Visits the leases of a permit one by one, as long as it exists: a visit may end it.
-    fn each_of(&mut self, id: PermitId, mut visit: impl FnMut(&mut Self, At)) {
-        let mut number = 0;
-        while self
-            .permit(id)
-            .is_some_and(|permit| number < permit.leases.len())
-        {
-            visit(self, At(id, number));
-            number += 1;
-        }
+    /// The leases of a permit. They stay until this step is over, even if it ends the permit.
+    fn leases_at(&self, id: PermitId) -> impl Iterator<Item = At> + use<> {
+        let count = self.permits[id].leases.len();
+        (0..count).map(move |lease| At(id, lease))
     }
 
     fn levels_of(&self, At(id, lease): At) -> &[Own] {
@@ -710,9 +731,8 @@ impl Core {
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
             return self.hold_back(at);
         }
-        // The caller's task sends only the first acquire of its claim. Later ones, such as those under a new id, are
-        // the thread's.
-        let is_claim = !lease.remote.was_sent() && !permit.is_decided();
+        // A runtime sends the first acquire of each id of its claim. All others are the thread's.
+        let is_claim = !lease.remote.was_sent() && permit.is_claim();
         let from = if is_claim { permit.from } else { THREAD };
         self.push(at, queue, from);
     }
@@ -782,7 +802,7 @@ impl Core {
     /// queue, because nothing is sent during an outage.
     fn want(&mut self, at: At) {
         let lease = &mut self.permits[at];
-        lease.state = State::Wanted;
+        lease.on(lease::Event::Turn);
         lease.schedule(self.now);
         self.decide_if_open(at.0);
         self.send_if_due(at);

@@ -119,20 +119,20 @@ impl Core {
 
     /// Moves the leases of a permit that wait for the previous server of their slot to the current one.
     pub(super) fn wait_elsewhere(&mut self, id: PermitId) {
-        self.each_of(id, |core, at| {
-            let server = core.server_of(at);
-            let lease = &mut core.permits[at];
+        for at in self.leases_at(id) {
+            let server = self.server_of(at);
+            let lease = &mut self.permits[at];
             let waits_elsewhere =
                 matches!(lease.dispatch, Dispatch::Queued(_, waits_at) if waits_at != server);
             let was_asked = lease.route.asks.take().is_some();
             if waits_elsewhere || was_asked {
                 if matches!(lease.dispatch, Dispatch::Queued(..)) {
-                    lease.schedule_anew(core.now);
+                    lease.schedule_anew(self.now);
                 }
-                core.send_if_due(at);
-                core.file(id);
+                self.send_if_due(at);
+                self.file(id);
             }
-        });
+        }
     }
 }
 

@@ -4,9 +4,8 @@ use super::{
     Core,
     health::Outage,
     id::{At, PermitId, RuntimeId},
-    lease::Holder,
+    lease,
     permit::{Event, Own, Permit, Phase, Refusal},
-    policy::OutagePolicy,
     time::Time,
 };
 use std::mem;
@@ -73,7 +72,7 @@ impl Core {
 
     /// Decides a claim whose server is in an outage or refuses connections.
     pub(super) fn decide_if_open(&mut self, id: PermitId) {
-        let undecided = self.permit(id).filter(|permit| !permit.is_decided());
+        let undecided = self.permit(id).filter(|permit| permit.is_claim());
         let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
         let Some((from, current)) = claim else {
             return;
@@ -109,7 +108,9 @@ impl Core {
             return self.refuse(id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        self.each_of(id, Self::set_ahead);
+        for at in self.leases_at(id) {
+            self.set_ahead(at);
+        }
         self.want(At(id, 0));
     }
 
@@ -186,28 +187,13 @@ impl Core {
         let event = Event::Granted(levels.collect());
         self.permits[id].phase = Phase::Granted;
         let then = self.now + self.settings.absence();
-        self.each_of(id, |core, at| core.degrade(at, then));
+        for at in self.leases_at(id) {
+            self.lose(at, lease::Event::Admitted, then);
+        }
         self.count(id);
         self.tell_end(id);
         self.events.push_back((id, event));
         self.file(id);
-    }
-
-    /// Lets a lease go on without its server, and schedules an acquire to get it back.
-    pub(super) fn degrade(&mut self, at: At, then: Time) {
-        let root = self.permits[at.0].root();
-        if !self.permits[at].is_degraded() {
-            self.events.push_back((root, Event::Degraded));
-        }
-        self.miss(at, Holder::Degraded);
-        self.permits[at].schedule_anew(then);
-        self.next_at(at, then);
-    }
-
-    /// True if a permit may go on although its server has nothing of it.
-    pub(super) fn is_kept(&self, At(id, _): At) -> bool {
-        let permit = &self.permits[id];
-        permit.is_decided() && !permit.is_strict && self.settings.policy != OutagePolicy::Refuse
     }
 
     /// True if no process can have treated the server of a lease as unavailable.
@@ -240,7 +226,7 @@ impl Core {
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
-        let needs_none = !self.settings.policy.shares() || permit.is_strict || permit.is_decided();
+        let needs_none = !self.settings.policy.shares() || permit.is_strict || !permit.is_claim();
         let is_well = |lease| self.is_well(At(id, lease));
         !(needs_none || leases.all(is_well) || self.is_within_share(permit))
     }

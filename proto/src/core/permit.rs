@@ -72,9 +72,9 @@ pub enum Refusal {
     TimedOut(usize, u32, u32),
     /// This level is paused under this limit, for this time.
     Paused(usize, u32, Duration),
-    /// An operator has revoked the claim.
+    /// An operator has revoked the claim, or the permit that it grows was given up.
     Revoked,
-    /// This server does not answer, or cannot work.
+    /// This server has not decided the claim in time, or cannot work, or the claim has no room in its share.
     Unavailable(usize),
     /// This server refuses to serve it.
     Failed(usize),
@@ -102,7 +102,7 @@ pub enum Event {
     Regained(Vec<u64>),
     /// An operator has ended it.
     Revoked,
-    /// Its release was answered: whether all of it was held until then.
+    /// Its releases are over: whether all of it is known to have been held until then.
     Released(bool),
 }
 
@@ -136,7 +136,7 @@ impl Own {
 pub(super) enum Phase {
     Claiming(Claiming),
     Granted,
-    /// It is given up. Only debts are left of it.
+    /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::settle`](super::Core)).
     Ended(Ended),
 }
 
@@ -180,7 +180,6 @@ pub(super) struct Permit {
     pub(super) last_growth: u32,
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
-    /// Empty once it is given up, like its leases.
     pub(super) levels: Vec<Own>,
     pub(super) leases: Vec<Lease>,
     pub(super) phase: Phase,
@@ -262,6 +261,9 @@ impl Permit {
 
     /// The earliest of its timers.
     pub(super) fn timer(&self) -> Option<Time> {
+        if self.has_ended() {
+            return None;
+        }
         let leases = self.leases.iter().filter_map(Lease::timer);
         leases.chain(self.deadline()).min()
     }
@@ -285,8 +287,13 @@ impl Permit {
         self.claiming().map(|claiming| claiming.deadline)
     }
 
-    pub(super) fn is_decided(&self) -> bool {
-        !matches!(self.phase, Phase::Claiming(_))
+    /// True until the claim is granted or has ended.
+    pub(super) fn is_claim(&self) -> bool {
+        matches!(self.phase, Phase::Claiming(_))
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.phase, Phase::Granted)
     }
 
     /// True if it is given up.
@@ -352,7 +359,7 @@ impl Permit {
             .is_some_and(|claiming| claiming.must_reacquire);
         let is_last_call = !must_reacquire && !self.is_tried_again(number);
         let narrower = || self.leases[..number].iter();
-        self.is_decided() || is_widest && is_last_call && narrower().all(Lease::is_held)
+        !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_held)
     }
 
     /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.

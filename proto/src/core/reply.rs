@@ -4,7 +4,7 @@ use super::{
     Core, Stay,
     call::{Failure, Flight, Items, StoreKey},
     id::{At, CallId, DebtId, PermitId, THREAD},
-    lease::{Holder, InFlight, State},
+    lease::{self, InFlight, Outcome, State},
     permit::{Event, Phase, Refusal},
     time::{PAUSE, Time},
 };
@@ -106,12 +106,14 @@ impl Core {
         };
         for &at in all {
             let At(id, _) = at;
-            let is_undecided = self.permit(id).is_some_and(|permit| !permit.is_decided());
+            let is_undecided = self.permit(id).is_some_and(|permit| permit.is_claim());
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
                 // Rule 6. What is left of it under its old id is being released.
-                Fault::Mistake if is_missing => self.lose(at, then),
+                Fault::Mistake if is_missing => {
+                    self.lose(at, lease::Event::Refused(self.on_loss(at)), then);
+                }
                 Fault::Unavailable | Fault::Unserved if is_undecided => {
                     self.cannot_decide(id, flight.server);
                 }
@@ -257,45 +259,30 @@ impl Core {
     fn acquired(&mut self, sent: Time, at: At, acquired: Acquired, was_notified: bool) {
         let levels = self.permits[at.0].levels_of(at.1);
         self.keys.note_answer(levels, &acquired, self.now);
-        let lease = &mut self.permits[at];
-        match (&lease.state, acquired) {
-            (State::Ahead, _) => {}
-            // A revocation ends the whole permit, also if only a growth of it meets the revocation.
-            (_, Acquired::Revoked) => self.end(self.permits[at.0].root(), Refusal::Revoked),
-            (State::Missing(_), Acquired::Granted(grants)) => self.returned(sent, at, &grants),
-            // The answer to a poll from before the loss.
-            (State::Missing(_), Acquired::Queued(_)) => self.next_at(at, self.now),
-            (State::Missing(_), _) => {
-                lease.remote.refused(sent);
-                let pause = match self.is_well(at) {
-                    true => self.settings.absence(),
-                    // Other processes get these units. That has to happen before they may exceed their shares.
-                    false => self.settings.short_tick(),
-                };
-                self.lose(at, self.now + pause);
-            }
-            (State::Held(_), Acquired::Granted(_)) => {
-                self.hold(at, self.lasts(at, sent));
-            }
-            (State::Held(_), _) => self.next_at(at, self.now),
-            (_, Acquired::Granted(grants)) => {
+        let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
+        match acquired {
+            Acquired::Granted(grants) => {
                 let lasts = self.lasts(at, sent);
                 self.granted(at, &grants, lasts);
             }
-            (_, Acquired::Queued(queued)) => self.queued(sent, at, queued, was_notified),
-            (_, Acquired::Full { level, held }) => {
-                let level = lease.levels.start + level;
-                let why = self.permits[at.0].refusal(level, held);
+            Acquired::Queued(queued) => self.queued(sent, at, queued, was_notified),
+            Acquired::Full { level, held } => {
+                let why = permit.refusal(lease.levels.start + level, held);
                 self.refused(sent, at, why);
             }
-            (_, Acquired::QueueFull { level, .. }) => {
+            Acquired::QueueFull { level, .. } => {
                 let (level, limit) = self.limit_at(at, level);
                 self.refused(sent, at, Refusal::QueueFull(level, limit));
             }
-            (_, Acquired::Paused { level, left }) => {
+            Acquired::Paused { level, left } => {
                 let (level, limit) = self.limit_at(at, level);
                 self.refused(sent, at, Refusal::Paused(level, limit, left));
             }
+            // A revocation ends the whole permit, also if only a growth of it meets the revocation.
+            Acquired::Revoked if !matches!(lease.state, State::Ahead) => {
+                self.end(permit.root(), Refusal::Revoked);
+            }
+            Acquired::Revoked => {}
         }
     }
 
@@ -327,12 +314,6 @@ impl Core {
         (end, next.unwrap_or(self.now))
     }
 
-    pub(super) fn hold(&mut self, at: At, (end, next): (Time, Time)) {
-        self.permits[at].hold(end);
-        self.tell_end(at.0);
-        self.next_at(at, next);
-    }
-
     pub(super) fn tell_end(&mut self, id: PermitId) {
         let root = self.permits[id].root();
         let end = self.held_until(root);
@@ -340,16 +321,31 @@ impl Core {
         self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
 
-    /// Notes that a lease of a claim is held. Then acquires its next lease, or grants the claim (rules 5 and 21).
-    fn granted(&mut self, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
-        self.permits[at.0].take(at.1, grants);
-        self.hold(at, lasts);
-        let permit = &self.permits[at.0];
-        if let Some(wider) = permit.current() {
-            return self.want(At(at.0, wider));
+    /// Notes that a lease is held until `end`, and schedules its refresh for `next`.
+    fn granted(&mut self, at: At, grants: &[(u64, u32)], (end, next): (Time, Time)) {
+        let permit = &mut self.permits[at.0];
+        let outcome = permit.leases[at.1].on(lease::Event::Granted(end));
+        // Until then the holder has these tokens.
+        if let Outcome::Advances | Outcome::Returns(true) = outcome {
+            permit.take(at.1, grants);
         }
-        if permit.is_decided() {
+        if outcome == Outcome::Nothing {
             return;
+        }
+        let root = permit.root();
+        self.tell_end(at.0);
+        self.next_at(at, next);
+        match outcome {
+            Outcome::Advances => self.advance(at),
+            Outcome::Returns(true) => self.tell_return(root),
+            _ => {}
+        }
+    }
+
+    /// Acquires the next lease of a claim, or grants the claim (rules 5 and 21).
+    fn advance(&mut self, at: At) {
+        if let Some(wider) = self.permits[at.0].current() {
+            return self.want(At(at.0, wider));
         }
         if self.is_beyond_share(at.0) {
             return self.begin_again(at);
@@ -365,23 +361,22 @@ impl Core {
         self.tell_end(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.
-        self.each_of(at.0, |core, at| {
-            if core.permits[at].remote.length() < core.settings.lease {
-                core.next_at(at, core.now);
+        for at in self.leases_at(at.0) {
+            if self.permits[at].remote.length() < self.settings.lease {
+                self.next_at(at, self.now);
             }
-        });
+        }
     }
 
     /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
     fn reacquire(&mut self, At(id, widest): At) {
         for lease in &mut self.permits[id].leases[..widest] {
-            lease.state = State::Wanted;
+            lease.on(lease::Event::Turn);
         }
         self.want(At(id, 0));
     }
 
     fn queued(&mut self, sent: Time, at: At, mut queued: Queued, was_notified: bool) {
-        self.give_wider_back(at);
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
@@ -390,11 +385,16 @@ impl Core {
         let level = queued.level;
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
-        let before = lease.queued_at();
-        lease.state = State::Queued(queued, sent);
+        let (before, paused) = (lease.queued_at(), queued.pause);
+        match lease.on(lease::Event::Queued(queued, sent)) {
+            Outcome::Waits => self.give_wider_back(at),
+            // The answer to a poll from before a grant or a loss.
+            Outcome::CallsAgain => return self.next_at(at, self.now),
+            _ => return,
+        }
         // The wait ends before the pause does, even if the answer took no time.
-        if let Some(left) = queued.pause.filter(|left| over < sent + *left) {
-            let limit = permit.levels[level].units.id.limit;
+        if let Some(left) = paused.filter(|left| over < sent + *left) {
+            let limit = self.permits[at.0].levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
         }
         self.uncount(at.0);
@@ -408,13 +408,26 @@ impl Core {
     }
 
     fn refused(&mut self, sent: Time, at: At, why: Refusal) {
-        self.permits[at].remote.refused(sent);
-        self.refuse(at.0, why);
-    }
-
-    pub(super) fn refuse(&mut self, id: PermitId, why: Refusal) {
-        self.events.push_back((id, Event::Refused(why)));
-        self.give_up(id);
+        let pause = match self.is_well(at) {
+            true => self.settings.absence(),
+            // Other processes get these units. That has to happen before they may exceed their shares.
+            false => self.settings.short_tick(),
+        };
+        let on_loss = self.on_loss(at);
+        let lease = &mut self.permits[at];
+        match &lease.state {
+            State::Ahead => {}
+            State::Wanted | State::Queued(..) => {
+                lease.remote.refused(sent);
+                self.refuse(at.0, why);
+            }
+            State::Missing(_) => {
+                lease.remote.refused(sent);
+                self.lose(at, lease::Event::Refused(on_loss), self.now + pause);
+            }
+            // A message has granted it since.
+            State::Held(_) => self.next_at(at, self.now),
+        }
     }
 
     // Messages.
@@ -422,7 +435,7 @@ impl Core {
     /// A waiter of this process was granted with this token, or should poll (rule 8).
     pub(super) fn notified(&mut self, id: PermitId, name: LeaseName, token: u64, held: u32) {
         let permit = &self.permits[id];
-        let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
+        let Some(number) = permit.current().filter(|_| permit.is_claim()) else {
             return;
         };
         // Otherwise the message does not identify the level, or a replica may lack the grant.
@@ -463,10 +476,12 @@ impl Core {
             let is_lost = lost.contains(&at);
             match self.permits[at].state {
                 State::Held(_) if is_lost && own.has_shrunk => self.next_at(at, self.now),
-                State::Held(end) if is_lost => self.not_found(at, end),
+                State::Held(_) if is_lost => {
+                    self.lose(at, lease::Event::NotFound(self.on_loss(at)), self.now);
+                }
                 State::Held(_) => {
                     self.permits[at].remote.refreshed(self.now);
-                    self.hold(at, self.lasts(at, flight.sent));
+                    self.granted(at, &[], self.lasts(at, flight.sent));
                 }
                 _ => self.next_at(at, self.now),
             }
@@ -474,19 +489,6 @@ impl Core {
         if !lost.is_empty() {
             self.look_again(flight.sent, flight.server);
         }
-    }
-
-    /// Handles a lease that a server has not found (rule 6). The lease comes back at once, if it can, and its holder learns
-    /// of the loss at the known end at the latest. The holder of a strict permit learns of it at once, because another
-    /// holder may have had the units in between.
-    fn not_found(&mut self, at: At, end: Time) {
-        let permit = &self.permits[at.0];
-        let is_told = permit.is_strict || self.is_kept(at) && !self.is_well(at);
-        if is_told || !permit.is_decided() {
-            return self.lose(at, self.now);
-        }
-        self.miss(at, Holder::Believes(end));
-        self.next_at(at, self.now);
     }
 
     /// A server that has lost a lease may have lost others, so all leases that were not refreshed since are due.
@@ -500,18 +502,18 @@ impl Core {
     }
 
     pub(super) fn refresh_soon(&mut self, id: PermitId) {
-        self.each_of(id, |core, at| {
-            let (server, lease) = (core.server_of(at), &core.permits[at]);
-            let lost_before = core.servers[server].lost_before;
-            let found_until = core.settings.held_until(lost_before, core.settings.lease);
+        for at in self.leases_at(id) {
+            let (server, lease) = (self.server_of(at), &self.permits[at]);
+            let lost_before = self.servers[server].lost_before;
+            let found_until = self.settings.held_until(lost_before, self.settings.lease);
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
                 State::Queued(_, polled) => *polled < lost_before,
-                _ => lease.is_missing() && !core.is_open(server),
+                _ => lease.is_missing() && !self.is_open(server),
             };
-            if is_due && lease.is_scheduled_after(core.now) {
-                core.next_at(at, core.now);
+            if is_due && lease.is_scheduled_after(self.now) {
+                self.next_at(at, self.now);
             }
-        });
+        }
     }
 }

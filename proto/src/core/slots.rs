@@ -74,8 +74,9 @@ impl Slots {
         self.asked.insert(server);
     }
 
-    /// Notes a report that a slot has moved. Returns when to send to its new server: with a pause if reports follow
-    /// each other, because the new server may report a move too.
+    /// Notes a report that a slot has moved. Returns when to send the reported command to the slot's new server: with a pause
+    /// if the slot was reported as moved shortly before, because two servers may send it to each other. Two commands of one
+    /// call are two reports.
     pub(super) fn moves(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {

@@ -9,7 +9,7 @@ pub type Time = Duration;
 /// After all that is to come.
 pub const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
-/// The pause before a call is sent again that a server could not run, or that two servers send to each other.
+/// The pause before a command is sent again that a server could not run, or whose slot was reported as moved twice.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest tick where claims wait for it, whatever the lease.
@@ -92,7 +92,8 @@ impl Settings {
         self.margin().min(self.alive() / 5) / 2
     }
 
-    /// Claims wait this long for calls in flight of their runtime. Then the thread sends them.
+    /// How long claims and releases wait while no call of their runtime leaves or comes back (rule 17). Then the thread sends
+    /// them.
     pub(super) fn patience(&self) -> Duration {
         self.timeout / 4
     }

@@ -13,7 +13,7 @@ use super::{
     debt::Debt,
     id::{At, PermitId, RuntimeId},
     lease::Lease,
-    permit::{Merge, Own, Permit, Refusal},
+    permit::{Merge, Own, Permit},
     time::Time,
 };
 use crate::verbs::{LeaseId, LeaseName, Units};
@@ -93,7 +93,7 @@ impl Core {
         let growths = self.permits[root].growths.iter().rev();
         let growths = growths.map(|id| &self.permits[*id]);
         let granted =
-            growths.filter(|growth| growth.adds_to == Some((root, level)) && growth.is_decided());
+            growths.filter(|growth| growth.adds_to == Some((root, level)) && growth.is_granted());
         let mut additions: Vec<_> = granted
             .map(|growth| (growth.levels[0].units.count(), growth.id))
             .collect();
@@ -197,14 +197,5 @@ impl Core {
         let lease = &self.permits[at];
         let (call, debt) = (lease.call(), Debt::new(lease, levels, self.now));
         self.owe(permit, (at, call), debt);
-    }
-
-    /// Ends an addition, because its permit is released.
-    pub(super) fn end_growth(&mut self, root: PermitId, growth: PermitId) {
-        if !self.permits[growth].is_decided() {
-            let is_closed = self.is_closed.then_some(Refusal::Closed);
-            return self.refuse(growth, is_closed.unwrap_or(Refusal::Revoked));
-        }
-        self.give_up_into(growth, root);
     }
 }

@@ -20,8 +20,8 @@
 //!    order of the steps. Wakers are called after it, because they run a stranger's code.
 //! 2. *A drop does not block*, except as in rule 6. It leaves a line in the inbox and tries the lock. If another has
 //!    it, that one looks into the inbox after it has unlocked, which is after the line was left. The release of a full
-//!    key is sent by a task of the runtime in which the permit was dropped. If another has the lock, the thread sends
-//!    it.
+//!    key is sent at once by a task of the runtime in which the permit was dropped, if that has a connection with room and
+//!    nobody else has the lock. Otherwise the thread sends it.
 //! 3. *Each call has a carrier*, and a carrier that is dropped says so. So a call that a task was to send is
 //!    never forgotten: the thread sends again what it named.
 //! 4. *The state is not in the thread.* Who finds that none runs, and one is needed, starts it. It connects

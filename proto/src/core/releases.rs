@@ -1,0 +1,218 @@
+//! Makes debts, schedules their releases, and applies the answers.
+
+use super::{
+    Core,
+    call::Flight,
+    debt::{Debt, Next},
+    id::{At, CallId, DebtId, PermitId},
+    permit::Permit,
+    time::Time,
+    timers::Owner,
+};
+use crate::verbs::Acquired;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Core {
+    pub(super) fn debt(&mut self, id: DebtId) -> Option<&mut Debt> {
+        let debt = self.debts.get_mut(id.slot);
+        debt.filter(|debt| debt.id == id)
+    }
+
+    pub(super) fn server_of_debt(&self, debt: &Debt) -> usize {
+        self.slots.server_for(&debt.route)
+    }
+
+    /// Adds a debt for units of a lease, and schedules its release. The keys of its levels count the levels already. `call` is
+    /// the acquire or refresh of the lease in flight: its answer concerns the units that it has named.
+    pub(super) fn owe(
+        &mut self,
+        permit: Option<PermitId>,
+        (at, call): (At, Option<CallId>),
+        mut debt: Debt,
+    ) {
+        self.last_debt += 1;
+        let id = DebtId {
+            slot: self.debts.vacant_key(),
+            serial: self.last_debt,
+        };
+        if let Some(call) = call {
+            self.owed_in.entry(call).or_default().push((at, id));
+        }
+        for level in &debt.levels {
+            self.keys[level.key].debts.insert(id);
+        }
+        (debt.id, debt.permit) = (id, permit);
+        self.debts.insert(debt);
+        if let Some(ended) = permit.and_then(|permit| self.permits[permit].ended_mut()) {
+            ended.debts.push(id);
+        }
+        self.schedule_debt(id);
+    }
+
+    /// Handles the answer to an acquire of units that were given up since it was sent.
+    pub(super) fn debts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
+        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
+        for id in self.debts_in(flight.id, at) {
+            let debt = self.debts.get(id.slot).filter(|debt| debt.id == id);
+            let Some(debt) = debt else {
+                continue;
+            };
+            self.keys.note_answer(&debt.levels, acquired, self.now);
+            match is_refusal && debt.is_refused(flight.sent) {
+                true => self.pay(id),
+                false => self.release_at(id, self.now),
+            }
+        }
+    }
+
+    /// The debts for units of a lease that a call has named.
+    pub(super) fn debts_in(&self, call: CallId, at: At) -> Vec<DebtId> {
+        let all = self.owed_in.get(&call).into_iter().flatten();
+        let own = all.filter(|(lease, _)| *lease == at);
+        own.map(|(_, debt)| *debt).collect()
+    }
+
+    /// Handles the answer to a release (rule 3). If an answer was requested, `each` reports for each semaphore of each debt
+    /// whether the units were found.
+    ///
+    /// Before the end of a lease, only another release can have removed units that this one did not find. If an
+    /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
+    /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
+    pub(super) fn released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
+        let found = each.into_iter().flatten();
+        let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
+        let missed: BTreeSet<DebtId> = missed.map(|((id, _), _)| *id).collect();
+        let now = self.now;
+        // A debt for several semaphores is named once for each.
+        for (id, is_settled) in all.iter().copied().collect::<BTreeMap<_, _>>() {
+            if let Some(debt) = self.debt(id).filter(|_| each.is_some()) {
+                debt.answer(now, !missed.contains(&id), is_settled);
+            }
+            if is_settled && each.is_none() {
+                self.pay(id);
+            } else {
+                self.release_again(id, now);
+            }
+        }
+    }
+
+    /// Notes that releases may have run, at least in part.
+    pub(super) fn may_have_freed(&mut self, all: impl IntoIterator<Item = DebtId>) {
+        for id in all {
+            if let Some(debt) = self.debt(id) {
+                debt.may_have_freed();
+            }
+        }
+    }
+
+    /// Notes that a release is over. Schedules the next one, or pays the debt.
+    pub(super) fn release_again(&mut self, id: DebtId, then: Time) {
+        let now = self.now;
+        let Some(debt) = self.debt(id) else {
+            return;
+        };
+        match debt.land(now, then) {
+            Next::Release => self.schedule_debt(id),
+            Next::Answers => self.unlink_from_keys(id),
+            Next::Paid => self.pay(id),
+        }
+    }
+
+    /// Notes that claims of this process no longer have to follow the release of a debt.
+    fn unlink_from_keys(&mut self, id: DebtId) {
+        for level in &self.debts[id].levels {
+            self.keys[level.key].debts.remove(&id);
+        }
+    }
+
+    /// Schedules the next release of a debt.
+    pub(super) fn release_at(&mut self, id: DebtId, then: Time) {
+        if let Some(debt) = self.debt(id) {
+            debt.schedule(then);
+            self.schedule_debt(id);
+        }
+    }
+
+    /// Sends a release again while an earlier one has no answer.
+    pub(super) fn release_beside(&mut self, id: DebtId) {
+        let now = self.now;
+        if let Some(debt) = self.debt(id) {
+            debt.release_beside(now);
+            self.schedule_debt(id);
+        }
+    }
+
+    /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
+    pub(super) fn release_soon(&mut self, id: DebtId) {
+        let now = self.now;
+        if self.debt(id).is_some_and(|debt| debt.pauses(now)) {
+            self.release_at(id, now);
+        }
+    }
+
+    /// Queues the next release of a debt if it is due, and sets the debt's timer.
+    fn schedule_debt(&mut self, id: DebtId) {
+        let debt = &self.debts[id];
+        if debt.is_due(self.now) {
+            let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
+            self.debts[id].queue(server);
+            self.servers[server].release(self.now, id, is_urgent);
+        }
+        let debt = &mut self.debts[id];
+        let next = debt.timer();
+        self.timers.set(Owner::Debt(id), &mut debt.scheduled, next);
+    }
+
+    fn clear_timer(&mut self, id: DebtId) {
+        let scheduled = &mut self.debts[id].scheduled;
+        self.timers.clear(Owner::Debt(id), scheduled);
+    }
+
+    /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
+    /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
+    /// may be about to end.
+    fn is_urgent(&self, debt: &Debt) -> bool {
+        let permit = debt.permit.map(|id| &self.permits[id]);
+        let is_of_thread = permit.is_some_and(Permit::is_awaited_by_thread);
+        let is_full = self.is_any_full(&debt.levels);
+        let is_awaited = is_full && !self.is_busy(self.server_of_debt(debt));
+        self.is_closed || is_of_thread || is_awaited
+    }
+
+    /// Moves a debt that waits for the previous server of its slot to the current one.
+    pub(super) fn debt_waits_elsewhere(&mut self, id: DebtId) {
+        let server = self.server_of_debt(&self.debts[id]);
+        if self.debts[id].leave_other_than(server) {
+            self.schedule_debt(id);
+        }
+    }
+
+    /// Handles the due timers of a debt. Its end comes before its release.
+    pub(super) fn debt_due(&mut self, id: DebtId) {
+        self.clear_timer(id);
+        match self.debts[id].is_forgotten(self.now) {
+            true => self.pay(id),
+            false => self.schedule_debt(id),
+        }
+    }
+
+    /// Removes a debt once no server has any of its units.
+    fn pay(&mut self, id: DebtId) {
+        if self.debt(id).is_none() {
+            return;
+        }
+        self.unlink_from_keys(id);
+        self.clear_timer(id);
+        let debt = self.debts.remove(id.slot);
+        for level in &debt.levels {
+            self.keys.leave(level.key, self.now);
+        }
+        if let Some(id) = debt.permit {
+            if let Some(ended) = self.permits[id].ended_mut() {
+                ended.debts.retain(|other| *other != debt.id);
+                ended.was_held &= debt.was_held();
+            }
+            self.end_if_over(id);
+        }
+    }
+}
