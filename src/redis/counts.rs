@@ -19,6 +19,9 @@ const KEYS_PER_CALL: usize = 500;
 /// A key that is counted: its position among all, and the name of its semaphore.
 type Named = (usize, StoredKey, String);
 
+/// The position of a key among all, and its counts.
+type Counted = (usize, KeyCounts);
+
 impl Store {
     pub(super) async fn counts(
         &self,
@@ -40,11 +43,7 @@ impl Store {
     }
 
     /// Counts the keys of one server at its current time.
-    async fn count(
-        &self,
-        server: usize,
-        keys: Vec<Named>,
-    ) -> Result<Vec<(usize, KeyCounts)>, CallError> {
+    async fn count(&self, server: usize, keys: Vec<Named>) -> Result<Vec<Counted>, CallError> {
         let turn = self.operator_turn().await;
         let time = self.ask(To::Server(server), cmd("TIME"), turn.deadline);
         let now = read_time(time.await?)?;
@@ -56,24 +55,59 @@ impl Store {
             let replies = self
                 .call(To::Server(server), commands.collect(), turn.deadline)
                 .await;
-            let found = keys
-                .iter()
-                .zip(replies.chunks(3))
-                .map(async |(named, replies)| {
-                    let (position, key, name) = named;
-                    let found = match read_counts(now, replies) {
-                        Err(error) if error.is_moving() => {
-                            self.count_moving(name, now, turn.deadline).await?
-                        }
-                        found => found?,
-                    };
-                    let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
-                    counts.pause = found.pause.map(pause_info);
-                    Ok((*position, counts))
-                });
-            counted.extend(try_join_all(found).await?);
+            let mut moved: BTreeMap<Option<usize>, Vec<&Named>> = BTreeMap::new();
+            for (named, replies) in keys.iter().zip(replies.chunks(3)) {
+                match read_counts(now, replies) {
+                    Err(error) if error.is_moving() => {
+                        let to = self.new_owner(&error, server);
+                        moved.entry(to).or_default().push(named);
+                    }
+                    found => counted.push(counts_of(named, found?)),
+                }
+            }
+            let moved = moved.into_iter();
+            let moved =
+                moved.map(|(server, keys)| self.count_moved(server, keys, now, turn.deadline));
+            counted.extend(try_join_all(moved).await?.into_iter().flatten());
         }
         Ok(counted)
+    }
+
+    /// The server to which a slot has moved, according to an error of its former owner.
+    fn new_owner(&self, error: &CallError, from: usize) -> Option<usize> {
+        match error.redirect()? {
+            (address, false) => self.topology.server_at(address, from),
+            (_, true) => None,
+        }
+    }
+
+    /// Counts keys whose slots have moved, with one call to their new server. Keys that it does not have either, or whose
+    /// server is not known, are counted one by one.
+    async fn count_moved(
+        &self,
+        server: Option<usize>,
+        keys: Vec<&Named>,
+        now: u64,
+        until: Instant,
+    ) -> Result<Vec<Counted>, CallError> {
+        let replies = match server {
+            Some(server) => {
+                let commands = keys.iter().flat_map(|(.., name)| count_commands(name, now));
+                self.call(To::Server(server), commands.collect(), until)
+                    .await
+            }
+            None => Vec::new(),
+        };
+        let counted = keys.iter().enumerate().map(async |(number, named)| {
+            let replies = replies.get(number * 3..number * 3 + 3);
+            let found = match replies.map(|replies| read_counts(now, replies)) {
+                Some(Err(error)) if !error.is_moving() => return Err(error),
+                Some(Ok(found)) => found,
+                _ => self.count_moving(&named.2, now, until).await?,
+            };
+            Ok(counts_of(named, found))
+        });
+        try_join_all(counted).await
     }
 
     /// Counts a semaphore whose slot is moving. Its keys may be on two servers, so each command follows its own redirect.
@@ -104,4 +138,10 @@ impl Store {
         let known = ids.iter().map(|id| self.who(id));
         Ok(join_all(known).await)
     }
+}
+
+fn counts_of((position, key, _): &Named, found: SemaphoreCounts) -> Counted {
+    let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
+    counts.pause = found.pause.map(pause_info);
+    (*position, counts)
 }

@@ -1,7 +1,8 @@
 //! Operators' calls while the cluster changes.
 
 use super::{BOUND, connect, name, patient};
-use std::time::Duration;
+use futures_util::future::join_all;
+use std::{collections::BTreeSet, time::Duration};
 use testing::{redis::Cluster, resp::Raw, wait::eventually};
 use tokio::time::timeout;
 use tower_semaphore::{
@@ -79,6 +80,36 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
         let seen = (counts.units, counts.waiting, counts.pause.is_some());
         assert_eq!(seen, (5, 3, true), "after {end} has moved");
     }
+}
+
+/// More than one call counts, and in one order of nodes the map of the store is wrong for all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_keys_whose_slots_have_just_moved_are_counted() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let keys = cluster.keys_of(0, 600, name).await;
+    let slots: BTreeSet<usize> =
+        join_all(keys.iter().map(async |key| cluster.slot(&name(key)).await))
+            .await
+            .into_iter()
+            .collect();
+    let held = store.acquire(Claim::new(keys[7].as_str()).with_limit(5));
+    let held = held.await.expect("there is room");
+    for slot in slots {
+        cluster.move_slot(slot, 0, 1).await;
+    }
+    let stored: Vec<_> = keys
+        .iter()
+        .map(|key| StoredKey::whole(Key::from(key.as_str())))
+        .collect();
+    let counts = store
+        .counts(&Policy::DEFAULT, &stored)
+        .await
+        .expect("it answers");
+    let units: Vec<_> = counts.iter().map(|counts| counts.units).collect();
+    let expected: Vec<_> = (0..600).map(|at| u32::from(at == 7)).collect();
+    assert_eq!(units, expected);
+    drop(held);
 }
 
 /// The number of commands that a node has refused with `CLUSTERDOWN`.
