@@ -74,7 +74,8 @@ impl Store {
     }
 
     /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it is
-    /// used, and a command that fails on it may have run.
+    /// used, and a command that fails on it may have run. A connection that does not answer by the deadline counts as none,
+    /// because nothing was sent over it.
     async fn tested_connection(
         &self,
         server: usize,
@@ -85,8 +86,13 @@ impl Store {
             let left = self.left(until);
             let ping = async { only(connection.request(vec![cmd("PING")]).await) };
             match by(after(left), CallError::Timeout(left), ping).await {
-                Err(error) if error.is_disconnect() => {}
-                Err(error) if error.is_unanswered() => return Err(error),
+                Err(error) if error.is_unanswered() => {
+                    if Instant::now() >= until {
+                        return Err(CallError::unconnected(io::Error::from(
+                            io::ErrorKind::TimedOut,
+                        )));
+                    }
+                }
                 _ => return Ok(connection),
             }
         }

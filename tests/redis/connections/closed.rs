@@ -1,8 +1,8 @@
-//! A server closes the idle connections of a store.
+//! Idle connections of a store end, or fall silent.
 
 use super::{BOUND, claim};
 use std::time::Duration;
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
 use tower_semaphore::{Operate, Policy, RedisSemaphore, Semaphore, semaphore::Key};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,4 +28,27 @@ async fn an_operators_call_that_must_run_once_succeeds_after_its_connection_was_
         assert!(revoked.expect("only the connection has ended"));
         eventually("the holder is notified", BOUND, async || permit.is_lost()).await;
     }
+}
+
+/// The call tests the connection first. Nothing was sent if the test has no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_call_over_a_silent_connection_was_not_sent_and_says_so() {
+    let timeout = Duration::from_millis(500);
+    let rig = Rig::new(RedisSemaphore::builder().timeout(timeout)).await;
+    let (policy, key) = (Policy::DEFAULT, Key::from("ann"));
+    let permit = rig.store.acquire(claim()).await.expect("there is room");
+    let usage = rig.store.usage(&policy, &key).await.expect("it answers");
+    let id = usage.held[0].id.clone();
+    rig.proxy.black_hole();
+    let revoked = rig.store.revoke(&policy, &key, &id).await;
+    let error = revoked.expect_err("the connection is silent");
+    let error = format!("{error:?}");
+    rig.proxy.forward();
+    assert!(error.contains("no connection to Redis"), "{error}");
+    eventually("it answers again", BOUND, async || {
+        let usage = rig.store.usage(&policy, &key).await;
+        usage.is_ok_and(|usage| usage.held.len() == 1)
+    })
+    .await;
+    drop(permit);
 }
