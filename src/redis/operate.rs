@@ -213,11 +213,14 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the pause of a semaphore. Returns false if it was not paused.
+    /// Ends the pause of a semaphore. Returns false if it was not paused. The pause of this process ends too, unless the call
+    /// cannot have run.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
-        let was_paused = self.set_pause(&name, None).await?;
-        self.driver.note_pause(name, None);
-        Ok(was_paused)
+        let was_paused = self.set_pause(&name, None).await;
+        if !matches!(was_paused, Err(CallError::Unavailable(_))) {
+            self.driver.note_pause(name, None);
+        }
+        was_paused
     }
 
     /// Sets or ends a pause. An end runs at most once, because a second run would report that there was no pause.

@@ -126,6 +126,35 @@ async fn the_process_that_paused_observes_the_pause_without_its_server() {
     }
 }
 
+/// The pause has ended although the call fails: the script may not publish to the waiters that it serves next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
+    let mut server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder()
+        .lease(LEASE)
+        .timeout(LEASE / 3)
+        .when_unavailable(WhenUnavailable::Admit);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let (policy, key) = (Policy::DEFAULT, Key::from("a"));
+    let paused = store.pause(&policy, &key, BOUND * 3, "");
+    paused.await.expect("it is paused");
+    let waiter = tokio::spawn(store.acquire(claim().with_wait(BOUND * 4)));
+    // The pause is an entry too.
+    queued(&mut raw, 2).await;
+    let rights = ["ACL", "SETUSER", "default", "resetchannels"];
+    assert_eq!(raw.cmd(&rights).await.text(), "OK");
+    let resumed = store.resume(&policy, &key).await;
+    resumed.expect_err("it may not publish");
+    server.kill();
+    let admitted = store.acquire(claim()).await;
+    assert!(
+        admitted.as_ref().is_ok_and(Permit::is_degraded),
+        "{admitted:?}"
+    );
+    waiter.abort();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
     let server = RedisServer::start();
