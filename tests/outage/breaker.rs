@@ -89,9 +89,14 @@ fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
 async fn crowd_refused_at_once() -> Vec<String> {
     // The crowd must not hold up the proxy, which would be an outage.
     let apart = Runtime::new().expect("there are threads");
-    let rig = apart.spawn(rig(WhenUnavailable::Refuse));
+    // A busy machine may take longer than the usual timeout for such a crowd.
+    let timeout = Duration::from_secs(1);
+    let builder = builder(WhenUnavailable::Refuse)
+        .lease(timeout * 10)
+        .timeout(timeout);
+    let rig = apart.spawn(Rig::new(builder));
     let rig = rig.await.expect("it connects");
-    let delay = Duration::from_millis(60);
+    let delay = Duration::from_millis(240);
     rig.proxy.delay(delay, delay);
     let mut tasks = JoinSet::new();
     for at in 0..5_000_u64 {
