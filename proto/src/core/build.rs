@@ -4,10 +4,10 @@ use super::{
     Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items, StoreKey},
     debt::Debt,
-    id::{At, CallId, DebtId, PermitId, RuntimeId, THREAD},
+    id::{CallId, DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lane::{Lane, MORE, MOST_CLAIMS},
     lease::{Lease, Queue},
-    permit::Own,
+    permit::ClaimedLevel,
     time::Time,
 };
 use crate::verbs::{Command, Group, Part, Position, Standing, Units, Wanted};
@@ -26,11 +26,11 @@ struct Draft {
     bill: Bill,
     presence: bool,
     /// The leases and debts whose slots are moving to this server.
-    asking: BTreeSet<At>,
+    asking: BTreeSet<LeaseRef>,
     asking_debts: BTreeSet<DebtId>,
     releases: Vec<DebtId>,
-    refreshes: Vec<At>,
-    acquires: Vec<At>,
+    refreshes: Vec<LeaseRef>,
+    acquires: Vec<LeaseRef>,
 }
 
 impl Draft {
@@ -59,7 +59,7 @@ impl Core {
 
     /// A call for a claim that has just been made, unless it would carry other claims, or a release that a task waits for
     /// (rule 17).
-    pub(super) fn call_alone(&mut self, at: At) -> Option<Call> {
+    pub(super) fn call_alone(&mut self, at: LeaseRef) -> Option<Call> {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
@@ -207,17 +207,17 @@ impl Core {
             return false;
         }
         self.pop(draft, queue);
-        self.permits[at].schedule_anew(self.now);
+        self.permits[at].reschedule(self.now);
         match queue {
             Queue::Claims if has_room => self.count(at.0),
             // Nothing is decided while a call is made: it may have a narrower lease of the claim already.
-            Queue::Claims => self.file(at.0),
+            Queue::Claims => self.set_timer(at.0),
             _ => {}
         }
         true
     }
 
-    fn first(&mut self, draft: &Draft, queue: Queue) -> Option<At> {
+    fn first(&mut self, draft: &Draft, queue: Queue) -> Option<LeaseRef> {
         let server = &self.servers[draft.flight.server];
         match queue {
             Queue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
@@ -241,7 +241,7 @@ impl Core {
 
     /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
     /// not fit. Releases that did fit stay in this call.
-    fn put(&mut self, draft: &mut Draft, at: At, queue: Queue) -> bool {
+    fn put(&mut self, draft: &mut Draft, at: LeaseRef, queue: Queue) -> bool {
         let asks = self.permits[at].route.asks;
         if matches!(queue, Queue::Polls | Queue::Claims) {
             self.put_under_limits(at);
@@ -283,7 +283,7 @@ impl Core {
 
     /// The debts for a lease's keys whose releases have no answer yet, and are neither in this call nor before it on the
     /// same connection (rule 4).
-    fn debts_to_release_first(&self, draft: &Draft, at: At) -> BTreeSet<DebtId> {
+    fn debts_to_release_first(&self, draft: &Draft, at: LeaseRef) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
@@ -420,7 +420,7 @@ impl Core {
 
     /// Groups leases by the command that may name them: one slot that is moving for all or for none, one length, and no
     /// known error of a key (rule 16).
-    fn leases_together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
+    fn leases_together(&self, draft: &Draft, all: &[LeaseRef]) -> Vec<Vec<LeaseRef>> {
         together(all, |at| {
             let lease = &self.permits[*at];
             let is_alone = lease.route.is_alone.then_some(*at);
@@ -430,8 +430,8 @@ impl Core {
     }
 
     /// How long a lease that is sent now lasts. Before its claim is whole, that is how long a waiter counts as alive.
-    fn length(&self, At(id, number): At) -> Duration {
-        match self.permits[id].is_whole_with(number) {
+    fn length(&self, LeaseRef(id, number): LeaseRef) -> Duration {
+        match self.permits[id].gets_full_length(number) {
             true => self.settings.lease,
             false => self.settings.alive(),
         }
@@ -469,29 +469,32 @@ impl Core {
     }
 
     /// Claims of one level for the same semaphore follow each other, in their order, because a script grants them together.
-    fn sort_by_key(&self, all: &mut [At]) {
-        let levels = |at: &At| self.levels_of(*at);
+    fn sort_by_key(&self, all: &mut [LeaseRef]) {
+        let levels = |at: &LeaseRef| self.levels_of(*at);
         if all.iter().all(|at| levels(at).len() == 1) {
             all.sort_by_key(|at| levels(at)[0].key);
         }
     }
 
     /// Notes that the leases are sent. Returns how long they last.
-    fn note_sent(&mut self, draft: &Draft, all: &[At], acquires: bool) -> Duration {
+    fn note_sent(&mut self, draft: &Draft, all: &[LeaseRef], acquires: bool) -> Duration {
         let length = self.length(all[0]);
         for at in all {
             let permit = &mut self.permits[at.0];
-            let is_tried_again = acquires && permit.is_tried_again(at.1);
+            let is_repeated = acquires && permit.is_repeated(at.1);
             // Rule 21.
             if let Some(claiming) = permit.claiming_mut() {
-                claiming.must_reacquire |= is_tried_again;
+                claiming.must_reacquire |= is_repeated;
             }
-            permit.leases[at.1].send(&draft.flight, acquires, length);
+            match acquires {
+                true => permit.leases[at.1].send_acquire(&draft.flight, length),
+                false => permit.leases[at.1].send_refresh(&draft.flight, length),
+            }
         }
         length
     }
 
-    fn wanted(&self, at: At) -> Vec<Wanted> {
+    fn wanted(&self, at: LeaseRef) -> Vec<Wanted> {
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let wanted = lease.levels.clone().map(|at| {
             let level = &permit.levels[at];
@@ -518,7 +521,7 @@ impl Core {
     /// Units by semaphore, and who has them, in the same order.
     fn groups<'a, T: Copy>(
         &self,
-        all: impl Iterator<Item = (T, &'a [Own])>,
+        all: impl Iterator<Item = (T, &'a [ClaimedLevel])>,
     ) -> (Vec<Group>, Vec<T>) {
         let units = all.flat_map(|(owner, levels)| {
             let units = levels.iter().map(|level| (level.key, &level.units));
@@ -540,7 +543,7 @@ impl Core {
 }
 
 /// Adds levels to the bill of a call, unless that is too much.
-fn adds(draft: &mut Draft, levels: &[Own]) -> bool {
+fn adds(draft: &mut Draft, levels: &[ClaimedLevel]) -> bool {
     let units = levels.iter().map(|level| level.units.count() as usize);
     draft.bill.add(levels.len(), units.sum())
 }

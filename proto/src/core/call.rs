@@ -1,7 +1,7 @@
 //! Calls to a server, and their answers.
 
 use super::{
-    id::{At, CallId, Connection, DebtId, RuntimeId},
+    id::{CallId, Connection, DebtId, LeaseRef, RuntimeId},
     time::Time,
 };
 use crate::verbs::Command;
@@ -150,8 +150,10 @@ impl Acquires {
         self.not_over().all(is_before)
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. An acquire that could
+    /// still run at that time may grant them later: calls may run in another order than they were sent in.
+    pub(super) fn proves_absence(&self, sent: Time) -> bool {
+        self.run_until() <= sent
     }
 }
 
@@ -168,9 +170,9 @@ pub(super) enum StoreKey {
 /// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes first.
 #[derive(Debug)]
 pub(super) enum Items {
-    Acquire(u16, Vec<At>),
+    Acquire(u16, Vec<LeaseRef>),
     /// A lease of several levels is named by several groups.
-    Refresh(u16, Vec<At>),
+    Refresh(u16, Vec<LeaseRef>),
     /// A debt for units of several semaphores is named by several groups. True if the release can settle the debt: no
     /// acquire of its units can run afterwards.
     Release(u16, Vec<(DebtId, bool)>),
@@ -185,7 +187,7 @@ pub(super) enum Items {
 
 impl Items {
     /// The leases that the command names, once for each group.
-    pub(super) fn leases(&self) -> &[At] {
+    pub(super) fn leases(&self) -> &[LeaseRef] {
         match self {
             Self::Acquire(_, all) | Self::Refresh(_, all) => all,
             _ => &[],

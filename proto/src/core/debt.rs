@@ -8,7 +8,7 @@ use super::{
     call::{Acquires, Flight, Sent},
     id::{CallId, DebtId, PermitId},
     lease::{Lease, State},
-    permit::Own,
+    permit::ClaimedLevel,
     remote::Route,
     time::Time,
 };
@@ -21,7 +21,7 @@ pub(super) struct Debt {
     /// The permit whose caller receives the outcome of the releases. It outlives the debt. `None` if no caller waits.
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
-    pub(super) levels: Vec<Own>,
+    pub(super) levels: Vec<ClaimedLevel>,
     pub(super) route: Route,
     /// The time of its timer (rule 10).
     pub(super) scheduled: Option<Time>,
@@ -61,9 +61,14 @@ pub(super) enum Next {
 }
 
 impl Debt {
-    /// A debt for units of a lease: all of them, some, or those that it has under an old id. A redirect holds for one command,
-    /// which is the next one of the lease if the lease goes on.
-    pub(super) fn new(lease: &Lease, levels: Vec<Own>, now: Time) -> Self {
+    /// A debt for units of a lease: all of them, some, or those that it has under an old id. `asks`: the lease's redirect,
+    /// which holds for one command, if the lease itself sends no more.
+    pub(super) fn new(
+        lease: &Lease,
+        levels: Vec<ClaimedLevel>,
+        asks: Option<usize>,
+        now: Time,
+    ) -> Self {
         let held_until = match lease.state {
             State::Held(end) => end,
             _ => Time::ZERO,
@@ -71,7 +76,7 @@ impl Debt {
         Self {
             levels,
             route: Route {
-                asks: None,
+                asks,
                 ..lease.route.clone()
             },
             next: now,
@@ -97,9 +102,13 @@ impl Debt {
         self.waits_for.filter(|_| self.needs_release())
     }
 
+    fn is_to_be_queued(&self) -> bool {
+        self.needs_release() && self.waits_for.is_none()
+    }
+
     /// True if a release should be queued now.
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.needs_release() && self.waits().is_none() && self.next <= now
+        self.is_to_be_queued() && self.next <= now
     }
 
     /// Notes that it is in the queue of a server.
@@ -134,8 +143,7 @@ impl Debt {
 
     /// Its earliest timer.
     pub(super) fn timer(&self) -> Time {
-        let is_to_be_queued = self.needs_release() && self.waits().is_none();
-        let send = is_to_be_queued.then_some(self.next);
+        let send = self.is_to_be_queued().then_some(self.next);
         send.map_or(self.forgotten_at, |send| send.min(self.forgotten_at))
     }
 
@@ -181,7 +189,7 @@ impl Debt {
 
     /// Notes that a release is over. The next one, if any, is due at `then`, or once no acquire can run.
     pub(super) fn land(&mut self, now: Time, then: Time) -> Next {
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight -= 1;
         if !self.is_over {
             self.next = then.max(self.acquires.run_until());
             return Next::Release;
@@ -195,10 +203,9 @@ impl Debt {
 
     // Its end.
 
-    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. Another acquire that could
-    /// still run then may run later: calls may run in another order than they were sent in.
+    /// True if the refusal of an acquire from `sent` proves that the server has none of the units.
     pub(super) fn is_refused(&self, sent: Time) -> bool {
-        self.acquires.run_until() <= sent
+        self.acquires.proves_absence(sent)
     }
 
     /// True if the server has forgotten the units by itself.

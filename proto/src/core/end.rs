@@ -3,11 +3,11 @@
 use super::{
     Core,
     debt::Debt,
-    id::{At, PermitId},
+    id::{LeaseRef, PermitId},
     lease::{self, Lease, OnLoss, Outcome, State},
     permit::{Event, Phase, Refusal},
     policy::OutagePolicy,
-    time::Time,
+    time::{FOREVER, Time},
 };
 use std::mem;
 
@@ -21,56 +21,69 @@ impl Core {
             self.out_of_time(id);
         }
         for at in self.leases_at(id) {
-            let end = self.lease(at).and_then(|lease| lease.end());
-            if end.is_some_and(|end| end <= self.now) {
-                self.lose(at, lease::Event::Ended(self.on_loss(at)), self.now);
+            let expiry = self.lease(at).and_then(|lease| lease.expiry());
+            if expiry.is_some_and(|expiry| expiry <= self.now) {
+                self.apply(at, lease::Event::Ended(self.on_loss(at)), self.now);
             }
         }
     }
 
-    /// Applies an event that may take a lease from its permit. Schedules an acquire for `then` to get it back (rule 6).
-    pub(super) fn lose(&mut self, at: At, event: lease::Event, then: Time) {
+    /// Applies an event that may take a lease from its permit. Schedules an acquire for `then` to get it back (rule 6). Leaves
+    /// the refusal of a claim to the caller.
+    pub(super) fn apply(&mut self, at: LeaseRef, event: lease::Event, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
         let was_whole = self.held_until(root).is_some();
         let lease = &mut self.permits[at];
         let was_held = matches!(lease.state, State::Held(_));
         let outcome = lease.on(event);
-        if was_held {
-            self.renew_if_heavy(at);
+        if was_held && outcome != Outcome::CallsAgain {
+            self.assign_new_id_if_heavy(at);
         }
         match outcome {
             Outcome::FallsBack => {
                 self.give_wider_back(at);
-                return self.want(at);
+                self.start_acquire(at);
             }
-            Outcome::IsDegraded => {
-                self.permits[at].schedule_anew(then);
-                self.events.push_back((root, Event::Degraded));
+            Outcome::CallsAgain => self.schedule_call(at, self.now),
+            Outcome::IsMissing | Outcome::IsDegraded | Outcome::IsLost => {
+                if outcome == Outcome::IsDegraded {
+                    // The acquire of a claim may wait to be sent. It waits for `then` instead.
+                    self.permits[at].reschedule(then);
+                    self.events.push_back((root, Event::Degraded));
+                }
+                // The holder learns only of the first part that is lost.
+                if outcome == Outcome::IsLost && was_whole {
+                    self.events.push_back((root, Event::Lost));
+                }
+                self.schedule_call(at, then);
             }
-            Outcome::IsLost if was_whole => self.events.push_back((root, Event::Lost)),
             _ => {}
         }
-        self.next_at(at, then);
+        outcome
     }
 
     /// What becomes of a permit that loses this lease now.
-    pub(super) fn on_loss(&self, at: At) -> OnLoss {
+    pub(super) fn on_loss(&self, at: LeaseRef) -> OnLoss {
         let permit = &self.permits[at.0];
-        let is_kept = self.settings.policy != OutagePolicy::Refuse;
-        match is_kept {
-            _ if permit.is_claim() => OnLoss::FallBack,
-            _ if permit.is_strict => OnLoss::NotifyAtOnce,
-            false => OnLoss::Notify,
-            true if self.is_well(at) => OnLoss::KeepAtEnd,
-            true => OnLoss::Keep,
+        if permit.is_claim() {
+            OnLoss::FallBack
+        } else if permit.is_strict {
+            OnLoss::NotifyAtOnce
+        } else if self.settings.policy == OutagePolicy::Refuse {
+            OnLoss::Notify
+        } else if self.is_well(at) {
+            OnLoss::KeepAtEnd
+        } else {
+            OnLoss::Keep
         }
     }
 
     /// Until when the holder of a permit may rely on the permit and all its additions. `None` if any part is not held.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
-        let is_whole = self.permits[root].is_granted() && self.leases_of(root).all(Lease::is_held);
-        let ends = self.leases_of(root).filter_map(Lease::end);
-        ends.min().filter(|_| is_whole)
+        let is_granted = self.permits[root].is_granted();
+        let is_whole = is_granted && self.leases_of(root).all(Lease::is_relied_on);
+        let expiries = self.leases_of(root).filter_map(Lease::expiry);
+        is_whole.then(|| expiries.min().unwrap_or(FOREVER))
     }
 
     /// True if all parts of a permit are held, and none is degraded.
@@ -87,31 +100,31 @@ impl Core {
     }
 
     /// Gives a lease of several units a new id when it is lost (rule 6).
-    fn renew_if_heavy(&mut self, at: At) {
+    fn assign_new_id_if_heavy(&mut self, at: LeaseRef) {
         let mut levels = self.levels_of(at).iter();
         if levels.any(|level| level.units.id.weight > 1) {
-            self.renew(at);
+            self.assign_new_id(at);
         }
     }
 
     /// Gives back the wider leases that a claim has begun to acquire (rule 5).
-    pub(super) fn give_wider_back(&mut self, at: At) {
+    pub(super) fn give_wider_back(&mut self, at: LeaseRef) {
         for wider in at.1 + 1..self.permits[at.0].leases.len() {
-            self.set_ahead(At(at.0, wider));
+            self.give_back(LeaseRef(at.0, wider));
         }
     }
 
     /// Gives a lease of a claim back. It is acquired later under another id.
-    pub(super) fn set_ahead(&mut self, at: At) {
-        self.renew(at);
+    pub(super) fn give_back(&mut self, at: LeaseRef) {
+        self.assign_new_id(at);
         let lease = &mut self.permits[at];
         lease.on(lease::Event::GivenBack);
-        lease.schedule_anew(self.now);
+        lease.reschedule(self.now);
     }
 
     /// Reports that a permit is held again, once no part of it is lost or degraded. Others may have held its units or
     /// those of its additions in between, so each level reports the highest token of both.
-    pub(super) fn tell_return(&mut self, root: PermitId) {
+    pub(super) fn report_return(&mut self, root: PermitId) {
         if !self.is_in_place(root) {
             return;
         }
@@ -131,51 +144,71 @@ impl Core {
     pub(super) fn refuse(&mut self, id: PermitId, why: Refusal) {
         if self.permits[id].is_claim() {
             self.events.push_back((id, Event::Refused(why)));
-            self.mark_ended(id, id, false);
+            self.mark_ended(id, false);
         }
     }
 
-    /// Ends a permit or a claim for an operator or a shutdown, unless its caller has released it.
-    pub(super) fn end(&mut self, id: PermitId, why: Refusal) {
+    /// Ends a permit or a claim that an operator has revoked, unless its caller has released it.
+    pub(super) fn revoke(&mut self, id: PermitId) {
         let permit = &self.permits[id];
-        let root = match permit.phase {
-            Phase::Claiming(_) => return self.refuse(id, why),
-            Phase::Granted => permit.root(),
-            Phase::Ended(_) => return,
-        };
-        let event = match why {
-            Refusal::Revoked => Some(Event::Revoked),
-            _ => self.held_until(root).map(|_| Event::Lost),
-        };
-        self.events.extend(event.map(|event| (root, event)));
-        self.mark_ended(root, root, false);
+        match permit.phase {
+            Phase::Claiming(_) => self.refuse(id, Refusal::Revoked),
+            Phase::Granted => {
+                let root = permit.root();
+                self.events.push_back((root, Event::Revoked));
+                self.mark_ended(root, false);
+            }
+            Phase::Ended(_) => {}
+        }
     }
 
-    /// Ends a permit or a claim, and its additions (rule 13). Their leases become debts when this step is over. `account` is
-    /// the permit whose caller receives the outcome of the releases if it `reports`: the permit itself, or its root.
-    pub(super) fn mark_ended(&mut self, id: PermitId, account: PermitId, reports: bool) {
+    /// Ends a permit or a claim at a shutdown, unless its caller has released it.
+    pub(super) fn close(&mut self, id: PermitId) {
+        let permit = &self.permits[id];
+        match permit.phase {
+            Phase::Claiming(_) => self.refuse(id, Refusal::Closed),
+            Phase::Granted => {
+                let root = permit.root();
+                let was_held = self.held_until(root).is_some();
+                self.events.extend(was_held.then_some((root, Event::Lost)));
+                self.mark_ended(root, false);
+            }
+            Phase::Ended(_) => {}
+        }
+    }
+
+    /// Ends a permit or a claim, and its additions (rule 13). Their leases become debts when this step is over. `reports`: a
+    /// caller waits for the outcome of the releases.
+    pub(super) fn mark_ended(&mut self, id: PermitId, reports: bool) {
         let permit = &mut self.permits[id];
         permit.end(reports);
+        // Before the permit itself, which must exist when their debts are charged to it.
         for growth in mem::take(&mut permit.growths) {
-            match self.permits[growth].is_granted() {
-                true => self.mark_ended(growth, id, false),
-                false if self.is_closed => self.refuse(growth, Refusal::Closed),
-                false => self.refuse(growth, Refusal::Revoked),
+            let permit = &mut self.permits[growth];
+            if permit.is_granted() {
+                permit.end(false);
+                self.uncount(growth);
+                self.ended.push_back((growth, id));
+            } else if self.is_closed {
+                self.refuse(growth, Refusal::Closed);
+            } else {
+                self.refuse(growth, Refusal::Revoked);
             }
         }
         self.uncount(id);
-        self.ended.push_back((id, account));
+        self.ended.push_back((id, id));
     }
 
     /// Makes debts of the leases of all permits that have ended in this step. Each entry to the core ends with this, so no
     /// step removes a lease that it still visits.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn give_up_ended(&mut self) {
         while let Some((id, account)) = self.ended.pop_front() {
             self.give_up(id, account);
         }
     }
 
-    /// Makes debts of the leases that a server may have of a permit.
+    /// Makes debts of the leases that a server may have of a permit. The caller of the permit `account` receives the outcome of
+    /// the releases, if it waits for that.
     fn give_up(&mut self, id: PermitId, account: PermitId) {
         if let Some((root, _)) = self.permits[id].adds_to
             && let Some(root) = self.permit(root)
@@ -187,11 +220,10 @@ impl Core {
         let mut levels = levels.into_iter();
         for (number, lease) in leases.into_iter().enumerate() {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
-            let is_begun = !matches!(lease.state, State::Ahead);
+            let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.was_sent() {
-                let mut debt = Debt::new(&lease, own, self.now);
-                debt.route.asks = lease.route.asks;
-                self.owe(Some(account), (At(id, number), lease.call()), debt);
+                let debt = Debt::new(&lease, own, lease.route.asks, self.now);
+                self.owe(Some(account), (LeaseRef(id, number), lease.call()), debt);
             } else {
                 if let Some(ended) = self.permits[account].ended_mut() {
                     ended.was_held &= !is_begun;
@@ -201,7 +233,7 @@ impl Core {
                 }
             }
         }
-        self.unfile(id);
+        self.unset_timer(id);
         self.end_if_over(id);
     }
 

@@ -9,7 +9,7 @@ pub struct PermitId {
 
 /// A lease, by its number in its permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At(pub(super) PermitId, pub(super) usize);
+pub(super) struct LeaseRef(pub(super) PermitId, pub(super) usize);
 
 /// A debt has one number, which is never used again, and a place where the core finds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

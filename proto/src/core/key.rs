@@ -2,7 +2,7 @@
 
 use super::{
     id::{CallId, DebtId},
-    permit::Own,
+    permit::ClaimedLevel,
     time::{FULL_FOR, Time},
 };
 use crate::verbs::{Acquired, Queued};
@@ -93,7 +93,7 @@ impl Keys {
 
     /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim like
     /// this one.
-    pub(super) fn note_answer(&mut self, levels: &[Own], acquired: &Acquired, now: Time) {
+    pub(super) fn note_answer(&mut self, levels: &[ClaimedLevel], acquired: &Acquired, now: Time) {
         let full = match acquired {
             Acquired::Granted(grants) => return self.note_grant(levels, grants, now),
             Acquired::Full { level, .. }
@@ -108,7 +108,7 @@ impl Keys {
     }
 
     /// The same after a grant: the token of each level, and the units that are held there.
-    pub(super) fn note_grant(&mut self, levels: &[Own], grants: &[(u64, u32)], now: Time) {
+    pub(super) fn note_grant(&mut self, levels: &[ClaimedLevel], grants: &[(u64, u32)], now: Time) {
         for (level, (_, held)) in levels.iter().zip(grants) {
             if held.saturating_add(level.units.id.weight) > level.units.id.limit {
                 self[level.key].note_full(now);

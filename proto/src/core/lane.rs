@@ -1,6 +1,6 @@
 //! One runtime's connection to a server.
 
-use super::{call::Flight, id::At, time::Time};
+use super::{call::Flight, id::LeaseRef, time::Time};
 use std::collections::VecDeque;
 
 /// The thread's calls without refreshes or urgent releases leave only while fewer calls than this are in flight.
@@ -26,7 +26,7 @@ pub(super) struct Lane {
     pub(super) generation: u64,
     pub(super) is_connected: bool,
     /// The claims that wait to be sent.
-    pub(super) claims: VecDeque<At>,
+    pub(super) claims: VecDeque<LeaseRef>,
     /// The time at which a call with claims last left, or was over.
     moved: Time,
     /// The same for calls without claims, which prove nothing about the tasks of claims.

@@ -4,12 +4,13 @@
 //! [`Lease::on`]. The last three states are [`State::Missing`] with what the holder knows. `-`: nothing. *calls again*: the
 //! event concerns an earlier state, and the next call is due at once. A loss depends on [`OnLoss`].
 //!
-//! | event | Ahead | Wanted | Queued | Held | Believes | Degraded | Notified |
+//! | event | NotStarted | Wanted | Queued | Held | Believes | Degraded | Notified |
 //! |---|---|---|---|---|---|---|---|
 //! | Turn | Wanted | - | Wanted | Wanted | Wanted | Wanted | Wanted |
-//! | GivenBack | - | Ahead | Ahead | Ahead | Ahead | Ahead | Ahead |
+//! | GivenBack | - | NotStarted | NotStarted | NotStarted | NotStarted | NotStarted | NotStarted |
 //! | Admitted | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsDegraded |
 //! | Granted | - | Held, Advances | Held, Advances | Held, IsHeld | Held, Returns(false) | Held, Returns(true) | Held, Returns(true) |
+//! | Found | - | calls again | calls again | Held, IsHeld | calls again | calls again | calls again |
 //! | Queued | - | Queued, Waits | Queued, Waits | calls again | calls again | calls again | calls again |
 //! | Refused: FallBack, NotifyAtOnce, Notify, KeepAtEnd | - | Wanted, IsRefused | Queued, IsRefused | calls again | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
 //! | Refused: Keep | - | Wanted, IsRefused | Queued, IsRefused | calls again | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
@@ -26,7 +27,7 @@ use super::{
     call::Flight,
     id::CallId,
     remote::{Remote, Route},
-    time::{FOREVER, Time},
+    time::Time,
 };
 use crate::verbs::Queued;
 use std::{mem, ops::Range, time::Duration};
@@ -42,9 +43,9 @@ pub(super) enum Queue {
 /// A state changes in [`Lease::on`] only.
 #[derive(Debug, Default)]
 pub(super) enum State {
-    /// It waits for the narrower lease before it.
+    /// Its turn comes once the narrower leases are held.
     #[default]
-    Ahead,
+    NotStarted,
     /// It should be acquired.
     Wanted,
     /// It waits in the queue of one of its levels, by the level's number in the permit. The time is that of the last
@@ -74,8 +75,10 @@ pub(super) enum Event {
     Turn,
     /// The claim gives it back, until its turn comes again.
     GivenBack,
-    /// An acquire was granted, or a refresh has found it. It is held until this time.
+    /// An acquire was granted. The lease is held until this time.
     Granted(Time),
+    /// A refresh has found it. It is held until this time.
+    Found(Time),
     /// An acquire that was sent at this time has queued it.
     Queued(Queued, Time),
     /// An acquire was refused, or an error of a key prevents its return.
@@ -135,8 +138,8 @@ pub(super) enum Outcome {
 pub(super) enum Dispatch {
     /// It is due at this time, if the state of the lease needs a call.
     Scheduled(Time),
-    /// It waits in this queue of this server.
-    Queued(Queue, usize),
+    /// It waits to be sent, in this queue of this server.
+    Ready(Queue, usize),
     /// A call is in flight. The next one is scheduled after its answer (rule 9).
     InFlight(InFlight),
 }
@@ -182,7 +185,7 @@ impl Lease {
     /// The queue for its next call. `None` if its state needs no call.
     pub(super) fn queue(&self) -> Option<Queue> {
         match &self.state {
-            State::Ahead => None,
+            State::NotStarted => None,
             State::Held(_) => Some(Queue::Refreshes),
             State::Queued(..) => Some(Queue::Polls),
             State::Wanted | State::Missing(_) => Some(Queue::Claims),
@@ -194,14 +197,14 @@ impl Lease {
     /// Schedules its next call, unless one is in flight, or waits in the right queue already.
     pub(super) fn schedule(&mut self, then: Time) {
         let waits =
-            matches!(self.dispatch, Dispatch::Queued(queue, _) if Some(queue) == self.queue());
+            matches!(self.dispatch, Dispatch::Ready(queue, _) if Some(queue) == self.queue());
         if !waits {
-            self.schedule_anew(then);
+            self.reschedule(then);
         }
     }
 
     /// Schedules its next call, unless one is in flight. An entry in a queue no longer counts.
-    pub(super) fn schedule_anew(&mut self, then: Time) {
+    pub(super) fn reschedule(&mut self, then: Time) {
         if !matches!(self.dispatch, Dispatch::InFlight(_)) {
             self.dispatch = Dispatch::Scheduled(then);
         }
@@ -216,7 +219,7 @@ impl Lease {
     /// lease that a message has granted.
     pub(super) fn waits_in(&self, queue: Queue, server: usize) -> bool {
         let is_there =
-            matches!(self.dispatch, Dispatch::Queued(own, at) if (own, at) == (queue, server));
+            matches!(self.dispatch, Dispatch::Ready(own, at) if (own, at) == (queue, server));
         is_there && self.queue() == Some(queue)
     }
 
@@ -249,17 +252,24 @@ impl Lease {
         }
     }
 
-    /// Notes that a call with an acquire or a refresh of it is sent.
-    pub(super) fn send(&mut self, flight: &Flight, acquires: bool, length: Duration) {
+    /// Notes that a call with an acquire of it is sent. The lease lasts for `length` on the server.
+    pub(super) fn send_acquire(&mut self, flight: &Flight, length: Duration) {
+        self.send(flight.id);
+        self.remote.acquire(flight, length);
+    }
+
+    /// Notes that a call with a refresh of it is sent.
+    pub(super) fn send_refresh(&mut self, flight: &Flight, length: Duration) {
+        self.send(flight.id);
+        self.remote.refresh(flight, length);
+    }
+
+    fn send(&mut self, call: CallId) {
         self.dispatch = Dispatch::InFlight(InFlight {
-            call: flight.id,
+            call,
             was_notified: false,
             has_shrunk: false,
         });
-        match acquires {
-            true => self.remote.acquire(flight, length),
-            false => self.remote.refresh(flight, length),
-        }
     }
 
     /// Notes that a call is over. `None` if it does not wait for this call, because it has a new id.
@@ -271,7 +281,7 @@ impl Lease {
 
     /// Forgets all calls, because it gets a new id, under which none was sent.
     pub(super) fn forget(&mut self) {
-        self.remote.forget();
+        self.remote = Remote::default();
         if self.call().is_some() {
             self.dispatch = Dispatch::default();
         }
@@ -283,21 +293,18 @@ impl Lease {
             Dispatch::Scheduled(at) => self.queue().map(|_| at),
             _ => None,
         };
-        [send, self.end()].into_iter().flatten().min()
+        [send, self.expiry()].into_iter().flatten().min()
     }
 
     // Its state.
 
     /// Changes its state.
     pub(super) fn on(&mut self, event: Event) -> Outcome {
-        if let Event::Granted(_) = event {
-            self.route.is_alone = false;
-        }
         let (state, outcome) = match (mem::take(&mut self.state), event) {
             (_, Event::Turn) => (State::Wanted, Outcome::Nothing),
-            (_, Event::GivenBack) => (State::Ahead, Outcome::Nothing),
+            (_, Event::GivenBack) => (State::NotStarted, Outcome::Nothing),
             (_, Event::Admitted) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
-            (State::Ahead, _) => (State::Ahead, Outcome::Nothing),
+            (State::NotStarted, _) => (State::NotStarted, Outcome::Nothing),
 
             (State::Wanted | State::Queued(..), Event::Granted(end)) => {
                 (State::Held(end), Outcome::Advances)
@@ -309,7 +316,7 @@ impl Lease {
                 (state, Outcome::IsRefused)
             }
 
-            (State::Held(before), Event::Granted(end)) => {
+            (State::Held(before), Event::Granted(end) | Event::Found(end)) => {
                 (State::Held(end.max(before)), Outcome::IsHeld)
             }
             (State::Held(end), Event::NotFound(on_loss)) => match on_loss {
@@ -347,14 +354,16 @@ impl Lease {
             (state, _) => (state, Outcome::CallsAgain),
         };
         self.state = state;
+        if let State::Held(_) = self.state {
+            self.route.is_alone = false;
+        }
         outcome
     }
 
-    /// The time at which its holder is notified of the loss.
-    pub(super) fn end(&self) -> Option<Time> {
+    /// The time until which its holder may rely on it. `None` if the holder must not, or goes on without its server.
+    pub(super) fn expiry(&self) -> Option<Time> {
         match self.state {
             State::Held(end) | State::Missing(Holder::Believes(end)) => Some(end),
-            State::Missing(Holder::Degraded) => Some(FOREVER),
             _ => None,
         }
     }
@@ -377,9 +386,9 @@ impl Lease {
         }
     }
 
-    /// True if its holder may rely on it.
-    pub(super) fn is_held(&self) -> bool {
-        self.end().is_some()
+    /// True if its holder relies on it, whatever its server has.
+    pub(super) fn is_relied_on(&self) -> bool {
+        self.expiry().is_some() || self.is_degraded()
     }
 
     /// The arrival that a server has returned for a level, or 0.
@@ -419,7 +428,7 @@ mod tests {
 
     fn states() -> Vec<State> {
         vec![
-            State::Ahead,
+            State::NotStarted,
             State::Wanted,
             State::Queued(queued(), NOW),
             State::Held(NOW),
@@ -431,7 +440,7 @@ mod tests {
 
     fn name_of(state: &State) -> &'static str {
         match state {
-            State::Ahead => "Ahead",
+            State::NotStarted => "NotStarted",
             State::Wanted => "Wanted",
             State::Queued(..) => "Queued",
             State::Held(_) => "Held",
@@ -480,11 +489,12 @@ mod tests {
             format!("| event | {} |", names.join(" | ")),
             format!("|{}", "---|".repeat(names.len() + 1)),
         ];
-        let events: [(&str, EventOf); 5] = [
+        let events: [(&str, EventOf); 6] = [
             ("Turn", || Event::Turn),
             ("GivenBack", || Event::GivenBack),
             ("Admitted", || Event::Admitted),
             ("Granted", || Event::Granted(NOW)),
+            ("Found", || Event::Found(NOW)),
             ("Queued", || Event::Queued(queued(), NOW)),
         ];
         table.extend(events.map(|(name, event)| format!("| {name} | {} |", row(event))));

@@ -7,9 +7,9 @@
 
 use super::{
     Core,
-    id::{At, CallId, PermitId},
+    id::{CallId, LeaseRef, PermitId},
     lease::State,
-    permit::{Own, Refusal},
+    permit::{ClaimedLevel, Refusal},
     time::Time,
 };
 use crate::verbs::OperatorLimits;
@@ -71,12 +71,12 @@ impl Core {
         self.limit_set_for(own).unwrap_or(own.limit)
     }
 
-    fn limit_set_for(&self, own: &Own) -> Option<u32> {
+    fn limit_set_for(&self, own: &ClaimedLevel) -> Option<u32> {
         self.limits.of(&self.keys[own.key].name)
     }
 
     /// Applies changed limits to a claim. Leases that wait under other limits are acquired again at once.
-    pub(super) fn limit_anew(&mut self, id: PermitId) {
+    pub(super) fn apply_limits(&mut self, id: PermitId) {
         if self.refuse_if_heavy(id) {
             return;
         }
@@ -88,7 +88,7 @@ impl Core {
                 State::Queued(..) | State::Wanted if has_changed && lease.call().is_some() => {
                     lease.notify();
                 }
-                State::Queued(..) if has_changed => self.next_at(at, self.now),
+                State::Queued(..) if has_changed => self.schedule_call(at, self.now),
                 _ => {}
             }
         }
@@ -102,7 +102,7 @@ impl Core {
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
         let levels = self.permits[id].levels.iter();
-        let heavy = |(level, own): (usize, &Own)| {
+        let heavy = |(level, own): (usize, &ClaimedLevel)| {
             let limit = self.limit_set_for(own)?;
             (own.units.id.weight > limit).then_some(Refusal::Full(level, limit, limit))
         };
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// True if the limit in force has changed at a level that a lease does not hold.
-    pub(super) fn has_changed(&self, at: At) -> bool {
+    pub(super) fn has_changed(&self, at: LeaseRef) -> bool {
         let differs = |level: usize| {
             let own = &self.permits[at.0].levels[level];
             own.units.id.limit != self.limit_of(at.0, level)
@@ -123,13 +123,13 @@ impl Core {
     }
 
     /// The levels of a lease from the one where it waits. It keeps its units of narrower levels.
-    fn levels_ahead(&self, At(id, number): At) -> Range<usize> {
+    fn levels_ahead(&self, LeaseRef(id, number): LeaseRef) -> Range<usize> {
         let permit = &self.permits[id];
         permit.waits_at(number)..permit.leases[number].levels.end
     }
 
     /// Puts a lease under the limits in force before it is acquired (rule 18).
-    pub(super) fn put_under_limits(&mut self, at: At) {
+    pub(super) fn put_under_limits(&mut self, at: LeaseRef) {
         let levels = self.levels_ahead(at);
         let lease = &self.permits[at];
         // After this time its server has forgotten the lease by itself.
@@ -143,7 +143,11 @@ impl Core {
                 own.units.id.limit = limit;
             } else if own.units.id.limit != limit {
                 let units = own.units.under(limit);
-                old.push(Own::new(own.key, mem::replace(&mut own.units, units), None));
+                old.push(ClaimedLevel::new(
+                    own.key,
+                    mem::replace(&mut own.units, units),
+                    None,
+                ));
                 // The call that acquires the lease begins with this release too.
                 self.keys[own.key].released_in = CallId(0);
             }

@@ -20,7 +20,7 @@
 //! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
 //! | `Key` | the units of a semaphore that this process has, and the debts that no answered release has settled |
 //!
-//! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `settle`
+//! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `give_up_ended`
 //! makes debts of their leases. So what a step visits stays until the step is over. The states of a lease, and what changes
 //! them, are a table in the docs of `lease`.
 //!
@@ -139,13 +139,13 @@ pub use time::{FOREVER, Settings, Time};
 use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
 use debt::Debt;
-use id::{At, DebtId};
+use id::{DebtId, LeaseRef};
 use key::Keys;
 use lane::Lane;
 use lease::{Dispatch, Lease, Queue, State};
 use limits::Limits;
 use pauses::LocalPauses;
-use permit::{Own, Permit};
+use permit::{ClaimedLevel, Permit};
 use policy::LiveProcesses;
 use server::{Highest, Server};
 use slab::Slab;
@@ -188,7 +188,7 @@ pub struct Core {
     calls: BTreeMap<CallId, Flight>,
     debts: Slab<Debt>,
     /// For calls in flight: each lease that has given up units which the call names, and the debt for these.
-    owed_in: BTreeMap<CallId, Vec<(At, DebtId)>>,
+    owed_in: BTreeMap<CallId, Vec<(LeaseRef, DebtId)>>,
     servers: Vec<Server>,
     slots: Slots,
     /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
@@ -252,7 +252,7 @@ impl Core {
                 label: level.label.clone(),
             };
             let key = self.keys.number(&level.name);
-            Own::new(key, Units::new(lease), level.wait)
+            ClaimedLevel::new(key, Units::new(lease), level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);
@@ -286,11 +286,11 @@ impl Core {
         if self.is_closed {
             self.refuse(id, Refusal::Closed);
         } else if !self.refuse_if_heavy(id) {
-            self.want(At(id, 0));
+            self.start_acquire(LeaseRef(id, 0));
         }
-        self.file(id);
-        self.settle();
-        (id, self.call_alone(At(id, 0)))
+        self.set_timer(id);
+        self.give_up_ended();
+        (id, self.call_alone(LeaseRef(id, 0)))
     }
 
     /// Refuses all claims, and releases all permits, which are reported as lost. Then this process leaves.
@@ -321,9 +321,9 @@ impl Core {
         };
         match permit.has_ended() {
             true => permit.end(tells),
-            false => self.mark_ended(id, id, tells),
+            false => self.mark_ended(id, tells),
         }
-        self.settle();
+        self.give_up_ended();
     }
 
     /// Notes that this process pauses a semaphore until this time, or ends its pause.
@@ -346,11 +346,16 @@ impl Core {
     /// Takes the answers to a call, one for each command, or the failure of the call.
     pub fn handle_reply(&mut self, now: Time, id: CallId, reply: Result<Vec<Answer>, Failure>) {
         self.now = now;
+        self.complete(id, reply);
+        self.give_up_ended();
+    }
+
+    fn complete(&mut self, id: CallId, reply: Result<Vec<Answer>, Failure>) {
         let Some(flight) = self.calls.remove(&id) else {
             return;
         };
-        let lane = self.lane(flight.runtime, flight.server);
-        lane.land(now, &flight);
+        let now = self.now;
+        self.lane(flight.runtime, flight.server).land(now, &flight);
         match reply {
             // Rule 7.
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
@@ -363,7 +368,6 @@ impl Core {
             Err(failure) => self.unanswered(&flight, failure),
         }
         self.owed_in.remove(&id);
-        self.settle();
     }
 
     pub fn handle_message(&mut self, now: Time, message: Message) {
@@ -375,15 +379,15 @@ impl Core {
                 }
             }
             Message::Subscribed => {
-                (0..self.servers.len()).for_each(|server| self.look_again(now, server));
+                (0..self.servers.len()).for_each(|server| self.refresh_all_since(now, server));
             }
             Message::Revoked(number) => {
                 if let Some(id) = self.named.get(&number) {
-                    self.end(*id, Refusal::Revoked);
+                    self.revoke(*id);
                 }
             }
         }
-        self.settle();
+        self.give_up_ended();
     }
 
     /// Takes a change of a connection, or of the servers of slots.
@@ -409,7 +413,7 @@ impl Core {
             }
             Change::Gone(runtime, server) => {
                 self.lane(runtime, server).is_connected = false;
-                self.hand_over(runtime, server);
+                self.move_claims_to_thread(runtime, server);
                 if runtime == THREAD {
                     self.stay_is_over(server);
                     // A lost connection is a failure of its server, unless the server has refused a connection.
@@ -428,7 +432,7 @@ impl Core {
                 is_denied: false,
             } => self.ends_denial(server),
         }
-        self.settle();
+        self.give_up_ended();
     }
 
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
@@ -439,7 +443,7 @@ impl Core {
         }
         if runtime == THREAD {
             // Messages may have been lost while the thread had no connection.
-            self.look_again(self.now, server);
+            self.refresh_all_since(self.now, server);
             self.servers[server].presence_at = Some(self.now);
             self.servers[server].pass(self.now);
         }
@@ -450,7 +454,7 @@ impl Core {
         let calls = self.calls.values();
         let calls = calls.filter(|call| (call.runtime, call.server) == (runtime, server));
         for call in calls.map(|call| call.id).collect::<Vec<_>>() {
-            self.handle_reply(self.now, call, Err(Failure::Abandoned));
+            self.complete(call, Err(Failure::Abandoned));
         }
     }
 
@@ -507,7 +511,7 @@ impl Core {
         for _ in 0..MOST_DUE {
             match self.calls.first_key_value() {
                 Some((&id, flight)) if flight.deadline <= now => {
-                    self.handle_reply(now, id, Err(Failure::TimedOut));
+                    self.complete(id, Err(Failure::TimedOut));
                 }
                 _ => break,
             }
@@ -526,10 +530,10 @@ impl Core {
         }
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {
-            self.hand_over(from, server);
-            self.take_over(from, server);
+            self.move_claims_to_thread(from, server);
+            self.resend_releases_by_thread(from, server);
         }
-        self.settle();
+        self.give_up_ended();
         if self.is_to_leave() {
             self.leave();
         }
@@ -552,12 +556,12 @@ impl Core {
 
     /// Handles the due timers of a permit. Ends come before sends.
     fn permit_due(&mut self, id: PermitId) {
-        self.unfile(id);
+        self.unset_timer(id);
         self.end_due(id);
         for at in self.leases_at(id) {
             self.send_if_due(at);
         }
-        self.file(id);
+        self.set_timer(id);
     }
 
     /// Visits all permits and debts, [`MOST_DUE`] slots at a time.
@@ -582,9 +586,9 @@ impl Core {
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
-            return self.end(id, Refusal::Closed);
+            return self.close(id);
         }
-        self.limit_anew(id);
+        self.apply_limits(id);
         self.refresh_soon(id);
         self.decide_if_open(id);
     }
@@ -677,46 +681,47 @@ impl Core {
     }
 
     /// A lease of a permit that has not ended.
-    fn lease(&mut self, At(id, lease): At) -> Option<&mut Lease> {
+    fn lease(&mut self, LeaseRef(id, lease): LeaseRef) -> Option<&mut Lease> {
         let permit = self.permit(id).filter(|permit| !permit.has_ended());
         permit?.leases.get_mut(lease)
     }
 
     /// The leases of a permit. They stay until this step is over, even if it ends the permit.
-    fn leases_at(&self, id: PermitId) -> impl Iterator<Item = At> + use<> {
+    fn leases_at(&self, id: PermitId) -> impl Iterator<Item = LeaseRef> + use<> {
         let count = self.permits[id].leases.len();
-        (0..count).map(move |lease| At(id, lease))
+        (0..count).map(move |lease| LeaseRef(id, lease))
     }
 
-    fn levels_of(&self, At(id, lease): At) -> &[Own] {
+    fn levels_of(&self, LeaseRef(id, lease): LeaseRef) -> &[ClaimedLevel] {
         self.permits[id].levels_of(lease)
     }
 
     /// Moves a claim to the runtime that has received news of it, which then sends its next calls.
-    fn carried_by(&mut self, runtime: RuntimeId, id: PermitId) {
+    fn move_to_runtime(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permit(id) {
             permit.from = runtime;
         }
     }
 
     /// Schedules a permit at its earliest timer, unless it is scheduled before that (rule 10).
-    fn file(&mut self, id: PermitId) {
+    fn set_timer(&mut self, id: PermitId) {
         let permit = self.permits.get_mut(id.slot);
         let Some(permit) = permit.filter(|permit| permit.id == id) else {
             return;
         };
         if let Some(next) = permit.timer() {
-            self.timers.set(Owner::Permit(id), &mut permit.filed, next);
+            self.timers
+                .set(Owner::Permit(id), &mut permit.scheduled, next);
         }
     }
 
-    fn unfile(&mut self, id: PermitId) {
-        let filed = &mut self.permits[id].filed;
-        self.timers.clear(Owner::Permit(id), filed);
+    fn unset_timer(&mut self, id: PermitId) {
+        let scheduled = &mut self.permits[id].scheduled;
+        self.timers.clear(Owner::Permit(id), scheduled);
     }
 
     /// Queues a lease if its next call is due.
-    fn send_if_due(&mut self, at: At) {
+    fn send_if_due(&mut self, at: LeaseRef) {
         if self.lease(at).is_none() {
             return;
         }
@@ -737,14 +742,14 @@ impl Core {
         self.push(at, queue, from);
     }
 
-    fn push(&mut self, at: At, queue: Queue, from: RuntimeId) {
+    fn push(&mut self, at: LeaseRef, queue: Queue, from: RuntimeId) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
-        lease.dispatch = Dispatch::Queued(queue, number);
-        let end = lease.end().unwrap_or_default();
+        lease.dispatch = Dispatch::Ready(queue, number);
+        let expiry = lease.expiry().unwrap_or_default();
         let server = &mut self.servers[number];
         match queue {
-            Queue::Refreshes => drop(server.refreshes.insert((end, at))),
+            Queue::Refreshes => drop(server.refreshes.insert((expiry, at))),
             Queue::Polls => server.polls.push_back(at),
             Queue::Claims => {
                 let from = self.sends(from, number);
@@ -762,7 +767,7 @@ impl Core {
     }
 
     /// Moves the claims of a lane that cannot send to the thread.
-    fn hand_over(&mut self, from: RuntimeId, server: usize) {
+    fn move_claims_to_thread(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
             let waiting = mem::take(&mut self.lane(from, server).claims);
             self.lane(THREAD, server).claims.extend(waiting);
@@ -770,7 +775,7 @@ impl Core {
     }
 
     /// Lets the thread send the releases of a runtime's stalled calls again. These calls may still be answered.
-    fn take_over(&mut self, from: RuntimeId, server: usize) {
+    fn resend_releases_by_thread(&mut self, from: RuntimeId, server: usize) {
         self.lane(from, server).may_stall = 0;
         let mut debts = BTreeSet::new();
         for flight in self.calls.values_mut() {
@@ -785,7 +790,7 @@ impl Core {
     }
 
     /// True if one of these semaphores counts as full.
-    fn is_any_full(&self, levels: &[Own]) -> bool {
+    fn is_any_full(&self, levels: &[ClaimedLevel]) -> bool {
         let mut levels = levels.iter();
         levels.any(|level| self.keys[level.key].is_full(self.now))
     }
@@ -800,7 +805,7 @@ impl Core {
 
     /// Starts to acquire a lease, which is the next one of its claim. A claim that is decided at once waits in no
     /// queue, because nothing is sent during an outage.
-    fn want(&mut self, at: At) {
+    fn start_acquire(&mut self, at: LeaseRef) {
         let lease = &mut self.permits[at];
         lease.on(lease::Event::Turn);
         lease.schedule(self.now);

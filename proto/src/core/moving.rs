@@ -7,7 +7,7 @@
 use super::{
     Core,
     call::{Items, StoreKey},
-    id::{At, PermitId},
+    id::{LeaseRef, PermitId},
     lease::Dispatch,
     server::Server,
     time::{PAUSE, Time},
@@ -42,7 +42,7 @@ impl Core {
     }
 
     /// The server for the next command of a lease (rule 14).
-    pub(super) fn server_of(&self, at: At) -> usize {
+    pub(super) fn server_of(&self, at: LeaseRef) -> usize {
         self.slots.server_for(&self.permits[at].route)
     }
 
@@ -123,14 +123,14 @@ impl Core {
             let server = self.server_of(at);
             let lease = &mut self.permits[at];
             let waits_elsewhere =
-                matches!(lease.dispatch, Dispatch::Queued(_, waits_at) if waits_at != server);
+                matches!(lease.dispatch, Dispatch::Ready(_, waits_at) if waits_at != server);
             let was_asked = lease.route.asks.take().is_some();
             if waits_elsewhere || was_asked {
-                if matches!(lease.dispatch, Dispatch::Queued(..)) {
-                    lease.schedule_anew(self.now);
+                if matches!(lease.dispatch, Dispatch::Ready(..)) {
+                    lease.reschedule(self.now);
                 }
                 self.send_if_due(at);
-                self.file(id);
+                self.set_timer(id);
             }
         }
     }

@@ -3,9 +3,9 @@
 use super::{
     Core,
     health::Outage,
-    id::{At, PermitId, RuntimeId},
+    id::{LeaseRef, PermitId, RuntimeId},
     lease,
-    permit::{Event, Own, Permit, Phase, Refusal},
+    permit::{ClaimedLevel, Event, Permit, Phase, Refusal},
     time::Time,
 };
 use std::mem;
@@ -77,7 +77,7 @@ impl Core {
         let Some((from, current)) = claim else {
             return;
         };
-        let server = self.server_of(At(id, current));
+        let server = self.server_of(LeaseRef(id, current));
         if self.is_open(server) {
             self.decide(id, server);
         } else if self.is_denied(from, server) {
@@ -92,16 +92,16 @@ impl Core {
     }
 
     /// Holds a claim beyond its share back until the next tick if it can wait, and else refuses it.
-    pub(super) fn hold_back(&mut self, at: At) {
+    pub(super) fn hold_back(&mut self, at: LeaseRef) {
         let server = self.server_of(at);
         match self.may_wait(at.0) {
-            true => self.next_at(at, self.now + self.settings.short_tick()),
+            true => self.schedule_call(at, self.now + self.settings.short_tick()),
             false => self.refuse(at.0, Refusal::Unavailable(server)),
         }
     }
 
     /// Gives back the leases of a claim that was granted beyond its share. The claim begins again if it can wait.
-    pub(super) fn begin_again(&mut self, at: At) {
+    pub(super) fn restart(&mut self, at: LeaseRef) {
         let id = at.0;
         if !self.may_wait(id) {
             let server = self.server_of(at);
@@ -109,9 +109,9 @@ impl Core {
         }
         self.uncount(id);
         for at in self.leases_at(id) {
-            self.set_ahead(at);
+            self.give_back(at);
         }
-        self.want(At(id, 0));
+        self.start_acquire(LeaseRef(id, 0));
     }
 
     /// True if a claim may still wait.
@@ -137,7 +137,7 @@ impl Core {
     /// serves its slot.
     pub(super) fn out_of_time(&mut self, id: PermitId) {
         let current = self.permits[id].current();
-        let at = At(id, current.unwrap_or_default());
+        let at = LeaseRef(id, current.unwrap_or_default());
         let server = self.server_of(at);
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
@@ -188,16 +188,16 @@ impl Core {
         self.permits[id].phase = Phase::Granted;
         let then = self.now + self.settings.absence();
         for at in self.leases_at(id) {
-            self.lose(at, lease::Event::Admitted, then);
+            self.apply(at, lease::Event::Admitted, then);
         }
         self.count(id);
-        self.tell_end(id);
+        self.report_expiry(id);
         self.events.push_back((id, event));
-        self.file(id);
+        self.set_timer(id);
     }
 
     /// True if no process can have treated the server of a lease as unavailable.
-    pub(super) fn is_well(&self, at: At) -> bool {
+    pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let server = &self.servers[self.server_of(at)];
         server.is_well(self.now, &self.settings)
     }
@@ -205,7 +205,7 @@ impl Core {
     // Shares.
 
     /// The units of a semaphore that this process may hold without its server.
-    fn share(&self, level: &Own) -> u32 {
+    fn share(&self, level: &ClaimedLevel) -> u32 {
         let live = self.live.count();
         self.settings.policy.share(level.units.id.limit, live)
     }
@@ -216,7 +216,7 @@ impl Core {
     }
 
     /// The units of a semaphore that count in the share, including those of a permit.
-    fn counted_with(&self, permit: &Permit, level: &Own) -> u32 {
+    fn counted_with(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
         let units = level.units.count();
         self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
@@ -227,12 +227,12 @@ impl Core {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
         let needs_none = !self.settings.policy.shares() || permit.is_strict || !permit.is_claim();
-        let is_well = |lease| self.is_well(At(id, lease));
+        let is_well = |lease| self.is_well(LeaseRef(id, lease));
         !(needs_none || leases.all(is_well) || self.is_within_share(permit))
     }
 
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
-    fn held_of_share(&self, permit: &Permit, level: &Own) -> u32 {
+    fn held_of_share(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
         let limit = level.units.id.limit;
         let own = match self.settings.policy.shares() {
             true => self.counted_with(permit, level),

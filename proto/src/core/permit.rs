@@ -1,7 +1,7 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    id::{At, DebtId, PermitId, RuntimeId, THREAD},
+    id::{DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lease::Lease,
     time::{FOREVER, Settings, Time},
 };
@@ -108,7 +108,7 @@ pub enum Event {
 
 /// A level of a permit.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct ClaimedLevel {
     /// The number of its semaphore.
     pub(super) key: usize,
     /// The id under which a server knows its units.
@@ -120,7 +120,7 @@ pub(super) struct Own {
     pub(super) grant: (u64, u32),
 }
 
-impl Own {
+impl ClaimedLevel {
     pub(super) fn new(key: usize, units: Units, wait: Option<Wait>) -> Self {
         Self {
             key,
@@ -136,7 +136,7 @@ impl Own {
 pub(super) enum Phase {
     Claiming(Claiming),
     Granted,
-    /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::settle`](super::Core)).
+    /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::give_up_ended`](super::Core)).
     Ended(Ended),
 }
 
@@ -180,11 +180,11 @@ pub(super) struct Permit {
     pub(super) last_growth: u32,
     /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
-    pub(super) levels: Vec<Own>,
+    pub(super) levels: Vec<ClaimedLevel>,
     pub(super) leases: Vec<Lease>,
     pub(super) phase: Phase,
     /// The time of its timer (rule 10).
-    pub(super) filed: Option<Time>,
+    pub(super) scheduled: Option<Time>,
     pub(super) is_strict: bool,
     /// True if its units count in the shares of its process (rule 12).
     pub(super) counts: bool,
@@ -194,7 +194,7 @@ impl Permit {
     pub(super) fn new(
         id: PermitId,
         (asked, from): (Time, RuntimeId),
-        levels: Vec<Own>,
+        levels: Vec<ClaimedLevel>,
         leases: Vec<Lease>,
         settings: &Settings,
     ) -> Self {
@@ -228,14 +228,14 @@ impl Permit {
             levels: Vec::new(),
             leases: Vec::new(),
             phase,
-            filed: None,
+            scheduled: None,
             is_strict: false,
             counts: false,
         }
     }
 
     /// The levels of a lease.
-    pub(super) fn levels_of(&self, lease: usize) -> &[Own] {
+    pub(super) fn levels_of(&self, lease: usize) -> &[ClaimedLevel] {
         &self.levels[self.leases[lease].levels.clone()]
     }
 
@@ -246,7 +246,7 @@ impl Permit {
     }
 
     /// How the claim may wait at a level. `None` if it waits there no more.
-    pub(super) fn wait(&self, level: &Own, now: Time) -> Option<Wait> {
+    pub(super) fn wait(&self, level: &ClaimedLevel, now: Time) -> Option<Wait> {
         let claiming = self.claiming()?;
         let wait = level.wait;
         wait.filter(|wait| now < claiming.asked + wait.time)
@@ -335,7 +335,7 @@ impl Permit {
 
     /// The number of the lease at which a claim has arrived.
     pub(super) fn current(&self) -> Option<usize> {
-        self.leases.iter().position(|lease| !lease.is_held())
+        self.leases.iter().position(|lease| !lease.is_relied_on())
     }
 
     /// The number of the lease that has a level.
@@ -352,20 +352,20 @@ impl Permit {
 
     /// True if this lease gets its full length: the claim is granted, or it is with this lease. Other leases last only as long
     /// as a waiter counts as alive (rule 5).
-    pub(super) fn is_whole_with(&self, number: usize) -> bool {
+    pub(super) fn gets_full_length(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
         let must_reacquire = self
             .claiming()
             .is_some_and(|claiming| claiming.must_reacquire);
-        let is_last_call = !must_reacquire && !self.is_tried_again(number);
+        let is_last_call = !must_reacquire && !self.is_repeated(number);
         let narrower = || self.leases[..number].iter();
-        !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_held)
+        !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_relied_on)
     }
 
     /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.
-    pub(super) fn is_tried_again(&self, number: usize) -> bool {
+    pub(super) fn is_repeated(&self, number: usize) -> bool {
         let is_sent_again = number > 0 && self.leases[number].remote.was_sent();
-        is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_held)
+        is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_relied_on)
     }
 
     /// The token of each level, how many units are held there, and the limit that it was granted under.
@@ -384,7 +384,7 @@ impl Permit {
 
     /// Why a claim is refused at a level that is full, where so many units are held.
     pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
-        let Own { units, wait, .. } = &self.levels[level];
+        let ClaimedLevel { units, wait, .. } = &self.levels[level];
         match wait {
             Some(_) => Refusal::TimedOut(level, held, units.id.limit),
             None => Refusal::Full(level, held, units.id.limit),
@@ -412,16 +412,16 @@ impl IndexMut<PermitId> for Slab<Permit> {
     }
 }
 
-impl Index<At> for Slab<Permit> {
+impl Index<LeaseRef> for Slab<Permit> {
     type Output = Lease;
 
-    fn index(&self, At(id, lease): At) -> &Lease {
+    fn index(&self, LeaseRef(id, lease): LeaseRef) -> &Lease {
         &self[id].leases[lease]
     }
 }
 
-impl IndexMut<At> for Slab<Permit> {
-    fn index_mut(&mut self, At(id, lease): At) -> &mut Lease {
+impl IndexMut<LeaseRef> for Slab<Permit> {
+    fn index_mut(&mut self, LeaseRef(id, lease): LeaseRef) -> &mut Lease {
         &mut self[id].leases[lease]
     }
 }

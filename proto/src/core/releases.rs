@@ -4,7 +4,7 @@ use super::{
     Core,
     call::Flight,
     debt::{Debt, Next},
-    id::{At, CallId, DebtId, PermitId},
+    id::{CallId, DebtId, LeaseRef, PermitId},
     permit::Permit,
     time::Time,
     timers::Owner,
@@ -27,7 +27,7 @@ impl Core {
     pub(super) fn owe(
         &mut self,
         permit: Option<PermitId>,
-        (at, call): (At, Option<CallId>),
+        (at, call): (LeaseRef, Option<CallId>),
         mut debt: Debt,
     ) {
         self.last_debt += 1;
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Handles the answer to an acquire of units that were given up since it was sent.
-    pub(super) fn debts_acquired(&mut self, flight: &Flight, at: At, acquired: &Acquired) {
+    pub(super) fn debts_acquired(&mut self, flight: &Flight, at: LeaseRef, acquired: &Acquired) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         for id in self.debts_in(flight.id, at) {
             let debt = self.debts.get(id.slot).filter(|debt| debt.id == id);
@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// The debts for units of a lease that a call has named.
-    pub(super) fn debts_in(&self, call: CallId, at: At) -> Vec<DebtId> {
+    pub(super) fn debts_in(&self, call: CallId, at: LeaseRef) -> Vec<DebtId> {
         let all = self.owed_in.get(&call).into_iter().flatten();
         let own = all.filter(|(lease, _)| *lease == at);
         own.map(|(_, debt)| *debt).collect()
@@ -91,7 +91,7 @@ impl Core {
             if is_settled && each.is_none() {
                 self.pay(id);
             } else {
-                self.release_again(id, now);
+                self.finish_release(id, now);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Core {
     }
 
     /// Notes that a release is over. Schedules the next one, or pays the debt.
-    pub(super) fn release_again(&mut self, id: DebtId, then: Time) {
+    pub(super) fn finish_release(&mut self, id: DebtId, then: Time) {
         let now = self.now;
         let Some(debt) = self.debt(id) else {
             return;

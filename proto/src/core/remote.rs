@@ -73,17 +73,10 @@ impl Remote {
         self.unanswered += 1;
     }
 
-    /// Notes that an acquire from `sent` was refused. The server has nothing of the lease if no other acquire could still
-    /// run at that time: calls may run in another order than they were sent in.
+    /// Notes that an acquire from `sent` was refused.
     pub(super) fn refused(&mut self, sent: Time) {
-        if self.acquires.run_until() <= sent {
-            self.forget();
+        if self.acquires.proves_absence(sent) {
+            *self = Self::default();
         }
-    }
-
-    /// Forgets all calls, because none was sent under the lease's current id.
-    pub(super) fn forget(&mut self) {
-        (self.was_sent, self.unanswered) = (false, 0);
-        self.acquires.clear();
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Core, Stay,
     call::{Failure, Flight, Items, StoreKey},
-    id::{At, CallId, DebtId, PermitId, THREAD},
+    id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
     lease::{self, InFlight, Outcome, State},
     permit::{Event, Phase, Refusal},
     time::{PAUSE, Time},
@@ -50,7 +50,7 @@ impl Core {
             (Items::Leave, _) => self.stay = Stay::Gone,
             (Items::Acquire(_, all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
-                    self.carried_by(flight.runtime, at.0);
+                    self.move_to_runtime(flight.runtime, at.0);
                     self.debts_acquired(flight, *at, &acquired);
                     if let Some(own) = self.landed(*at, flight.id) {
                         self.acquired(flight.sent, *at, acquired, own.was_notified);
@@ -105,19 +105,19 @@ impl Core {
             return;
         };
         for &at in all {
-            let At(id, _) = at;
+            let LeaseRef(id, _) = at;
             let is_undecided = self.permit(id).is_some_and(|permit| permit.is_claim());
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
                 // Rule 6. What is left of it under its old id is being released.
                 Fault::Mistake if is_missing => {
-                    self.lose(at, lease::Event::Refused(self.on_loss(at)), then);
+                    self.apply(at, lease::Event::Refused(self.on_loss(at)), then);
                 }
                 Fault::Unavailable | Fault::Unserved if is_undecided => {
                     self.cannot_decide(id, flight.server);
                 }
-                Fault::Unserved => self.next_at(at, self.now + self.settings.heartbeat()),
+                Fault::Unserved => self.schedule_call(at, self.now + self.settings.heartbeat()),
                 _ => {}
             }
         }
@@ -137,7 +137,7 @@ impl Core {
                         if may_run {
                             self.permits[*at].remote.unanswered();
                         }
-                        self.next_at(*at, then);
+                        self.schedule_call(*at, then);
                     }
                     for debt in self.debts_in(flight.id, *at) {
                         self.release_at(debt, then);
@@ -149,7 +149,7 @@ impl Core {
                     self.may_have_freed(items.debts());
                 }
                 for debt in items.debts() {
-                    self.release_again(debt, then);
+                    self.finish_release(debt, then);
                 }
             }
             Items::Presence(_) => {
@@ -200,7 +200,7 @@ impl Core {
     /// Sends each lease or debt of a failed command again in a separate command (rule 16). Returns false if the command names
     /// only one.
     fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
-        let leases: BTreeSet<At> = items.leases().iter().copied().collect();
+        let leases: BTreeSet<LeaseRef> = items.leases().iter().copied().collect();
         let debts: BTreeSet<DebtId> = items.debts();
         if leases.len() + debts.len() < 2 {
             return false;
@@ -236,27 +236,27 @@ impl Core {
         for items in &flight.items {
             self.again(flight, items, then, Some(failure));
         }
-        self.hand_over(flight.runtime, flight.server);
+        self.move_claims_to_thread(flight.runtime, flight.server);
     }
 
     /// Notes that a call of a lease is over. `None` if the lease no longer waits for it: it is gone or has a new id.
-    fn landed(&mut self, at: At, call: CallId) -> Option<InFlight> {
+    fn landed(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
         self.lease(at)?.land(call)
     }
 
     /// Schedules the next call of a lease.
-    pub(super) fn next_at(&mut self, at: At, then: Time) {
+    pub(super) fn schedule_call(&mut self, at: LeaseRef, then: Time) {
         if let Some(lease) = self.lease(at) {
             lease.schedule(then);
         }
         self.send_if_due(at);
-        self.file(at.0);
+        self.set_timer(at.0);
     }
 
     // Acquires.
 
     /// Applies the answer to an acquire. `was_notified`: a message may have come since it was sent.
-    fn acquired(&mut self, sent: Time, at: At, acquired: Acquired, was_notified: bool) {
+    fn acquired(&mut self, sent: Time, at: LeaseRef, acquired: Acquired, was_notified: bool) {
         let levels = self.permits[at.0].levels_of(at.1);
         self.keys.note_answer(levels, &acquired, self.now);
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
@@ -279,15 +279,15 @@ impl Core {
                 self.refused(sent, at, Refusal::Paused(level, limit, left));
             }
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
-            Acquired::Revoked if !matches!(lease.state, State::Ahead) => {
-                self.end(permit.root(), Refusal::Revoked);
+            Acquired::Revoked if !matches!(lease.state, State::NotStarted) => {
+                self.revoke(permit.root());
             }
             Acquired::Revoked => {}
         }
     }
 
     /// The number of a level, counted from the first of the lease, within its permit, and the limit there.
-    fn limit_at(&self, at: At, level: usize) -> (usize, u32) {
+    fn limit_at(&self, at: LeaseRef, level: usize) -> (usize, u32) {
         let permit = &self.permits[at.0];
         let level = permit.leases[at.1].levels.start + level;
         (level, permit.levels[level].units.id.limit)
@@ -305,7 +305,7 @@ impl Core {
     }
 
     /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
-    pub(super) fn lasts(&self, at: At, sent: Time) -> (Time, Time) {
+    pub(super) fn lasts(&self, at: LeaseRef, sent: Time) -> (Time, Time) {
         let length = self.permits[at].remote.length();
         let end = self.settings.held_until(sent, length);
         // This call was sent before the server lost leases, so the lease may be among them.
@@ -314,7 +314,7 @@ impl Core {
         (end, next.unwrap_or(self.now))
     }
 
-    pub(super) fn tell_end(&mut self, id: PermitId) {
+    pub(super) fn report_expiry(&mut self, id: PermitId) {
         let root = self.permits[id].root();
         let end = self.held_until(root);
         let end = end.map(|end| end + self.settings.lateness());
@@ -322,33 +322,32 @@ impl Core {
     }
 
     /// Notes that a lease is held until `end`, and schedules its refresh for `next`.
-    fn granted(&mut self, at: At, grants: &[(u64, u32)], (end, next): (Time, Time)) {
+    fn granted(&mut self, at: LeaseRef, grants: &[(u64, u32)], (end, next): (Time, Time)) {
         let permit = &mut self.permits[at.0];
         let outcome = permit.leases[at.1].on(lease::Event::Granted(end));
-        // Until then the holder has these tokens.
-        if let Outcome::Advances | Outcome::Returns(true) = outcome {
-            permit.take(at.1, grants);
-        }
-        if outcome == Outcome::Nothing {
-            return;
+        match outcome {
+            Outcome::Nothing => return,
+            Outcome::Advances | Outcome::Returns(true) => permit.take(at.1, grants),
+            // The holder was not told of a loss, and keeps its tokens.
+            _ => {}
         }
         let root = permit.root();
-        self.tell_end(at.0);
-        self.next_at(at, next);
+        self.report_expiry(at.0);
+        self.schedule_call(at, next);
         match outcome {
             Outcome::Advances => self.advance(at),
-            Outcome::Returns(true) => self.tell_return(root),
+            Outcome::Returns(true) => self.report_return(root),
             _ => {}
         }
     }
 
     /// Acquires the next lease of a claim, or grants the claim (rules 5 and 21).
-    fn advance(&mut self, at: At) {
+    fn advance(&mut self, at: LeaseRef) {
         if let Some(wider) = self.permits[at.0].current() {
-            return self.want(At(at.0, wider));
+            return self.start_acquire(LeaseRef(at.0, wider));
         }
         if self.is_beyond_share(at.0) {
-            return self.begin_again(at);
+            return self.restart(at);
         }
         let claiming = self.permits[at.0].claiming_mut();
         if claiming.is_some_and(|claiming| mem::take(&mut claiming.must_reacquire)) {
@@ -358,25 +357,25 @@ impl Core {
         self.permits[at.0].phase = Phase::Granted;
         let permit = &self.permits[at.0];
         let event = Event::Granted(permit.grants().collect());
-        self.tell_end(at.0);
+        self.report_expiry(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.
         for at in self.leases_at(at.0) {
             if self.permits[at].remote.length() < self.settings.lease {
-                self.next_at(at, self.now);
+                self.schedule_call(at, self.now);
             }
         }
     }
 
     /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
-    fn reacquire(&mut self, At(id, widest): At) {
+    fn reacquire(&mut self, LeaseRef(id, widest): LeaseRef) {
         for lease in &mut self.permits[id].leases[..widest] {
             lease.on(lease::Event::Turn);
         }
-        self.want(At(id, 0));
+        self.start_acquire(LeaseRef(id, 0));
     }
 
-    fn queued(&mut self, sent: Time, at: At, mut queued: Queued, was_notified: bool) {
+    fn queued(&mut self, sent: Time, at: LeaseRef, mut queued: Queued, was_notified: bool) {
         let pause = self.settings.heartbeat();
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
@@ -389,7 +388,7 @@ impl Core {
         match lease.on(lease::Event::Queued(queued, sent)) {
             Outcome::Waits => self.give_wider_back(at),
             // The answer to a poll from before a grant or a loss.
-            Outcome::CallsAgain => return self.next_at(at, self.now),
+            Outcome::CallsAgain => return self.schedule_call(at, self.now),
             _ => return,
         }
         // The wait ends before the pause does, even if the answer took no time.
@@ -404,29 +403,23 @@ impl Core {
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));
         }
-        self.next_at(at, over.min(self.now + pause));
+        self.schedule_call(at, over.min(self.now + pause));
     }
 
-    fn refused(&mut self, sent: Time, at: At, why: Refusal) {
+    fn refused(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
         let pause = match self.is_well(at) {
             true => self.settings.absence(),
             // Other processes get these units. That has to happen before they may exceed their shares.
             false => self.settings.short_tick(),
         };
-        let on_loss = self.on_loss(at);
         let lease = &mut self.permits[at];
-        match &lease.state {
-            State::Ahead => {}
-            State::Wanted | State::Queued(..) => {
-                lease.remote.refused(sent);
-                self.refuse(at.0, why);
-            }
-            State::Missing(_) => {
-                lease.remote.refused(sent);
-                self.lose(at, lease::Event::Refused(on_loss), self.now + pause);
-            }
-            // A message has granted it since.
-            State::Held(_) => self.next_at(at, self.now),
+        // If it is held, a message has granted it since.
+        if !matches!(lease.state, State::Held(_)) {
+            lease.remote.refused(sent);
+        }
+        let event = lease::Event::Refused(self.on_loss(at));
+        if self.apply(at, event, self.now + pause) == Outcome::IsRefused {
+            self.refuse(at.0, why);
         }
     }
 
@@ -442,8 +435,8 @@ impl Core {
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.id.name == name;
         let is_one = is_one && self.settings.replicas == 0;
         let is_wait_over = permit.waits_until(permit.waits_at(number)) <= self.now;
-        let at = At(id, number);
-        let lease = &mut self.permits[At(id, number)];
+        let at = LeaseRef(id, number);
+        let lease = &mut self.permits[LeaseRef(id, number)];
         // An answer that was sent before the message may still arrive.
         lease.notify();
         let State::Queued(queued, polled) = &lease.state else {
@@ -453,46 +446,55 @@ impl Core {
         // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
         let may_be_refused = is_wait_over && lease.call().is_some();
         let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
-        self.carried_by(THREAD, id);
+        self.move_to_runtime(THREAD, id);
         if is_grant {
             let levels = self.permits[id].levels_of(number);
             self.keys.note_grant(levels, &[(token, held)], self.now);
             self.granted(at, &[(token, held)], (end, self.now));
         } else {
-            self.next_at(at, self.now);
+            self.schedule_call(at, self.now);
         }
     }
 
     // Refreshes.
 
     /// Applies the answers to a refresh. A lease of several levels has an answer for each, and is held if all are.
-    fn refreshed(&mut self, flight: &Flight, all: &[At], each: &[bool]) {
+    fn refreshed(&mut self, flight: &Flight, all: &[LeaseRef], each: &[bool]) {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
-        let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
+        let lost: BTreeSet<LeaseRef> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
             let Some(own) = self.landed(at, flight.id) else {
                 continue;
             };
-            let is_lost = lost.contains(&at);
-            match self.permits[at].state {
-                State::Held(_) if is_lost && own.has_shrunk => self.next_at(at, self.now),
-                State::Held(_) if is_lost => {
-                    self.lose(at, lease::Event::NotFound(self.on_loss(at)), self.now);
+            match lost.contains(&at) {
+                true if own.has_shrunk => self.schedule_call(at, self.now),
+                true => {
+                    self.apply(at, lease::Event::NotFound(self.on_loss(at)), self.now);
                 }
-                State::Held(_) => {
-                    self.permits[at].remote.refreshed(self.now);
-                    self.granted(at, &[], self.lasts(at, flight.sent));
-                }
-                _ => self.next_at(at, self.now),
+                false => self.found(at, flight.sent),
             }
         }
         if !lost.is_empty() {
-            self.look_again(flight.sent, flight.server);
+            self.refresh_all_since(flight.sent, flight.server);
+        }
+    }
+
+    /// A refresh has found a lease.
+    fn found(&mut self, at: LeaseRef, sent: Time) {
+        let (end, next) = self.lasts(at, sent);
+        let lease = &mut self.permits[at];
+        match lease.on(lease::Event::Found(end)) {
+            Outcome::IsHeld => {
+                lease.remote.refreshed(self.now);
+                self.report_expiry(at.0);
+                self.schedule_call(at, next);
+            }
+            _ => self.schedule_call(at, self.now),
         }
     }
 
     /// A server that has lost a lease may have lost others, so all leases that were not refreshed since are due.
-    pub(super) fn look_again(&mut self, sent: Time, server: usize) {
+    pub(super) fn refresh_all_since(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
         // A call that was sent just after connecting may report a loss from before the connection.
         if *lost_before <= sent {
@@ -512,7 +514,7 @@ impl Core {
                 _ => lease.is_missing() && !self.is_open(server),
             };
             if is_due && lease.is_scheduled_after(self.now) {
-                self.next_at(at, self.now);
+                self.schedule_call(at, self.now);
             }
         }
     }

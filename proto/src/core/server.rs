@@ -2,7 +2,7 @@
 
 use super::{
     health::Health,
-    id::{At, DebtId, RuntimeId},
+    id::{DebtId, LeaseRef, RuntimeId},
     lane::{FEW, MORE, MOST},
     time::{Settings, Time},
 };
@@ -61,8 +61,8 @@ pub(super) struct Server {
     /// True if the first runtime that enters the core should send the releases.
     pub(super) releases_now: bool,
     /// By the end of the lease.
-    pub(super) refreshes: BTreeSet<(Time, At)>,
-    pub(super) polls: VecDeque<At>,
+    pub(super) refreshes: BTreeSet<(Time, LeaseRef)>,
+    pub(super) polls: VecDeque<LeaseRef>,
 }
 
 impl Server {

@@ -11,9 +11,9 @@ use super::{
     Core,
     call::Call,
     debt::Debt,
-    id::{At, PermitId, RuntimeId},
+    id::{LeaseRef, PermitId, RuntimeId},
     lease::Lease,
-    permit::{Merge, Own, Permit},
+    permit::{ClaimedLevel, Merge, Permit},
     time::Time,
 };
 use crate::verbs::{LeaseId, LeaseName, Units};
@@ -64,7 +64,7 @@ impl Core {
             flow: None,
             label: None,
         };
-        let own = vec![Own::new(key, Units::new(lease), None)];
+        let own = vec![ClaimedLevel::new(key, Units::new(lease), None)];
         let leases = vec![Lease::new(slot, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
@@ -129,10 +129,10 @@ impl Core {
             let own = self.permits[root].levels[level].units.count();
             parts.push(self.split(root, level, own - units));
         }
-        self.tell_end(root);
+        self.report_expiry(root);
         if !was_in_place {
             // The lost part may be among the units that were given up.
-            self.tell_return(root);
+            self.report_return(root);
         }
         Some(parts)
     }
@@ -153,20 +153,20 @@ impl Core {
         let part = self.next_id();
         self.permits.insert(Permit::given_up(part, is_known));
         if is_known {
-            let others = vec![Own::new(key, others, None)];
-            self.owe_part(Some(part), At(id, number), others);
+            let others = vec![ClaimedLevel::new(key, others, None)];
+            self.owe_part(Some(part), LeaseRef(id, number), others);
         }
         self.end_if_over(part);
         if is_missing {
-            self.renew(At(id, number));
-            self.send_if_due(At(id, number));
-            self.file(id);
+            self.assign_new_id(LeaseRef(id, number));
+            self.send_if_due(LeaseRef(id, number));
+            self.set_timer(id);
         }
         part
     }
 
     /// Gives a lease an unused id, and releases everything that a server may have of it under the old one.
-    pub(super) fn renew(&mut self, at: At) {
+    pub(super) fn assign_new_id(&mut self, at: LeaseRef) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
@@ -180,7 +180,7 @@ impl Core {
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
             let old = mem::replace(&mut level.units, renewed);
-            Own::new(level.key, old, None)
+            ClaimedLevel::new(level.key, old, None)
         });
         let levels = levels.collect();
         if is_known {
@@ -190,12 +190,17 @@ impl Core {
     }
 
     /// Makes a debt of units that a lease gives up while it goes on.
-    pub(super) fn owe_part(&mut self, permit: Option<PermitId>, at: At, levels: Vec<Own>) {
+    pub(super) fn owe_part(
+        &mut self,
+        permit: Option<PermitId>,
+        at: LeaseRef,
+        levels: Vec<ClaimedLevel>,
+    ) {
         for level in &levels {
             self.keys[level.key].leases += 1;
         }
         let lease = &self.permits[at];
-        let (call, debt) = (lease.call(), Debt::new(lease, levels, self.now));
+        let (call, debt) = (lease.call(), Debt::new(lease, levels, None, self.now));
         self.owe(permit, (at, call), debt);
     }
 }
