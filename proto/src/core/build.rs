@@ -481,13 +481,11 @@ impl Core {
         let length = self.length(all[0]);
         for at in all {
             let permit = &mut self.permits[at.0];
-            let is_repeated = acquires && permit.is_repeated(at.1);
-            // Rule 21.
-            if let Some(claiming) = permit.claiming_mut() {
-                claiming.must_reacquire |= is_repeated;
-            }
             match acquires {
-                true => permit.leases[at.1].send_acquire(&draft.flight, length),
+                true => {
+                    permit.note_repeat(at.1);
+                    permit.leases[at.1].send_acquire(&draft.flight, length);
+                }
                 false => permit.leases[at.1].send_refresh(&draft.flight, length),
             }
         }

@@ -169,7 +169,7 @@ impl Debt {
     /// True if a release of it is before this call on the same connection, and another release would not settle more.
     pub(super) fn is_released_before(&self, flight: &Flight) -> bool {
         self.last.as_ref().is_some_and(|last| {
-            let is_before = self.in_flight > 0 && last.is_before(flight);
+            let is_before = self.in_flight > 0 && !last.left.is_over() && last.is_before(flight);
             let settles = !self.is_settled && self.acquires.are_before(flight);
             is_before && !settles
         })

@@ -103,6 +103,7 @@ impl Core {
     fn assign_new_id_if_heavy(&mut self, at: LeaseRef) {
         let mut levels = self.levels_of(at).iter();
         if levels.any(|level| level.units.id.weight > 1) {
+            self.permits[at.0].note_repeat(at.1);
             self.assign_new_id(at);
         }
     }

@@ -157,7 +157,9 @@ impl Core {
             self.owe_part(None, at, old);
         }
         if is_whole {
-            self.permits[at].forget();
+            let permit = &mut self.permits[at.0];
+            permit.note_repeat(at.1);
+            permit.leases[at.1].forget();
         }
     }
 }

@@ -123,6 +123,8 @@ mod remote;
 mod reply;
 mod server;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod time;
 mod timers;
 mod weight;
@@ -754,7 +756,23 @@ impl Core {
             Queue::Claims => {
                 let from = self.sends(from, number);
                 self.lane(from, number).claims.push_back(at);
+                self.prune_claims(from, number);
             }
+        }
+    }
+
+    /// Removes claims that are over from a lane that may send nothing for long. It has at most twice as many entries as there
+    /// are permits, and a few.
+    fn prune_claims(&mut self, from: RuntimeId, server: usize) {
+        const FEW: usize = 64;
+        let most = 2 * self.permits.len() + FEW;
+        if self.lane(from, server).claims.len() > most {
+            let mut claims = mem::take(&mut self.lane(from, server).claims);
+            claims.retain(|at| {
+                let lease = self.lease(*at);
+                lease.is_some_and(|lease| lease.waits_in(Queue::Claims, server))
+            });
+            self.lane(from, server).claims = claims;
         }
     }
 

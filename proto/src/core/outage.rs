@@ -148,6 +148,8 @@ impl Core {
             .is_unserved(self.permits[at].route.slot, self.now);
         match health.is_failing() || is_unserved {
             true if !shares || health.is_clear(self.now, &self.settings) => self.decide(id, server),
+            // It answers, but does not report its time.
+            false if !self.servers[server].is_known() => self.refuse(id, Refusal::Failed(server)),
             false if !was_sent => self.refuse(id, Refusal::Congested(server)),
             _ => self.refuse(id, Refusal::Unavailable(server)),
         }

@@ -305,7 +305,10 @@ impl Permit {
     pub(super) fn end(&mut self, reports: bool) {
         match &mut self.phase {
             Phase::Ended(ended) => ended.reports |= reports,
-            phase => *phase = Phase::Ended(Ended::new(reports, true)),
+            phase => {
+                let was_held = matches!(phase, Phase::Granted);
+                *phase = Phase::Ended(Ended::new(reports, was_held));
+            }
         }
     }
 
@@ -360,6 +363,15 @@ impl Permit {
         let is_last_call = !must_reacquire && !self.is_repeated(number);
         let narrower = || self.leases[..number].iter();
         !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_relied_on)
+    }
+
+    /// Notes that an acquire of a lease is sent again, or that its next one is another try although it has another id (rule
+    /// 21).
+    pub(super) fn note_repeat(&mut self, number: usize) {
+        let is_repeated = self.is_repeated(number);
+        if let Phase::Claiming(claiming) = &mut self.phase {
+            claiming.must_reacquire |= is_repeated;
+        }
     }
 
     /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.

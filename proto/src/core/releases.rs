@@ -35,7 +35,8 @@ impl Core {
             slot: self.debts.vacant_key(),
             serial: self.last_debt,
         };
-        if let Some(call) = call {
+        // The answer to a call that is over is being applied, and does not reach a lease that has ended.
+        if let Some(call) = call.filter(|call| self.calls.contains_key(call)) {
             self.owed_in.entry(call).or_default().push((at, id));
         }
         for level in &debt.levels {

@@ -24,8 +24,8 @@ pub(super) struct Remote {
     pub(super) acquires: Acquires,
     /// True if an acquire was sent, unless its refusal proved since then that the server has nothing of the lease.
     was_sent: bool,
-    /// The number of calls without an answer that may have run. An answer does not reset it.
-    unanswered: u32,
+    /// By how much calls without an answer may prolong the lease. An answer does not reset it.
+    unanswered: Duration,
     /// How long the last acquire or refresh lasts on the server.
     length: Duration,
     /// The time until which the server may have the lease, after all that was sent.
@@ -65,12 +65,12 @@ impl Remote {
 
     /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
     pub(super) fn refreshed(&mut self, now: Time) {
-        self.lasts = now + self.length * (1 + self.unanswered);
+        self.lasts = now + self.length + self.unanswered;
     }
 
-    /// Notes that a call has no answer and may have run.
+    /// Notes that the last call has no answer and may have run.
     pub(super) fn unanswered(&mut self) {
-        self.unanswered += 1;
+        self.unanswered += self.length;
     }
 
     /// Notes that an acquire from `sent` was refused.

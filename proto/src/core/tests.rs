@@ -1,0 +1,306 @@
+//! Orders of events that were once wrong. The simulation makes them too rarely.
+
+use super::*;
+use crate::verbs::{Acquired, Command, Fault, OperatorLimits, Queued};
+use std::time::Duration;
+
+const NOW: Time = Time::from_secs(100);
+const RUNTIME: RuntimeId = RuntimeId(1);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn level(name: &str, slot: u16) -> Level {
+    Level {
+        name: name.into(),
+        slot,
+        limit: 1,
+        weight: 1,
+        wait: Some(Wait {
+            time: ms(5_000),
+            max_waiting: 9,
+            head_start: Duration::ZERO,
+        }),
+        is_strict: false,
+        label: None,
+        flow: None,
+    }
+}
+
+/// A core with connections to so many servers, each of which has the slot of its number.
+fn connected(servers: usize) -> Core {
+    let mut core = Core::new(Settings {
+        lease: ms(10_000),
+        timeout: ms(250),
+        claims: true,
+        ..Settings::default()
+    });
+    let slots = (0..servers).map(|server| (server..server + 1, server));
+    core.handle_servers(NOW, Change::Slots(slots.collect()));
+    for server in 0..servers {
+        for runtime in [THREAD, RUNTIME] {
+            core.handle_servers(NOW, Change::Connected(runtime, server));
+        }
+    }
+    core
+}
+
+fn presence(now: Time, version: u64) -> Answer {
+    let limits = match version {
+        0 => Vec::new(),
+        _ => vec![("wide".into(), 2)],
+    };
+    let limits = OperatorLimits {
+        version,
+        first: version,
+        limits,
+    };
+    let server_ms = 1_000_000 + now.as_millis() as u64;
+    Answer::Presence(server_ms, None, Some(1), Some(limits))
+}
+
+fn granted() -> Acquired {
+    Acquired::Granted(vec![(7, 1)])
+}
+
+fn queued(pause: Option<Duration>) -> Acquired {
+    Acquired::Queued(Queued {
+        level: 0,
+        arrival: 1,
+        recheck: None,
+        last_token: 1,
+        pause,
+    })
+}
+
+/// Sends what a core has to send at a time, and answers it, until it sends nothing more. No answer: the call has none.
+fn run(core: &mut Core, now: Time, mut answer: impl FnMut(&Call, &Command) -> Option<Answer>) {
+    core.handle_timeout(now);
+    while let Some(call) = [THREAD, RUNTIME]
+        .into_iter()
+        .find_map(|runtime| core.poll_call(now, runtime))
+    {
+        reply(core, now, &call, &mut answer);
+    }
+}
+
+fn reply(
+    core: &mut Core,
+    now: Time,
+    call: &Call,
+    mut answer: impl FnMut(&Call, &Command) -> Option<Answer>,
+) {
+    let answers: Vec<_> = call.commands.iter().map(|own| answer(call, own)).collect();
+    if let Some(answers) = answers.into_iter().collect() {
+        core.handle_reply(now, call.id, Ok(answers));
+    }
+}
+
+/// A server that grants and finds everything.
+fn works(now: Time, command: &Command) -> Option<Answer> {
+    Some(match command {
+        Command::Presence(_) => presence(now, 0),
+        Command::Acquire { claims, .. } => {
+            Answer::Acquired(1, claims.iter().map(|_| granted()).collect())
+        }
+        Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
+        Command::Release { groups, .. } => Answer::Held(vec![true; groups.len()]),
+        _ => Answer::Done,
+    })
+}
+
+fn events(core: &mut Core) -> Vec<Event> {
+    std::iter::from_fn(|| core.poll_event())
+        .map(|(_, event)| event)
+        .collect()
+}
+
+/// Rule 21. The narrower key is paused while the claim waits for the wider one, whose limit then changes. So the next try
+/// for the wider one has another id.
+#[test]
+fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_limit() {
+    let mut core = connected(2);
+    let (mut narrow, mut wide, mut version) = (0, 0, 0);
+    let mut claim = None;
+    for step in 0..700 {
+        let now = NOW + ms(step);
+        if step == 20 {
+            let levels = [level("narrow", 0), level("s{wide}", 1)];
+            claim = core.acquire(now, RUNTIME, &levels).1;
+        }
+        if step == 300 {
+            version = 1;
+            core.look_at_limits(now);
+        }
+        let mut answer = |call: &Call, command: &Command| match command {
+            Command::Presence(_) => Some(presence(now, version)),
+            Command::Acquire { .. } if call.server == 0 => {
+                narrow += 1;
+                let acquired = match step < 100 {
+                    true => granted(),
+                    false => queued(Some(ms(1_000))),
+                };
+                Some(Answer::Acquired(1, vec![acquired]))
+            }
+            Command::Acquire { .. } => {
+                wide += 1;
+                let acquired = if wide == 1 { queued(None) } else { granted() };
+                Some(Answer::Acquired(1, vec![acquired]))
+            }
+            _ => works(now, command),
+        };
+        if let Some(call) = claim.take() {
+            reply(&mut core, now, &call, &mut answer);
+        }
+        run(&mut core, now, answer);
+    }
+    assert!(narrow >= 2 && wide >= 2);
+    let is_grant = |event: &Event| matches!(event, Event::Granted(_));
+    assert!(!events(&mut core).iter().any(is_grant));
+}
+
+/// Rule 4. One release is slow on another connection, and one on this connection has not run.
+#[test]
+fn a_claim_follows_a_release_that_did_not_run() {
+    for not_run in [Answer::NotRun, Answer::Failed(Fault::Again)] {
+        let mut core = connected(1);
+        run(&mut core, NOW, |_, own| works(NOW, own));
+        let (first, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+        call.expect("nothing is in flight").left.note();
+        core.release(NOW, first, false);
+        let (_, slow) = core.acquire(NOW, RUNTIME, &[level("b", 0)]);
+        slow.expect("it carries the release").left.note();
+        // A runtime without a connection. The thread sends its claim, behind a second release.
+        core.acquire(NOW, RuntimeId(2), &[level("a", 0)]);
+        let both = core.poll_call(NOW, THREAD).expect("it is sent");
+        both.left.note();
+        let answers = vec![not_run; both.commands.len()];
+        core.handle_reply(NOW, both.id, Ok(answers));
+        let mut sent = Vec::new();
+        for step in 0..100 {
+            let now = NOW + ms(step);
+            run(&mut core, now, |_, command| {
+                sent.push(match command {
+                    Command::Release { .. } => "release",
+                    Command::Acquire { .. } => "acquire",
+                    _ => return works(now, command),
+                });
+                None
+            });
+        }
+        assert_eq!(sent[..2], ["release", "acquire"]);
+    }
+}
+
+/// Rule 3. The first acquire of the widest lease lasts for a lease and has no answer, later calls are shorter.
+#[test]
+fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
+    let mut core = connected(2);
+    let (mut narrow, mut wide, mut until) = (0, 0, Time::ZERO);
+    let (mut claim, mut released) = (None, None);
+    for step in 0..15_000 {
+        let now = NOW + ms(step);
+        if step == 20 {
+            let levels = [level("narrow", 0), level("s{wide}", 1)];
+            claim = Some(core.acquire(now, RUNTIME, &levels));
+        }
+        let mut is_refreshed = false;
+        let mut answer = |call: &Call, command: &Command| match command {
+            _ if released.is_some() && call.server == 1 => None,
+            Command::Acquire { .. } if call.server == 0 => {
+                narrow += 1;
+                (narrow == 1).then(|| Answer::Acquired(1, vec![granted()]))
+            }
+            Command::Acquire { lasts, .. } => {
+                wide += 1;
+                until = until.max(now + *lasts);
+                (wide > 1).then(|| Answer::Acquired(1, vec![granted()]))
+            }
+            Command::Refresh { lasts, .. } if call.server == 1 => {
+                until = until.max(now + *lasts);
+                is_refreshed = true;
+                works(now, command)
+            }
+            _ => works(now, command),
+        };
+        if let Some(call) = claim.as_mut().and_then(|(_, call)| call.take()) {
+            reply(&mut core, now, &call, &mut answer);
+        }
+        run(&mut core, now, answer);
+        if is_refreshed && released.is_none() {
+            released = Some(now);
+            core.release(now, claim.as_ref().expect("it claims").0, true);
+        }
+        assert!(released.is_none() || now >= until || !core.is_forgotten());
+    }
+    assert!(released.is_some() && core.is_forgotten());
+}
+
+/// Two growths of a permit are in one call, and the answer to the first says that the permit is revoked.
+#[test]
+fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
+    let mut core = connected(1);
+    run(&mut core, NOW, |_, own| works(NOW, own));
+    let (root, call) = core.acquire(NOW, RUNTIME, &[level("a", 0), level("b", 0)]);
+    let both = Acquired::Granted(vec![(1, 1), (1, 1)]);
+    let call = call.expect("nothing is in flight");
+    core.handle_reply(NOW, call.id, Ok(vec![Answer::Acquired(1, vec![both])]));
+    // The growths wait for these calls, and then leave together.
+    let busy = ["c", "d"].map(|name| core.acquire(NOW, RUNTIME, &[level(name, 0)]).1);
+    for number in 0..2 {
+        core.grow(NOW, RUNTIME, (root, number), (1, 9), Merge::Smallest);
+    }
+    let growths = core.poll_call(NOW, RUNTIME).expect("both are sent");
+    for call in busy {
+        let call = call.expect("few are in flight");
+        reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+    }
+    let revoked = Answer::Acquired(1, vec![Acquired::Revoked; 2]);
+    core.handle_reply(NOW, growths.id, Ok(vec![revoked]));
+    assert!(core.owed_in.is_empty());
+}
+
+/// For example, its user may run no script.
+#[test]
+fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
+    let mut core = connected(1);
+    for step in 0..2_000 {
+        let mut level = level("a", 0);
+        level.wait = None;
+        let now = NOW + ms(step * 10);
+        core.acquire(now, RUNTIME, &[level]);
+        run(&mut core, now, |_, _| Some(Answer::Failed(Fault::Mistake)));
+    }
+    let failed = events(&mut core);
+    let is_failure = |event: &Event| matches!(event, Event::Refused(Refusal::Failed(0)));
+    assert!(failed.len() > 1_900 && failed.iter().all(is_failure));
+    let waiting: usize = core.lanes.values().map(|lane| lane.claims.len()).sum();
+    assert!(waiting < 200, "{waiting} entries");
+}
+
+/// Its widest lease was never sent.
+#[test]
+fn a_claim_that_is_given_up_was_not_held() {
+    let mut core = connected(3);
+    run(&mut core, NOW, |_, own| works(NOW, own));
+    let levels = [level("a", 0), level("b", 1), level("c", 2)];
+    let (id, call) = core.acquire(NOW, RUNTIME, &levels);
+    reply(
+        &mut core,
+        NOW,
+        &call.expect("nothing is in flight"),
+        |_, own| works(NOW, own),
+    );
+    let second = [RUNTIME, THREAD].into_iter();
+    let mut second = second.filter_map(|runtime| core.poll_call(NOW, runtime));
+    let second = second.next().expect("the next lease is acquired");
+    core.release(NOW, id, true);
+    reply(&mut core, NOW, &second, |_, own| works(NOW, own));
+    for step in 0..100 {
+        run(&mut core, NOW + ms(step), |_, own| {
+            works(NOW + ms(step), own)
+        });
+    }
+    assert_eq!(events(&mut core).last(), Some(&Event::Released(false)));
+}
