@@ -217,7 +217,7 @@ const MOST_ARGS: usize = 3_999 - 16;
 const MOST_UNITS: usize = 4_000;
 
 impl Bill {
-    /// Adds units of some levels, if they fit. The first addition always fits.
+    /// Adds units of some levels, if they fit. The first growth always fits.
     pub(super) fn add(&mut self, levels: usize, units: usize) -> bool {
         // Each level needs four keys, the number of its arguments, and the other arguments of an acquire.
         let args = self.args + levels * 9 + units;

@@ -1,8 +1,7 @@
 //! Debts: units that a server may have although this process has given them up.
 //!
-//! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new id all
-//! give units up. Releases name debts only. A debt is paid in one of three ways: a release is answered after which no
-//! acquire of the units can run (rule 3), the last acquire is refused, or the server forgets the units by itself.
+//! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new id
+//! all give units up. Releases name debts only. Rule 3 says when a debt is paid.
 
 use super::{
     call::{Acquires, Flight, Sent},
@@ -224,7 +223,8 @@ impl Debt {
     }
 }
 
-/// Of a debt that is not paid. A slot is used again, so what outlives a debt (a flight, a queue) asks [`Core::debt`] first.
+/// Panics if the debt is paid. Its place in the slab is used again, so what may outlive a debt (a flight, a queue) uses
+/// [`Core::debt`](super::Core).
 impl Index<DebtId> for Slab<Debt> {
     type Output = Debt;
 

@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Until when the holder of a permit may rely on the permit and all its additions. `None` if any part is not held.
+    /// Until when the holder of a permit may rely on the permit and all its growths. `None` if any part is not held.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
         let is_whole = is_granted && self.leases_of(root).all(Lease::is_relied_on);
@@ -91,7 +91,7 @@ impl Core {
         self.held_until(root).is_some() && !self.leases_of(root).any(Lease::is_degraded)
     }
 
-    /// The leases of a permit and of its additions.
+    /// The leases of a permit and of its growths.
     fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
         let root = &self.permits[root];
         let growths = root.growths.iter().map(|id| &self.permits[*id]);
@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// Reports that a permit is held again, once no part of it is lost or degraded. Others may have held its units or
-    /// those of its additions in between, so each level reports the highest token of both.
+    /// those of its growths in between, so each level reports the highest token of both.
     pub(super) fn report_return(&mut self, root: PermitId) {
         if !self.is_in_place(root) {
             return;
@@ -178,7 +178,7 @@ impl Core {
         }
     }
 
-    /// Ends a permit or a claim, and its additions (rule 13). Their leases become debts when this step is over. `reports`: a
+    /// Ends a permit or a claim, and its growths (rule 13). Their leases become debts when this step is over. `reports`: a
     /// caller waits for the outcome of the releases.
     pub(super) fn mark_ended(&mut self, id: PermitId, reports: bool) {
         let permit = &mut self.permits[id];

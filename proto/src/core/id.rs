@@ -1,6 +1,6 @@
-//! What things are called.
+//! Identifiers.
 
-/// A claim and its permit have one number, which is never used again, and a place where the core finds them.
+/// Identifies a claim, and the permit that it becomes. `serial` is never used again, `slot` is its place in a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId {
     pub slot: usize,
@@ -11,14 +11,14 @@ pub struct PermitId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeaseRef(pub(super) PermitId, pub(super) usize);
 
-/// A debt has one number, which is never used again, and a place where the core finds it.
+/// Identifies a debt. `serial` is never used again, `slot` is its place in a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DebtId {
     pub(super) slot: usize,
     pub(super) serial: u64,
 }
 
-/// A number of a call.
+/// Identifies a call. Later calls have higher numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
@@ -29,5 +29,6 @@ pub struct RuntimeId(pub u32);
 /// The keeper's thread.
 pub const THREAD: RuntimeId = RuntimeId(0);
 
-/// A connection of a runtime to a server: what is sent over it arrives in that order.
+/// A runtime's connection to a server, by the number of the connection in its lane. What is sent over it arrives in that
+/// order.
 pub(super) type Connection = (RuntimeId, usize, u64);

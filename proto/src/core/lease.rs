@@ -121,7 +121,7 @@ pub(super) enum Outcome {
     IsRefused,
     /// The claim falls back to this lease.
     FallsBack,
-    /// The lease is held on.
+    /// The lease stays held.
     IsHeld,
     /// The lease is held again. True if its holder knew that it was not.
     Returns(bool),
@@ -238,7 +238,7 @@ impl Lease {
         }
     }
 
-    /// Lets it poll once the answer on its way reports that it is queued.
+    /// Makes it poll at once if the answer in flight is [`Event::Queued`].
     pub(super) fn notify(&mut self) {
         if let Some(flight) = self.in_flight() {
             flight.was_notified = true;
@@ -298,7 +298,7 @@ impl Lease {
 
     // Its state.
 
-    /// Changes its state.
+    /// Changes its state. A held lease is named together with others again (rule 16).
     pub(super) fn on(&mut self, event: Event) -> Outcome {
         let (state, outcome) = match (mem::take(&mut self.state), event) {
             (_, Event::Turn) => (State::Wanted, Outcome::Nothing),

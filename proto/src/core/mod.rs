@@ -11,6 +11,10 @@
 //!                                                              ─> id, time ─> policy
 //! ```
 //!
+//! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
+//! from narrow (one account) to wide (the fleet). *Units* are what a server has of a level. A *key* is a semaphore, and a *key
+//! of the store* is one that belongs to no semaphore. A *growth* adds units to a permit, its *root*.
+//!
 //! | | holds |
 //! |---|---|
 //! | `Permit` | the levels of a claim, and its leases from narrow to wide |
@@ -26,33 +30,32 @@
 //!
 //! Rules, and why each holds. Code that enforces a rule names it.
 //!
-//! 1. *A claim has one budget*: its longest wait plus two timeouts. The budget is a timer of the permit that never
-//!    moves.
+//! 1. *A claim has one budget*: its longest wait plus two timeouts. Its deadline never moves.
 //! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
-//!    server's clock is never ahead of it, so an acquire that was sent cannot run after its call's
-//!    deadline here.
-//! 3. *An acquire that may have run is released*, until a release is answered that no acquire can follow, or an acquire is
-//!    refused while no other can run, or the server has forgotten the units by itself. Such a release was sent after the
-//!    last acquire could run, or behind it on the same connection. Units that are given up become a debt if a server may
-//!    have them, and only debts are released. A debt is never acquired.
+//!    server's clock is never ahead of it, so no acquire runs after its call's deadline by this process's clock.
+//! 3. *An acquire that may have run is released*, until (a) a release is answered that was sent after the last acquire could
+//!    run, or behind it on the same connection, (b) an acquire is refused while no other can run, or (c) the units have expired
+//!    on the server. Units that are given up become a debt if a server may have them, and only debts are released. A debt is
+//!    never acquired.
 //! 4. *A process sees its own releases*: a call that acquires units of a key begins with the releases of the key's debts
 //!    that are not settled, unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
 //!    then each lease lasts as long as a waiter counts as alive, and every heartbeat refreshes it. If a lease is lost
 //!    while the claim waits, the claim gives its wider leases back and acquires the lost one again. So no claim holds a
 //!    wide unit while it waits for a narrow one.
-//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing the
-//!    queue. Its holder learns of the loss when that acquire is refused, or at the end that the holder knew, whichever
-//!    is first. A lease of several units comes back under a new id, because the server may still have some of the
-//!    units, or have freed some. It comes back as a whole: if one of its levels was lost and has no room, its units of
-//!    the other levels are free a moment before the holder learns of the loss. The holder of a strict permit learns of
-//!    the loss before the lease is acquired again.
+//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, but not before claims that
+//!    wait in the queue. Its holder is notified when that acquire is refused, or at the last expiry that was reported to it,
+//!    whichever is first. Only the holder of a strict permit is notified before the lease is acquired again. A lease of
+//!    several units comes back under a new id, because the server may still have some of the units, or have freed some. The
+//!    release of the old id is in the same call, so no other claim gets the units in between. The lease comes back as a
+//!    whole: if one of its levels was lost and has no room, its units of the other levels are free a moment before the
+//!    holder is notified.
 //! 7. *A call is over at its deadline*, whatever is reported later. A timeout is at most a third of a lease, so a lease
 //!    that is granted or refreshed always ends in the future.
-//! 8. *A message counts as a grant* if its token is above that of the last answered poll and its provisional end is in
-//!    the future. The answer to an earlier poll then decides nothing: a grant counts as a refresh, and after any other
-//!    answer a refresh is due. If an acquire that does not wait any more is in flight, only its answer counts: a pause may
-//!    have refused the acquire, which freed the units. A message may arrive before the answer "queued" to its claim. Then
+//! 8. *A message counts as a grant* if its token is above that of the last answered poll, and a lease that began with that
+//!    poll has not expired. The answer to an earlier poll then decides nothing: a grant counts as a refresh, and after any
+//!    other answer a refresh is due. If an acquire of a claim whose wait is over is in flight, only its answer counts: a
+//!    pause may have refused the acquire, which freed the units. A message may arrive before the answer "queued" to its claim. Then
 //!    the claim polls right after that answer. A message never counts for a claim with several levels, or with replicas.
 //! 9. *An id is in one acquire or refresh at a time*: while one is in flight, `Lease::schedule` changes nothing. A lease that
 //!    gets a new id forgets the call of the old one, whose answer goes to the debt.
@@ -63,15 +66,14 @@
 //!     been answered. An answer ends all failures so far if its call was not sent before the first failed one. Only the
 //!     thread's failures make an outage, because a caller's runtime may stall; a caller's failure makes a probe due. During
 //!     an outage only probes are sent, one at a time, together with the waiting releases, and the policy decides each claim.
-//! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
-//!     not its server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim that is
+//! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, even while no
+//!     server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim that is
 //!     not strict must fit into the share when it is sent and when it is granted, from the first known failure on. Its polls
-//!     are always sent. This ends when no process can still treat the server as unavailable. So a claim never takes another
+//!     are always sent. Shares end when no process can still treat the server as unavailable. So a claim never takes another
 //!     process's place.
-//! 13. *An addition to a permit is itself a permit*, which lives and dies with the first one. Its ids have the number of
-//!     the first one, so a revocation of any lease ends the whole permit. Units that are taken away become a debt. So a
-//!     change of weight meets no fault that a claim or a release cannot meet. A growth merges with earlier growths, so a
-//!     permit has at most 32 additions to a level. An id is always acquired with all units that it was made with. A lease
+//! 13. *A growth is itself a permit*, which ends with its root. Its ids have the number of its root, so a revocation of any
+//!     lease ends the whole permit. Units that are taken away become a debt. So a change of weight meets no fault that a
+//!     claim or a release cannot meet. A growth merges with earlier growths, so a permit has at most 32 to a level. An id is always acquired with all units that it was made with. A lease
 //!     with fewer units is therefore acquired under a new id, even if the old one was never sent.
 //! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
 //!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, and the
@@ -81,13 +83,13 @@
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
 //!     separate command.
 //! 17. *A caller's task sends only its own claim or release*, and is never the first to send a release that another task
-//!     waits for, because its future may never be polled again. Spawned tasks send everything else. If claims wait, and for
-//!     a quarter of a timeout no call with claims of their runtime has left or come back, the thread sends them. If a call
-//!     without claims has no answer, and for as long no other such call of its runtime has left or come back, the thread
-//!     sends its releases too.
+//!     waits for, because its future may never be polled again. Spawned tasks send everything else. The thread takes over
+//!     from a runtime that stalls. Claims are stalled if they wait, and no call with claims of their runtime was sent or
+//!     answered for a quarter of a timeout: the thread sends them. Releases in calls without claims are stalled by the same
+//!     rule for such calls: the thread sends them a second time.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
-//!     limits change, a waiting lease is due if the limit of a level has changed that it does not hold. The server that
+//!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that
 //!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
 //!     connections or the report, or has its slot moving for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
@@ -98,9 +100,9 @@
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.
 //! 21. *A claim that takes more than one call for a wider lease acquires its narrower leases again* before it is granted,
-//!     under the same ids, unless a limit has changed. One of their keys may have been paused in the meantime. Then the claim waits for that key, and gives
-//!     the wider leases back. So after a pause is answered, only a claim whose last calls are under way is granted. The
-//!     levels of one lease need no such call: its script checks them together.
+//!     under the same ids unless a limit has changed. One of their keys may have been paused in the meantime. Then the claim
+//!     waits for that key, and gives the wider leases back. So once a pause is answered, only a claim is granted whose last
+//!     calls are in flight already. The levels of one lease are checked together by its script.
 
 mod build;
 mod call;
@@ -189,7 +191,7 @@ pub struct Core {
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
     debts: Slab<Debt>,
-    /// For calls in flight: each lease that has given up units which the call names, and the debt for these.
+    /// Debts for units that a call in flight names, with their leases. The answer to the call concerns them.
     owed_in: BTreeMap<CallId, Vec<(LeaseRef, DebtId)>>,
     servers: Vec<Server>,
     slots: Slots,
@@ -507,7 +509,8 @@ impl Core {
         servers.chain(lanes).chain(others).min()
     }
 
-    /// Does all work that is due. Ends come before sends.
+    /// Does work that is due, at most `MOST_DUE` items of each kind. Expiries are handled first, so that nothing is sent for
+    /// a lease that has just ended.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for _ in 0..MOST_DUE {

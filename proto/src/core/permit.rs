@@ -18,40 +18,40 @@ use std::{
 pub struct Level {
     /// The name of the semaphore.
     pub name: Arc<str>,
-    /// One script may name semaphores of one slot. On one server all are of one.
+    /// Its hash slot. A script may name keys of one slot only. Without a cluster all keys are in one.
     pub slot: u16,
     pub limit: u32,
     pub weight: u32,
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
-    /// Whether the claim is refused, and its permit lost, while its server is unavailable.
+    /// True if an outage of its server refuses the claim and ends the permit.
     pub is_strict: bool,
     /// What operators see of it.
     pub label: Option<Arc<str>>,
-    /// In whose turn it is served, if it waits.
+    /// The tenant whose turn it takes in the queue.
     pub flow: Option<Flow>,
 }
 
 /// How a claim waits at a level.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
-    /// At most, from the claim on.
+    /// The longest wait, from the claim on.
     pub time: Duration,
     /// How many may wait.
     pub max_waiting: u32,
-    /// How much earlier it counts as arrived.
+    /// How much earlier than it came it counts as arrived.
     pub head_start: Duration,
 }
 
 impl Wait {
-    /// Until an instant that there is.
+    /// Caps the wait, so that no sum overflows.
     fn bounded(self) -> Self {
         let time = self.time.min(FOREVER);
         Self { time, ..self }
     }
 }
 
-/// The earlier additions that a growth includes.
+/// The earlier growths that a growth includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// The two smallest, if there are 16 or more.
@@ -84,7 +84,7 @@ pub enum Refusal {
     Closed,
 }
 
-/// What callers are told of a permit.
+/// What a caller is told about its permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.
@@ -153,7 +153,7 @@ pub(super) struct Claiming {
 pub(super) struct Ended {
     /// True if a caller waits for the outcome of the releases.
     pub(super) reports: bool,
-    /// True if releases have found all of it so far, and all of its additions.
+    /// True if releases have found all of it so far, and all of its growths.
     pub(super) was_held: bool,
     /// The debts for its units, which are not paid yet.
     pub(super) debts: Vec<DebtId>,
@@ -404,8 +404,8 @@ impl Permit {
     }
 }
 
-/// Of a permit that is there. A slot is used again, so what outlives a permit (a flight, the lists of servers and lanes, a
-/// part) asks [`Core::permit`](super::Core) first.
+/// Panics if the permit is gone. Its place in the slab is used again, so what may outlive a permit (a flight, the queues of
+/// servers and lanes) uses [`Core::permit`](super::Core).
 impl Index<PermitId> for Slab<Permit> {
     type Output = Permit;
 

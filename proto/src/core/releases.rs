@@ -22,7 +22,7 @@ impl Core {
         self.slots.server_for(&debt.route)
     }
 
-    /// Adds a debt for units of a lease, and schedules its release. The keys of its levels count the levels already. `call` is
+    /// Adds a debt for units of a lease, and schedules its release. The caller has counted its levels in `keys`. `call` is
     /// the acquire or refresh of the lease in flight: its answer concerns the units that it has named.
     pub(super) fn owe(
         &mut self,

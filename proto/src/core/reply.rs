@@ -286,7 +286,7 @@ impl Core {
         }
     }
 
-    /// The number of a level, counted from the first of the lease, within its permit, and the limit there.
+    /// Converts the index of a level in its lease to its index in the permit. Returns the limit there too.
     fn limit_at(&self, at: LeaseRef, level: usize) -> (usize, u32) {
         let permit = &self.permits[at.0];
         let level = permit.leases[at.1].levels.start + level;

@@ -1,11 +1,11 @@
 //! Changes the weight or the id of a permit.
 //!
-//! An addition is a separate permit, which lives and dies with the permit that it is added to. Units that are taken
+//! A growth is a separate permit, which lives and dies with the permit that it is added to. Units that are taken
 //! away become a debt. So a change can fail only in the ways in which an acquire or a release can fail.
 //!
-//! Each answer visits all additions of a permit, so their number is bounded. Once a level has [`MERGED_FROM`]
-//! additions ([`MOST_ADDITIONS`] with [`Merge::Nothing`]), the next one also claims the units of the two smallest. The
-//! caller releases those two once the new addition is granted.
+//! Each answer visits all growths of a permit, so their number is bounded. Once a level has [`MERGED_FROM`]
+//! growths ([`MOST_GROWTHS`] with [`Merge::Nothing`]), the next one also claims the units of the two smallest. The
+//! caller releases those two once the new growth is granted.
 
 use super::{
     Core,
@@ -19,18 +19,18 @@ use super::{
 use crate::verbs::{LeaseId, LeaseName, Units};
 use std::mem;
 
-/// Once a level has this many additions, its two smallest are merged, because these need the fewest free units.
+/// Once a level has this many growths, its two smallest are merged, because these need the fewest free units.
 const MERGED_FROM: usize = 16;
 
-/// The number of additions to a level that stay separate if there is no room to merge them.
-const MOST_ADDITIONS: usize = 32;
+/// The number of growths to a level that stay separate if there is no room to merge them.
+const MOST_GROWTHS: usize = 32;
 
 /// A claim of more units for a level of a permit.
 #[derive(Debug)]
 pub struct Growth {
     pub id: PermitId,
     pub call: Option<Call>,
-    /// The units of earlier additions that the claim includes. The caller releases these once the claim is granted.
+    /// The units of earlier growths that the claim includes. The caller releases these once the claim is granted.
     pub merged: u32,
 }
 
@@ -75,33 +75,33 @@ impl Core {
 
     /// The units that a growth merges, or 0.
     fn units_to_merge(&self, root: PermitId, level: usize, merge: Merge) -> u32 {
-        let additions = self.additions(root, level);
+        let growths = self.granted_growths(root, level);
         let separate = match merge {
             Merge::Smallest => MERGED_FROM,
-            Merge::Nothing => MOST_ADDITIONS,
+            Merge::Nothing => MOST_GROWTHS,
         };
-        let smallest = additions.iter().take(2).map(|(units, _)| units);
-        if additions.len() < separate {
+        let smallest = growths.iter().take(2).map(|(units, _)| units);
+        if growths.len() < separate {
             0
         } else {
             smallest.sum()
         }
     }
 
-    /// The granted additions to a level and their units: the smallest first, and the latest first among equals.
-    fn additions(&self, root: PermitId, level: usize) -> Vec<(u32, PermitId)> {
+    /// The granted growths to a level and their units: the smallest first, and the latest first among equals.
+    fn granted_growths(&self, root: PermitId, level: usize) -> Vec<(u32, PermitId)> {
         let growths = self.permits[root].growths.iter().rev();
         let growths = growths.map(|id| &self.permits[*id]);
         let granted =
             growths.filter(|growth| growth.adds_to == Some((root, level)) && growth.is_granted());
-        let mut additions: Vec<_> = granted
+        let mut growths: Vec<_> = granted
             .map(|growth| (growth.levels[0].units.count(), growth.id))
             .collect();
-        additions.sort_by_key(|(units, _)| *units);
-        additions
+        growths.sort_by_key(|(units, _)| *units);
+        growths
     }
 
-    /// Releases units of a level of a permit, but not all of them: whole additions first, in order of size. Returns the
+    /// Releases units of a level of a permit, but not all of them: whole growths first, in order of size. Returns the
     /// parts, and the core reports the release of each. Returns `None` if the permit is released.
     pub fn shrink(
         &mut self,
@@ -113,7 +113,7 @@ impl Core {
         self.permit(root).filter(|permit| !permit.has_ended())?;
         let was_in_place = self.is_in_place(root);
         let mut parts = Vec::new();
-        for (own, id) in self.additions(root, level) {
+        for (own, id) in self.granted_growths(root, level) {
             if units == 0 {
                 break;
             }
