@@ -1,6 +1,6 @@
 //! Claims and permits of very many units, beside another user of the server.
 
-use crate::load::{TRIES, answer, offer};
+use crate::load::{TIME, TRIES, answer, offer};
 use futures_util::future::join_all;
 use std::{
     fs,
@@ -235,7 +235,7 @@ async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
         rig.proxy.delay(round_trip / 2, round_trip / 2);
         let offers = kinds.iter().map(|&(weight, rate)| {
             let store = rig.store.clone();
-            offer(rate, move |number| {
+            offer((rate, TIME), move |number| {
                 let claim = Claim::new(format!("{weight}-{number}"));
                 let claim = claim.with_limit(weight).with_weight(weight);
                 answer(store.clone(), claim)

@@ -18,17 +18,20 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, re
 
 /// After this, a claim counts as unanswered.
 const NEVER: Duration = Duration::from_secs(20);
-const TIME: Duration = Duration::from_secs(3);
+pub(crate) const TIME: Duration = Duration::from_secs(3);
 /// A busy machine fails some, but not each time.
 pub(crate) const TRIES: usize = 4;
 
-/// Starts one task after the other at a rate per second, for three seconds. Returns what came of all.
-pub(crate) async fn offer<F>(rate: u64, mut one: impl FnMut(u64) -> F) -> Vec<F::Output>
+/// Starts one task after the other at a rate per second, for this time. Returns what came of all.
+pub(crate) async fn offer<F>(
+    (rate, time): (u64, Duration),
+    mut one: impl FnMut(u64) -> F,
+) -> Vec<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
     let (start, mut tasks) = (Instant::now(), Vec::new());
-    while start.elapsed() < TIME {
+    while start.elapsed() < time {
         let due = start.elapsed().as_micros() as u64 * rate / 1_000_000;
         while (tasks.len() as u64) < due {
             tasks.push(tokio::spawn(one(tasks.len() as u64)));
@@ -50,37 +53,37 @@ pub(crate) async fn answer(
     timeout(NEVER, store.acquire(claim)).await.ok()
 }
 
-/// How many claims at a rate are granted over a link of 50 ms each way, each on one of many keys with room for all, and
-/// how many have no answer.
+/// How many claims at a rate are granted over a link of 200 ms each way, each on one of many keys with room for all, and
+/// how many have no answer. The link is so slow that few claims saturate it, and a busy machine has time for them.
 async fn granted_at(rate: u64) -> [usize; 2] {
-    let delay = Duration::from_millis(50);
-    let mut rig = Rig::new(RedisSemaphore::builder()).await;
+    let delay = Duration::from_millis(200);
+    let mut rig = Rig::new(RedisSemaphore::builder().timeout(delay * 5)).await;
     rig.proxy.delay(delay, delay);
     let one = |number: u64| {
         let claim = Claim::new(number % 100).with_limit(10_000);
         let answer = answer(rig.store.clone(), claim);
         async { answer.await.map(|answer| answer.is_ok()) }
     };
-    let answers = offer(rate, one).await;
+    let answers = offer((rate, TIME * 2), one).await;
     rig.nothing_is_left(BOUND).await;
     let count = |of| answers.iter().filter(|answer| **answer == of).count();
     [count(Some(true)), count(None)]
 }
 
 /// What the lowest rate counts for at least, so that a slow moment does not hide a collapse.
-const LEAST: usize = 4_500;
+const LEAST: usize = 2_250;
 
-/// Multiples of 2,000 claims a second, and how much of the goodput at that rate there has to be, in percent. A
+/// Multiples of 500 claims a second, and how much of the goodput at that rate there has to be, in percent. A
 /// collapse leaves a third at twice as much, a sixth at four times as much, and in each of the
 /// tries. A busy machine costs less than that, because it has no time left for so many tasks.
-const OFFERS: [(u64, usize); 2] = [(4_000, 60), (8_000, 50)];
+const OFFERS: [(u64, usize); 2] = [(1_000, 60), (2_000, 50)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn goodput_over_a_slow_link_stays_when_twice_and_four_times_as_much_is_offered() {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
-        let mut seen = vec![granted_at(2_000).await];
+        let mut seen = vec![granted_at(500).await];
         let few = seen[0][0].max(LEAST);
         let mut keeps_up = true;
         for (rate, percent) in OFFERS {
@@ -93,7 +96,7 @@ async fn goodput_over_a_slow_link_stays_when_twice_and_four_times_as_much_is_off
         }
         tries.push(seen);
     }
-    panic!("granted and unanswered at 2,000/s, 4,000/s and 8,000/s: {tries:?}");
+    panic!("granted and unanswered at 500/s, 1,000/s and 2,000/s: {tries:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,12 +268,14 @@ async fn a_long_queue_under_a_short_lease_is_served() {
         let timeout = (lease / 3).min(Duration::from_millis(250));
         let Rig { store, .. } =
             &Rig::new(RedisSemaphore::builder().lease(lease).timeout(timeout)).await;
-        let claim = Claim::new("a").with_limit(1).with_wait(NEVER);
+        // A busy machine takes half a minute.
+        let turn = NEVER * 5 / 2;
+        let claim = Claim::new("a").with_limit(1).with_wait(turn);
         let claim = claim.with_max_waiting(400);
         let mut waiters = tokio::task::JoinSet::new();
         for _ in 0..400 {
             let (store, claim) = (store.clone(), claim.clone());
-            waiters.spawn(within("its turn comes", NEVER, async move {
+            waiters.spawn(within("its turn comes", turn, async move {
                 let _permit = granted(&store, claim).await;
                 sleep(Duration::from_millis(1)).await;
             }));

@@ -117,7 +117,7 @@ async fn each_direction_has_its_own_delay_which_is_latency_and_not_a_queue() {
 #[tokio::test]
 async fn single_bytes_arrive_one_after_the_other() {
     let fixture = fixture().await;
-    fixture.proxy.one_byte_writes(true);
+    fixture.proxy.one_byte_replies(true);
     let address = ("127.0.0.1", fixture.proxy.port());
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("open");
     let ping = b"*1\r\n$4\r\nPING\r\n";

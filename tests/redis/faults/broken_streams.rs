@@ -80,7 +80,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
     let patient = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let mut rig = Rig::new(patient).await;
     let (_store, permits) = fill(&rig).await;
-    rig.proxy.one_byte_writes(true);
+    rig.proxy.one_byte_replies(true);
     let (mut tasks, answered) = (JoinSet::new(), Arc::<AtomicUsize>::default());
     for number in 0..KEYS {
         tasks.spawn(claim_on(rig.store.clone(), number, Arc::clone(&answered)));
@@ -97,7 +97,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
         rig.proxy.kill(end);
     }
     tasks.shutdown().await;
-    rig.proxy.one_byte_writes(false);
+    rig.proxy.one_byte_replies(false);
     // The acquire of a claim that was dropped may run until its call ends.
     eventually("what claims had is released", TIMEOUT + BOUND, async || {
         units_of(&mut rig.raw, "*:free*:held").await == 0

@@ -130,9 +130,9 @@ impl Proxy {
         });
     }
 
-    /// Whether each byte is written by itself.
-    pub fn one_byte_writes(&self, on: bool) {
-        self.wire.change(|faults| faults.one_byte_writes = on);
+    /// Writes each byte of a reply by itself, or no longer.
+    pub fn one_byte_replies(&self, on: bool) {
+        self.wire.change(|faults| faults.one_byte_replies = on);
     }
 
     /// Ends the connections that are open now.

@@ -86,7 +86,7 @@ async fn to_the_server(from: ReadHalf<'_>, mut to: WriteHalf<'_>, link: &Link) -
         |wire| wire.faults().to_server,
         link,
     );
-    tokio::try_join!(read, write(due, &mut to, link))?;
+    tokio::try_join!(read, write(due, &mut to, |_| false, link))?;
     to.shutdown().await?;
     // A client that has closed its half still gets the replies.
     pending().await
@@ -101,7 +101,8 @@ async fn to_the_client(from: ReadHalf<'_>, mut to: WriteHalf<'_>, link: &Link) -
         |wire| wire.faults().to_client,
         link,
     );
-    tokio::try_join!(read, write(due, &mut to, link))?;
+    let is_split = |wire: &Wire| wire.faults().one_byte_replies;
+    tokio::try_join!(read, write(due, &mut to, is_split, link))?;
     Ok(End::Close)
 }
 
@@ -124,12 +125,18 @@ async fn read(
     Ok(())
 }
 
-async fn write(mut due: Due, to: &mut WriteHalf<'_>, link: &Link) -> io::Result<()> {
+/// Writes frames when they are due. `is_split`: if each byte is written by itself.
+async fn write(
+    mut due: Due,
+    to: &mut WriteHalf<'_>,
+    is_split: fn(&Wire) -> bool,
+    link: &Link,
+) -> io::Result<()> {
     while let Some((when, frame)) = due.recv().await {
         if when > Instant::now() {
             sleep_until(when).await;
         }
-        if link.wire.faults().one_byte_writes {
+        if is_split(&link.wire) {
             write_one_by_one(&frame.bytes, to).await?;
         } else {
             to.write_all(&frame.bytes).await?;

@@ -25,7 +25,7 @@ pub(super) struct Faults {
     pub(super) hole: Hole,
     pub(super) drop_messages: bool,
     pub(super) drop_pushes: bool,
-    pub(super) one_byte_writes: bool,
+    pub(super) one_byte_replies: bool,
     pub(super) to_server: Duration,
     pub(super) to_client: Duration,
 }
