@@ -206,7 +206,7 @@ impl Core {
             return false;
         }
         self.again(flight, items, self.now, None);
-        // After that, because `again` sends nothing yet, and a later answer ends it.
+        // After `again`, which only queues. The next grant clears the flag.
         for at in leases {
             if let Some(lease) = self.lease(at) {
                 lease.route.is_alone = true;
@@ -376,41 +376,44 @@ impl Core {
     }
 
     fn queued(&mut self, sent: Time, at: LeaseRef, mut queued: Queued, was_notified: bool) {
-        let pause = self.settings.heartbeat();
+        let heartbeat = self.settings.heartbeat();
+        // The server counts full milliseconds.
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
-        let pause = recheck.map_or(pause, |after| after.min(pause));
+        let poll_in = recheck.map_or(heartbeat, |after| after.min(heartbeat));
         let permit = &mut self.permits[at.0];
         queued.level += permit.leases[at.1].levels.start;
         let level = queued.level;
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
-        let (before, paused) = (lease.queued_at(), queued.pause);
+        let (before, pause_left) = (lease.queued_at(), queued.pause);
         match lease.on(lease::Event::Queued(queued, sent)) {
             Outcome::Waits => self.give_wider_back(at),
             // The answer to a poll from before a grant or a loss.
             Outcome::CallsAgain => return self.schedule_call(at, self.now),
             _ => return,
         }
-        // The wait ends before the pause does, even if the answer took no time.
-        if let Some(left) = paused.filter(|left| over < sent + *left) {
+        // The wait ends before the pause does. Counted from `sent`, so that a slow answer refuses no claim.
+        if let Some(left) = pause_left.filter(|left| over < sent + *left) {
             let limit = self.permits[at.0].levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
         }
         self.uncount(at.0);
         // Rule 18. The lease may wait at a narrower level than before, whose limit has changed since.
         let is_due = was_notified || self.has_changed(at);
-        let pause = if is_due { Duration::ZERO } else { pause };
+        let poll_in = if is_due { Duration::ZERO } else { poll_in };
         if before != Some(level) {
             self.events.push_back((at.0, Event::Queued(level)));
         }
-        self.schedule_call(at, over.min(self.now + pause));
+        self.schedule_call(at, over.min(self.now + poll_in));
     }
 
     fn refused(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
-        let pause = match self.is_well(at) {
-            true => self.settings.absence(),
-            // Other processes get these units. That has to happen before they may exceed their shares.
-            false => self.settings.short_tick(),
+        // While the server is not well, no process takes more than its share. A lease that went on without the server tries
+        // soon, to get its place before the shares end and others may take it.
+        let retry_in = if self.is_well(at) {
+            self.settings.absence()
+        } else {
+            self.settings.short_tick()
         };
         let lease = &mut self.permits[at];
         // If it is held, a message has granted it since.
@@ -418,7 +421,7 @@ impl Core {
             lease.remote.refused(sent);
         }
         let event = lease::Event::Refused(self.on_loss(at));
-        if self.apply(at, event, self.now + pause) == Outcome::IsRefused {
+        if self.apply(at, event, self.now + retry_in) == Outcome::IsRefused {
             self.refuse(at.0, why);
         }
     }
@@ -431,12 +434,12 @@ impl Core {
         let Some(number) = permit.current().filter(|_| permit.is_claim()) else {
             return;
         };
-        // Otherwise the message does not identify the level, or a replica may lack the grant.
+        // With several levels the message does not identify the level. With replicas one may lack the grant.
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.id.name == name;
-        let is_one = is_one && self.settings.replicas == 0;
+        let is_sure = is_one && self.settings.replicas == 0;
         let is_wait_over = permit.waits_until(permit.waits_at(number)) <= self.now;
         let at = LeaseRef(id, number);
-        let lease = &mut self.permits[LeaseRef(id, number)];
+        let lease = &mut self.permits[at];
         // An answer that was sent before the message may still arrive.
         lease.notify();
         let State::Queued(queued, polled) = &lease.state else {
@@ -445,7 +448,7 @@ impl Core {
         let end = self.settings.held_until(*polled, self.settings.alive());
         // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
         let may_be_refused = is_wait_over && lease.call().is_some();
-        let is_grant = is_one && token > queued.last_token && end > self.now && !may_be_refused;
+        let is_grant = is_sure && token > queued.last_token && end > self.now && !may_be_refused;
         self.move_to_runtime(THREAD, id);
         if is_grant {
             let levels = self.permits[id].levels_of(number);
@@ -503,10 +506,12 @@ impl Core {
         }
     }
 
+    /// Makes a call due for each lease of a permit that its server may have lost since its last answer.
     pub(super) fn refresh_soon(&mut self, id: PermitId) {
         for at in self.leases_at(id) {
             let (server, lease) = (self.server_of(at), &self.permits[at]);
             let lost_before = self.servers[server].lost_before;
+            // A lease that ends before this was refreshed before the loss.
             let found_until = self.settings.held_until(lost_before, self.settings.lease);
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
