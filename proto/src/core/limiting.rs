@@ -135,13 +135,16 @@ impl Core {
         // After this time its server has forgotten the lease by itself.
         let was_sent = lease.remote.was_sent();
         let is_known = was_sent && lease.remote.lasts() > self.now;
+        // An earlier acquire that still runs may be queued at one level, and then frees the wider ones that it names. So all
+        // of these levels get new ids.
+        let has_changed = self.has_changed(at);
         let mut old = Vec::new();
         for level in levels {
             let limit = self.limit_of(at.0, level);
             let own = &mut self.permits[at.0].levels[level];
             if !was_sent {
                 own.units.id.limit = limit;
-            } else if own.units.id.limit != limit {
+            } else if has_changed {
                 let units = own.units.under(limit);
                 old.push(ClaimedLevel::new(
                     own.key,

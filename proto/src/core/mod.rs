@@ -88,7 +88,7 @@
 //!     answered for a quarter of a timeout: the thread sends them. Releases in calls without claims are stalled by the same
 //!     rule for such calls: the thread sends them a second time.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
-//!     changed, a level that is not held gets another id, and the call begins with the release of the old one. When
+//!     changed, the levels that are not held get other ids, and the call begins with the release of the old ones. When
 //!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that
 //!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
 //!     connections or the report, or has its slot moving for a timeout.
@@ -125,8 +125,6 @@ mod remote;
 mod reply;
 mod server;
 mod slots;
-#[cfg(test)]
-mod tests;
 mod time;
 mod timers;
 mod weight;
@@ -834,3 +832,6 @@ impl Core {
         self.send_if_due(at);
     }
 }
+
+#[cfg(test)]
+mod tests;
