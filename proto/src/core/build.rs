@@ -481,12 +481,11 @@ impl Core {
         let length = self.length(all[0]);
         for at in all {
             let permit = &mut self.permits[at.0];
-            match acquires {
-                true => {
-                    permit.note_repeat(at.1);
-                    permit.leases[at.1].send_acquire(&draft.flight, length);
-                }
-                false => permit.leases[at.1].send_refresh(&draft.flight, length),
+            if acquires {
+                permit.note_repeat(at.1);
+                permit.leases[at.1].send_acquire(&draft.flight, length);
+            } else {
+                permit.leases[at.1].send_refresh(&draft.flight, length);
             }
         }
         length

@@ -78,7 +78,7 @@ pub(super) struct Flight {
     pub(super) deadline: Time,
     /// The number of leases that it acquires.
     pub(super) claims: usize,
-    /// What each command names, in the order of the answers.
+    /// The leases, debts or key of each command, in the order of the answers.
     pub(super) items: Vec<Items>,
     /// The number of units that the commands name.
     pub(super) units: usize,

@@ -48,7 +48,7 @@ pub(super) struct Debt {
     is_stalled: bool,
 }
 
-/// What follows the end of a release.
+/// The consequence of a release that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Another release, at its time.
@@ -194,9 +194,10 @@ impl Debt {
             return Next::Release;
         }
         self.count_unanswered(now);
-        match self.was_held || self.in_flight == 0 {
-            true => Next::Paid,
-            false => Next::Answers,
+        if self.was_held || self.in_flight == 0 {
+            Next::Paid
+        } else {
+            Next::Answers
         }
     }
 

@@ -11,6 +11,24 @@ use super::{
 };
 use std::mem;
 
+/// Why a permit ends although its caller has not released it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum EndCause {
+    /// An operator has revoked it.
+    Revoked,
+    Shutdown,
+}
+
+impl EndCause {
+    /// The refusal of a claim that ends.
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::Revoked => Refusal::Revoked,
+            Self::Shutdown => Refusal::Closed,
+        }
+    }
+}
+
 impl Core {
     // Losses.
 
@@ -34,7 +52,7 @@ impl Core {
         let root = self.permits[at.0].root();
         let was_whole = self.held_until(root).is_some();
         let lease = &mut self.permits[at];
-        let was_held = matches!(lease.state, State::Held(_));
+        let was_held = lease.is_held();
         let outcome = lease.on(event);
         if was_held && outcome != Outcome::CallsAgain {
             self.assign_new_id_if_heavy(at);
@@ -62,7 +80,7 @@ impl Core {
         outcome
     }
 
-    /// What becomes of a permit that loses this lease now.
+    /// The consequence for a permit that loses this lease now.
     pub(super) fn on_loss(&self, at: LeaseRef) -> OnLoss {
         let permit = &self.permits[at.0];
         if permit.is_claim() {
@@ -149,29 +167,18 @@ impl Core {
         }
     }
 
-    /// Ends a permit or a claim that an operator has revoked, unless its caller has released it.
-    pub(super) fn revoke(&mut self, id: PermitId) {
+    /// Ends a permit or a claim, unless its caller has released it.
+    pub(super) fn end(&mut self, id: PermitId, cause: EndCause) {
         let permit = &self.permits[id];
         match permit.phase {
-            Phase::Claiming(_) => self.refuse(id, Refusal::Revoked),
+            Phase::Claiming(_) => self.refuse(id, cause.refusal()),
             Phase::Granted => {
                 let root = permit.root();
-                self.events.push_back((root, Event::Revoked));
-                self.mark_ended(root, false);
-            }
-            Phase::Ended(_) => {}
-        }
-    }
-
-    /// Ends a permit or a claim at a shutdown, unless its caller has released it.
-    pub(super) fn close(&mut self, id: PermitId) {
-        let permit = &self.permits[id];
-        match permit.phase {
-            Phase::Claiming(_) => self.refuse(id, Refusal::Closed),
-            Phase::Granted => {
-                let root = permit.root();
-                let was_held = self.held_until(root).is_some();
-                self.events.extend(was_held.then_some((root, Event::Lost)));
+                let event = match cause {
+                    EndCause::Revoked => Some(Event::Revoked),
+                    EndCause::Shutdown => self.held_until(root).map(|_| Event::Lost),
+                };
+                self.events.extend(event.map(|event| (root, event)));
                 self.mark_ended(root, false);
             }
             Phase::Ended(_) => {}
@@ -254,7 +261,10 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use crate::{
-        core::{Call, Change, Core, Event, Failure, Level, RuntimeId, Settings, THREAD, Time},
+        core::{
+            Call, Change, Core, Event, Failure, Level, RuntimeId, THREAD, Time,
+            tests::{self, settings},
+        },
         verbs::{Acquired, Answer, Command, OperatorLimits},
     };
     use std::{mem, time::Duration};
@@ -264,12 +274,7 @@ mod tests {
 
     /// A core whose only server has reported its time and its limits.
     fn core() -> Core {
-        let mut core = Core::new(Settings {
-            lease: Duration::from_secs(10),
-            timeout: Duration::from_millis(250),
-            claims: true,
-            ..Settings::default()
-        });
+        let mut core = Core::new(settings());
         for runtime in [THREAD, RUNTIME] {
             core.handle_servers(NOW, Change::Connected(runtime, 0));
         }
@@ -284,14 +289,9 @@ mod tests {
 
     fn level(name: &str, limit: u32) -> Level {
         Level {
-            name: name.into(),
-            slot: 0,
             limit,
-            weight: 1,
-            wait: None,
             is_strict: true,
-            label: None,
-            flow: None,
+            ..tests::level(name, 0)
         }
     }
 

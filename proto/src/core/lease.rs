@@ -1,8 +1,8 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 //!
-//! What each event changes in each state: the next state, and the outcome for the permit. A test compares the table with
-//! [`Lease::on`]. The last three states are [`State::Missing`] with what the holder knows. `-`: nothing. *calls again*: the
-//! event concerns an earlier state, and the next call is due at once. A loss depends on [`OnLoss`].
+//! The table has the next state and the outcome for the permit, by event and state. A test compares it with [`Lease::on`].
+//! The last three states are those of [`State::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
+//! state, and the next call is due at once. A loss depends on [`OnLoss`].
 //!
 //! | event | NotStarted | Wanted | Queued | Held | Believes | Degraded | Notified |
 //! |---|---|---|---|---|---|---|---|
@@ -57,7 +57,7 @@ pub(super) enum State {
     Missing(Holder),
 }
 
-/// What the holder of a permit knows while a server lacks one of the permit's leases.
+/// The knowledge of a permit's holder while a server lacks one of the permit's leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
     /// It relies on the lease until this time.
@@ -68,7 +68,7 @@ pub(super) enum Holder {
     Notified,
 }
 
-/// What a lease learns.
+/// An event of a lease: an answer, a message, a passed time, or a decision about its claim.
 #[derive(Debug)]
 pub(super) enum Event {
     /// The narrower leases of its claim are held, or the claim falls back to this one.
@@ -91,7 +91,7 @@ pub(super) enum Event {
     Admitted,
 }
 
-/// What becomes of a permit that loses a lease now.
+/// The consequence for a permit that loses a lease now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnLoss {
     /// It is not granted yet: the claim acquires the lease again.
@@ -106,7 +106,7 @@ pub(super) enum OnLoss {
     Keep,
 }
 
-/// What an event means for the permit of a lease.
+/// The consequence of an event for the permit of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Nothing: an answer that came too late, for example.
@@ -135,7 +135,7 @@ pub(super) enum Outcome {
 
 /// When the next call of a lease is sent.
 #[derive(Debug)]
-pub(super) enum Dispatch {
+enum Dispatch {
     /// It is due at this time, if the state of the lease needs a call.
     Scheduled(Time),
     /// It waits to be sent, in this queue of this server.
@@ -166,7 +166,7 @@ pub(super) struct Lease {
     /// The numbers of its levels in the permit.
     pub(super) levels: Range<usize>,
     pub(super) state: State,
-    pub(super) dispatch: Dispatch,
+    dispatch: Dispatch,
     pub(super) remote: Remote,
 }
 
@@ -193,6 +193,27 @@ impl Lease {
     }
 
     // Its calls.
+
+    /// The queue for its next call, if the call is due and not queued yet.
+    pub(super) fn queue_if_due(&self, now: Time) -> Option<Queue> {
+        let is_due = matches!(self.dispatch, Dispatch::Scheduled(then) if then <= now);
+        self.queue().filter(|_| is_due)
+    }
+
+    /// Notes that it waits in this queue of this server.
+    pub(super) fn enqueue(&mut self, queue: Queue, server: usize) {
+        self.dispatch = Dispatch::Ready(queue, server);
+    }
+
+    /// Takes it out of its queue if its slot is on another server, and forgets a redirect. True if it was in either case.
+    pub(super) fn leave_other_than(&mut self, server: usize, now: Time) -> bool {
+        let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, own) if own != server);
+        let leaves = self.route.asks.take().is_some() || waits_elsewhere;
+        if leaves && matches!(self.dispatch, Dispatch::Ready(..)) {
+            self.reschedule(now);
+        }
+        leaves
+    }
 
     /// Schedules its next call, unless one is in flight, or waits in the right queue already.
     pub(super) fn schedule(&mut self, then: Time) {
@@ -354,7 +375,7 @@ impl Lease {
             (state, _) => (state, Outcome::CallsAgain),
         };
         self.state = state;
-        if let State::Held(_) = self.state {
+        if self.is_held() {
             self.route.is_alone = false;
         }
         outcome
@@ -366,6 +387,11 @@ impl Lease {
             State::Held(end) | State::Missing(Holder::Believes(end)) => Some(end),
             _ => None,
         }
+    }
+
+    /// True if its server has it, as far as is known.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_))
     }
 
     /// True if its holder goes on without its server.
@@ -450,7 +476,7 @@ mod tests {
         }
     }
 
-    /// What an event changes in each state.
+    /// The cells of an event, by state.
     fn row(event: impl Fn() -> Event) -> String {
         let cell = |state: State| {
             let before = name_of(&state);

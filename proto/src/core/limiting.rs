@@ -130,21 +130,22 @@ impl Core {
 
     /// Puts a lease under the limits in force before it is acquired (rule 18).
     pub(super) fn put_under_limits(&mut self, at: LeaseRef) {
-        let levels = self.levels_ahead(at);
         let lease = &self.permits[at];
-        // After this time its server has forgotten the lease by itself.
         let was_sent = lease.remote.was_sent();
+        if was_sent && !self.has_changed(at) {
+            return;
+        }
+        // After this time its server has forgotten the lease by itself.
         let is_known = was_sent && lease.remote.lasts() > self.now;
         // An earlier acquire that still runs may be queued at one level, and then frees the wider ones that it names. So all
         // of these levels get new ids.
-        let has_changed = self.has_changed(at);
         let mut old = Vec::new();
-        for level in levels {
+        for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);
             let own = &mut self.permits[at.0].levels[level];
             if !was_sent {
                 own.units.id.limit = limit;
-            } else if has_changed {
+            } else {
                 let units = own.units.under(limit);
                 old.push(ClaimedLevel::new(
                     own.key,

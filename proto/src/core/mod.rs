@@ -12,8 +12,8 @@
 //! ```
 //!
 //! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
-//! from narrow (one account) to wide (the fleet). *Units* are what a server has of a level. A *key* is a semaphore, and a *key
-//! of the store* is one that belongs to no semaphore. A *growth* adds units to a permit, its *root*.
+//! from narrow (one account) to wide (the fleet). A server stores *units* of a level. A *key* is a semaphore. A *key of the
+//! store* belongs to no semaphore. A *growth* adds units to a permit, its *root*.
 //!
 //! | | holds |
 //! |---|---|
@@ -77,7 +77,7 @@
 //!     with fewer units is therefore acquired under a new id, even if the old one was never sent.
 //! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
 //!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, and the
-//!     refused command does not count as one that may have run.
+//!     refused command is over.
 //! 15. *A grant that a failover may forget does not count*: with replicas, each call that grants ends with a wait for
 //!     them. If too few of them have its writes, the call counts as unanswered.
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
@@ -141,10 +141,11 @@ pub use time::{FOREVER, Settings, Time};
 use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
 use debt::Debt;
+use end::EndCause;
 use id::{DebtId, LeaseRef};
 use key::Keys;
 use lane::Lane;
-use lease::{Dispatch, Lease, Queue, State};
+use lease::{Lease, Queue, State};
 use limits::Limits;
 use pauses::LocalPauses;
 use permit::{ClaimedLevel, Permit};
@@ -321,9 +322,10 @@ impl Core {
             let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
-        match permit.has_ended() {
-            true => permit.end(tells),
-            false => self.mark_ended(id, tells),
+        if permit.has_ended() {
+            permit.end(tells);
+        } else {
+            self.mark_ended(id, tells);
         }
         self.give_up_ended();
     }
@@ -385,7 +387,7 @@ impl Core {
             }
             Message::Revoked(number) => {
                 if let Some(id) = self.named.get(&number) {
-                    self.revoke(*id);
+                    self.end(*id, EndCause::Revoked);
                 }
             }
         }
@@ -589,7 +591,7 @@ impl Core {
     fn visit(&mut self, id: PermitId) {
         self.wait_elsewhere(id);
         if self.is_closed {
-            return self.close(id);
+            return self.end(id, EndCause::Shutdown);
         }
         self.apply_limits(id);
         self.refresh_soon(id);
@@ -729,11 +731,11 @@ impl Core {
             return;
         }
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
-        let (Some(queue), Dispatch::Scheduled(then)) = (lease.queue(), &lease.dispatch) else {
+        let Some(queue) = lease.queue_if_due(self.now) else {
             return;
         };
         // After a shutdown the sweep releases a missing lease, so the lease does not come back.
-        if *then > self.now || self.is_closed && lease.is_missing() {
+        if self.is_closed && lease.is_missing() {
             return;
         }
         if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
@@ -748,7 +750,7 @@ impl Core {
     fn push(&mut self, at: LeaseRef, queue: Queue, from: RuntimeId) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
-        lease.dispatch = Dispatch::Ready(queue, number);
+        lease.enqueue(queue, number);
         let expiry = lease.expiry().unwrap_or_default();
         let server = &mut self.servers[number];
         match queue {
@@ -765,8 +767,8 @@ impl Core {
     /// Removes claims that are over from a lane that may send nothing for long. It has at most twice as many entries as there
     /// are permits, and a few.
     fn prune_claims(&mut self, from: RuntimeId, server: usize) {
-        const FEW: usize = 64;
-        let most = 2 * self.permits.len() + FEW;
+        const SPARE: usize = 64;
+        let most = 2 * self.permits.len() + SPARE;
         if self.lane(from, server).claims.len() > most {
             let mut claims = mem::take(&mut self.lane(from, server).claims);
             claims.retain(|at| {

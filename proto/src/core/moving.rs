@@ -8,7 +8,6 @@ use super::{
     Core,
     call::{Items, StoreKey},
     id::{LeaseRef, PermitId},
-    lease::Dispatch,
     server::Server,
     time::{PAUSE, Time},
 };
@@ -121,14 +120,7 @@ impl Core {
     pub(super) fn wait_elsewhere(&mut self, id: PermitId) {
         for at in self.leases_at(id) {
             let server = self.server_of(at);
-            let lease = &mut self.permits[at];
-            let waits_elsewhere =
-                matches!(lease.dispatch, Dispatch::Ready(_, waits_at) if waits_at != server);
-            let was_asked = lease.route.asks.take().is_some();
-            if waits_elsewhere || was_asked {
-                if matches!(lease.dispatch, Dispatch::Ready(..)) {
-                    lease.reschedule(self.now);
-                }
+            if self.permits[at].leave_other_than(server, self.now) {
                 self.send_if_due(at);
                 self.set_timer(id);
             }
@@ -142,6 +134,7 @@ mod tests {
         core::{
             Change, Core, Event, Failure, Level, OutagePolicy, Refusal, RuntimeId, Settings,
             THREAD, Time,
+            tests::{self, settings},
         },
         verbs::{Answer, Command, Fault, OperatorLimits, Part},
     };
@@ -149,14 +142,8 @@ mod tests {
 
     fn level(name: &str, slot: u16) -> Level {
         Level {
-            name: name.into(),
-            slot,
             limit: 2,
-            weight: 1,
-            wait: None,
-            is_strict: false,
-            label: None,
-            flow: None,
+            ..tests::level(name, slot)
         }
     }
 
@@ -178,12 +165,9 @@ mod tests {
     /// The same core before it has sent anything.
     fn connected() -> Core {
         let mut core = Core::new(Settings {
-            lease: Duration::from_secs(10),
-            timeout: Duration::from_millis(250),
             slots_of_store: [1, 1],
-            claims: true,
             policy: OutagePolicy::ShareOf { fraction: 0.5 },
-            ..Settings::default()
+            ..settings()
         });
         core.handle_servers(NOW, Change::Slots(vec![(0..1, 0), (1..2, 1)]));
         for server in 0..2 {

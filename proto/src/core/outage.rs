@@ -268,19 +268,17 @@ impl Core {
 mod tests {
     use super::*;
     use crate::{
-        core::{Change, Failure, Level, Settings, THREAD},
+        core::{
+            Change, Failure, THREAD,
+            tests::{level, settings},
+        },
         verbs::{Answer, Fault},
     };
     use std::time::Duration;
 
     /// A core with a connection to its only server.
     fn connected() -> (Core, Time) {
-        let mut core = Core::new(Settings {
-            lease: Duration::from_secs(10),
-            timeout: Duration::from_millis(250),
-            claims: true,
-            ..Settings::default()
-        });
+        let mut core = Core::new(settings());
         let now = Time::from_secs(1);
         core.handle_servers(now, Change::Connected(THREAD, 0));
         (core, now)
@@ -303,17 +301,7 @@ mod tests {
     #[test]
     fn a_claim_that_is_decided_in_an_outage_leaves_nothing() {
         let (mut core, now) = in_an_outage();
-        let level = Level {
-            name: "a".into(),
-            slot: 0,
-            limit: 1,
-            weight: 1,
-            wait: None,
-            is_strict: false,
-            label: None,
-            flow: None,
-        };
-        let (id, call) = core.acquire(now, THREAD, &[level]);
+        let (id, call) = core.acquire(now, THREAD, &[level("a", 0)]);
         assert!(call.is_none() && core.permit(id).is_none());
         assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
     }

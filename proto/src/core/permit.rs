@@ -84,7 +84,7 @@ pub enum Refusal {
     Closed,
 }
 
-/// What a caller is told about its permit.
+/// The events of a permit for its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The claim waits in the queue of this level. What is narrower is held.

@@ -59,9 +59,10 @@ impl Core {
                 continue;
             };
             self.keys.note_answer(&debt.levels, acquired, self.now);
-            match is_refusal && debt.is_refused(flight.sent) {
-                true => self.pay(id),
-                false => self.release_at(id, self.now),
+            if is_refusal && debt.is_refused(flight.sent) {
+                self.pay(id);
+            } else {
+                self.release_at(id, self.now);
             }
         }
     }
@@ -191,9 +192,10 @@ impl Core {
     /// Handles the due timers of a debt. Its end comes before its release.
     pub(super) fn debt_due(&mut self, id: DebtId) {
         self.clear_timer(id);
-        match self.debts[id].is_forgotten(self.now) {
-            true => self.pay(id),
-            false => self.schedule_debt(id),
+        if self.debts[id].is_forgotten(self.now) {
+            self.pay(id);
+        } else {
+            self.schedule_debt(id);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a server may know of a lease, and where the next command for a lease or a debt goes.
+//! The remote side of a lease: its possible state on the server, and the route of its next command.
 
 use super::{
     call::{Acquires, Flight},
@@ -17,7 +17,7 @@ pub(super) struct Route {
     pub(super) is_alone: bool,
 }
 
-/// What a server may know of a lease under its current id.
+/// The possible state of a lease on its server, under its current id.
 #[derive(Debug, Default)]
 pub(super) struct Remote {
     /// The acquires that may still run.

@@ -3,6 +3,7 @@
 use super::{
     Core, Stay,
     call::{Failure, Flight, Items, StoreKey},
+    end::EndCause,
     id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
     lease::{self, InFlight, Outcome, State},
     permit::{Event, Phase, Refusal},
@@ -280,7 +281,7 @@ impl Core {
             }
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
             Acquired::Revoked if !matches!(lease.state, State::NotStarted) => {
-                self.revoke(permit.root());
+                self.end(permit.root(), EndCause::Revoked);
             }
             Acquired::Revoked => {}
         }
@@ -417,7 +418,7 @@ impl Core {
         };
         let lease = &mut self.permits[at];
         // If it is held, a message has granted it since.
-        if !matches!(lease.state, State::Held(_)) {
+        if !lease.is_held() {
             lease.remote.refused(sent);
         }
         let event = lease::Event::Refused(self.on_loss(at));
@@ -469,12 +470,12 @@ impl Core {
             let Some(own) = self.landed(at, flight.id) else {
                 continue;
             };
-            match lost.contains(&at) {
-                true if own.has_shrunk => self.schedule_call(at, self.now),
-                true => {
-                    self.apply(at, lease::Event::NotFound(self.on_loss(at)), self.now);
-                }
-                false => self.found(at, flight.sent),
+            if !lost.contains(&at) {
+                self.found(at, flight.sent);
+            } else if own.has_shrunk {
+                self.schedule_call(at, self.now);
+            } else {
+                self.apply(at, lease::Event::NotFound(self.on_loss(at)), self.now);
             }
         }
         if !lost.is_empty() {

@@ -11,31 +11,45 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn level(name: &str, slot: u16) -> Level {
+/// A lease of ten seconds, and a timeout of a quarter.
+pub(super) fn settings() -> Settings {
+    Settings {
+        lease: ms(10_000),
+        timeout: ms(250),
+        claims: true,
+        ..Settings::default()
+    }
+}
+
+/// One unit of a limit of one, without a wait.
+pub(super) fn level(name: &str, slot: u16) -> Level {
     Level {
         name: name.into(),
         slot,
         limit: 1,
         weight: 1,
-        wait: Some(Wait {
-            time: ms(5_000),
-            max_waiting: 9,
-            head_start: Duration::ZERO,
-        }),
+        wait: None,
         is_strict: false,
         label: None,
         flow: None,
     }
 }
 
+fn waiting_level(name: &str, slot: u16) -> Level {
+    let wait = Wait {
+        time: ms(5_000),
+        max_waiting: 9,
+        head_start: Duration::ZERO,
+    };
+    Level {
+        wait: Some(wait),
+        ..level(name, slot)
+    }
+}
+
 /// A core with connections to so many servers, each of which has the slot of its number.
 fn connected(servers: usize) -> Core {
-    let mut core = Core::new(Settings {
-        lease: ms(10_000),
-        timeout: ms(250),
-        claims: true,
-        ..Settings::default()
-    });
+    let mut core = Core::new(settings());
     let slots = (0..servers).map(|server| (server..server + 1, server));
     core.handle_servers(NOW, Change::Slots(slots.collect()));
     for server in 0..servers {
@@ -126,7 +140,7 @@ fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_li
     for step in 0..700 {
         let now = NOW + ms(step);
         if step == 20 {
-            let levels = [level("narrow", 0), level("s{wide}", 1)];
+            let levels = [waiting_level("narrow", 0), waiting_level("s{wide}", 1)];
             claim = core.acquire(now, RUNTIME, &levels).1;
         }
         if step == 300 {
@@ -166,13 +180,13 @@ fn a_claim_follows_a_release_that_did_not_run() {
     for not_run in [Answer::NotRun, Answer::Failed(Fault::Again)] {
         let mut core = connected(1);
         run(&mut core, NOW, |_, own| works(NOW, own));
-        let (first, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+        let (first, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
         call.expect("nothing is in flight").left.note();
         core.release(NOW, first, false);
-        let (_, slow) = core.acquire(NOW, RUNTIME, &[level("b", 0)]);
+        let (_, slow) = core.acquire(NOW, RUNTIME, &[waiting_level("b", 0)]);
         slow.expect("it carries the release").left.note();
         // A runtime without a connection. The thread sends its claim, behind a second release.
-        core.acquire(NOW, RuntimeId(2), &[level("a", 0)]);
+        core.acquire(NOW, RuntimeId(2), &[waiting_level("a", 0)]);
         let both = core.poll_call(NOW, THREAD).expect("it is sent");
         both.left.note();
         let answers = vec![not_run; both.commands.len()];
@@ -202,7 +216,7 @@ fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
     for step in 0..15_000 {
         let now = NOW + ms(step);
         if step == 20 {
-            let levels = [level("narrow", 0), level("s{wide}", 1)];
+            let levels = [waiting_level("narrow", 0), waiting_level("s{wide}", 1)];
             claim = Some(core.acquire(now, RUNTIME, &levels));
         }
         let mut is_refreshed = false;
@@ -242,12 +256,16 @@ fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
 fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
     let mut core = connected(1);
     run(&mut core, NOW, |_, own| works(NOW, own));
-    let (root, call) = core.acquire(NOW, RUNTIME, &[level("a", 0), level("b", 0)]);
+    let (root, call) = core.acquire(
+        NOW,
+        RUNTIME,
+        &[waiting_level("a", 0), waiting_level("b", 0)],
+    );
     let both = Acquired::Granted(vec![(1, 1), (1, 1)]);
     let call = call.expect("nothing is in flight");
     core.handle_reply(NOW, call.id, Ok(vec![Answer::Acquired(1, vec![both])]));
     // The growths wait for these calls, and then leave together.
-    let busy = ["c", "d"].map(|name| core.acquire(NOW, RUNTIME, &[level(name, 0)]).1);
+    let busy = ["c", "d"].map(|name| core.acquire(NOW, RUNTIME, &[waiting_level(name, 0)]).1);
     for number in 0..2 {
         core.grow(NOW, RUNTIME, (root, number), (1, 9), Merge::Smallest);
     }
@@ -266,10 +284,8 @@ fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
 fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
     let mut core = connected(1);
     for step in 0..2_000 {
-        let mut level = level("a", 0);
-        level.wait = None;
         let now = NOW + ms(step * 10);
-        core.acquire(now, RUNTIME, &[level]);
+        core.acquire(now, RUNTIME, &[level("a", 0)]);
         run(&mut core, now, |_, _| Some(Answer::Failed(Fault::Mistake)));
     }
     let failed = events(&mut core);
@@ -284,7 +300,11 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
 fn a_claim_that_is_given_up_was_not_held() {
     let mut core = connected(3);
     run(&mut core, NOW, |_, own| works(NOW, own));
-    let levels = [level("a", 0), level("b", 1), level("c", 2)];
+    let levels = [
+        waiting_level("a", 0),
+        waiting_level("b", 1),
+        waiting_level("c", 2),
+    ];
     let (id, call) = core.acquire(NOW, RUNTIME, &levels);
     reply(
         &mut core,

@@ -82,7 +82,7 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     }
 }
 
-/// More than one call counts, and in one order of nodes the map of the store is wrong for all of them.
+/// More keys than one call counts. The store's map of slots is wrong for all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_keys_whose_slots_have_just_moved_are_counted() {
     let cluster = Cluster::of_primaries(3).await;
