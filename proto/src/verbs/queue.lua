@@ -96,6 +96,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local size = waiting_in(queue)
     local known = size > 0 and call('ZSCORE', queue, id)
     if known then
+      -- Another program may have overwritten `alive`, and a pause keeps a dead waiter in the queue.
+      call('ZADD', alive, text(now + alive_ms), id)
       return known + head_start
     end
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
@@ -189,12 +191,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       return
     end
     local queue, alive, id, head = level.queue, level.alive, level.id, level.head
-    -- Reading a TTL is cheaper than setting it. The TTL of `alive` is never shorter than that of the queue, and longer
-    -- while `alive` contains a revocation.
-    if call('PTTL', queue) < short then
-      call('PEXPIRE', queue, ttl)
-      if call('PTTL', alive) < lease * LEASES then
-        call('PEXPIRE', alive, ttl)
+    -- Reading a TTL is cheaper than setting it. That of `alive` is longer while it contains a revocation, and shorter if
+    -- another program has overwritten it.
+    for _, key in ipairs({queue, alive}) do
+      if call('PTTL', key) < short then
+        call('PEXPIRE', key, ttl)
       end
     end
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id

@@ -126,7 +126,7 @@ mod the_shipped_core_passes_further {
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
-const FAILED: [(Workload, &[u64]); 7] = [
+const FAILED: [(Workload, &[u64]); 8] = [
     (
         Workload::Server,
         &[
@@ -159,7 +159,7 @@ const FAILED: [(Workload, &[u64]); 7] = [
     ),
     (
         Workload::Fair,
-        &[267, 14_221, 20_017_842, 20_015_111, 36_000_135],
+        &[267, 14_221, 20_017_842, 20_015_111, 36_000_135, 40_009_476],
     ),
     (
         Workload::Limits,
@@ -175,6 +175,7 @@ const FAILED: [(Workload, &[u64]); 7] = [
             20_053_437, 20_063_200, 36_001_006, 37_001_459,
         ],
     ),
+    (Workload::Questions, &[20_051_673, 20_064_856, 41_001_345]),
 ];
 
 #[test]

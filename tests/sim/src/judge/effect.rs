@@ -394,9 +394,13 @@ impl Effect<'_> {
 
     /// How many may have waited at some instant of the call.
     pub(super) fn all_waiters(&self) -> usize {
-        let queue = self.before.queue.iter().chain(&self.after.queue);
-        let queue: BTreeSet<_> = queue.map(|(id, _)| id).collect();
-        queue.len()
+        let stored = self.before.queue.iter().chain(&self.after.queue);
+        let stored = stored.filter_map(|(id, _)| Name::read(id));
+        // Who joined in this call may have been granted by a later claim of it.
+        let queued = self.wanted();
+        let queued = queued.filter(|(.., means)| matches!(means, Means::Queued));
+        let all: BTreeSet<_> = stored.chain(queued.map(|(name, ..)| name)).collect();
+        all.len()
     }
 
     /// Answers are true.
