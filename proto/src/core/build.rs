@@ -72,8 +72,8 @@ impl Core {
     /// waits for a release in the same queue. Then another runtime or the thread sends the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
-        let debt = *self.permit(id)?.ended()?.debts.first()?;
-        let server = self.debt(debt)?.waits()?;
+        let debt = *self.permits.get(id)?.ended()?.debts.first()?;
+        let server = self.debts.get_mut(debt)?.waits()?;
         let lane = self.lanes.get(&(from, server))?;
         let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
         let is_alone = self.carries_no_other_task(server, id);
@@ -85,7 +85,7 @@ impl Core {
     /// at, because each claim and each awaited release needs this.
     fn carries_no_other_task(&self, server: usize, own: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
-            let debt = self.debts.get(id.slot).filter(|debt| debt.id == *id);
+            let debt = self.debts.get(*id);
             let permit = debt.and_then(|debt| debt.permit);
             permit.is_some_and(|permit| permit != own && self.permits[permit].is_awaited())
         };
@@ -182,7 +182,7 @@ impl Core {
         };
         // Otherwise it has been sent, waits elsewhere, or is paid.
         let waits = |debt: &mut Debt| debt.waits() == Some(server);
-        if self.debt(id).is_some_and(waits) && !self.put_release(draft, id) {
+        if self.debts.get_mut(id).is_some_and(waits) && !self.put_release(draft, id) {
             return false;
         }
         self.servers[server].releases.pop_front();

@@ -9,10 +9,9 @@ use super::{
     lease::{Lease, State},
     permit::ClaimedLevel,
     remote::Route,
+    table::Entry,
     time::Time,
 };
-use slab::Slab;
-use std::ops::{Index, IndexMut};
 
 #[derive(Debug, Default)]
 pub(super) struct Debt {
@@ -224,22 +223,10 @@ impl Debt {
     }
 }
 
-/// Panics if the debt is paid. Its place in the slab is used again, so what may outlive a debt (a flight, a queue) uses
-/// [`Core::debt`](super::Core).
-impl Index<DebtId> for Slab<Debt> {
-    type Output = Debt;
+impl Entry for Debt {
+    type Id = DebtId;
 
-    fn index(&self, id: DebtId) -> &Debt {
-        let debt = &self[id.slot];
-        debug_assert_eq!(debt.id, id, "another debt has its slot");
-        debt
-    }
-}
-
-impl IndexMut<DebtId> for Slab<Debt> {
-    fn index_mut(&mut self, id: DebtId) -> &mut Debt {
-        let debt = &mut self[id.slot];
-        debug_assert_eq!(debt.id, id, "another debt has its slot");
-        debt
+    fn id(&self) -> DebtId {
+        self.id
     }
 }

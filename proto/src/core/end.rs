@@ -5,7 +5,7 @@ use super::{
     debt::Debt,
     id::{LeaseRef, PermitId},
     lease::{self, Lease, OnLoss, Outcome, State},
-    permit::{Event, Phase, Refusal},
+    permit::{Event, Phase, Refusal, Reported},
     policy::OutagePolicy,
     time::{FOREVER, Time},
 };
@@ -50,7 +50,6 @@ impl Core {
     /// the refusal of a claim to the caller.
     pub(super) fn apply(&mut self, at: LeaseRef, event: lease::Event, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
-        let was_whole = self.held_until(root).is_some();
         let lease = &mut self.permits[at];
         let was_held = lease.is_held();
         let outcome = lease.on(event);
@@ -63,16 +62,12 @@ impl Core {
                 self.start_acquire(at);
             }
             Outcome::CallsAgain => self.schedule_call(at, self.now),
-            Outcome::IsMissing | Outcome::IsDegraded | Outcome::IsLost => {
+            Outcome::IsMissing | Outcome::IsDegraded => {
                 if outcome == Outcome::IsDegraded {
                     // The acquire of a claim may wait to be sent. It waits for `then` instead.
                     self.permits[at].reschedule(then);
-                    self.events.push_back((root, Event::Degraded));
                 }
-                // The holder learns only of the first part that is lost.
-                if outcome == Outcome::IsLost && was_whole {
-                    self.events.push_back((root, Event::Lost));
-                }
+                self.report_condition(root);
                 self.schedule_call(at, then);
             }
             _ => {}
@@ -102,11 +97,6 @@ impl Core {
         let is_whole = is_granted && self.leases_of(root).all(Lease::is_relied_on);
         let expiries = self.leases_of(root).filter_map(Lease::expiry);
         is_whole.then(|| expiries.min().unwrap_or(FOREVER))
-    }
-
-    /// True if all parts of a permit are held, and none is degraded.
-    pub(super) fn is_in_place(&self, root: PermitId) -> bool {
-        self.held_until(root).is_some() && !self.leases_of(root).any(Lease::is_degraded)
     }
 
     /// The leases of a permit and of its growths.
@@ -141,10 +131,42 @@ impl Core {
         lease.reschedule(self.now);
     }
 
-    /// Reports that a permit is held again, once no part of it is lost or degraded. Others may have held its units or
-    /// those of its growths in between, so each level reports the highest token of both.
-    pub(super) fn report_return(&mut self, root: PermitId) {
-        if !self.is_in_place(root) {
+    /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in place
+    /// again. Each is reported once until then, however often leases change.
+    pub(super) fn report_condition(&mut self, root: PermitId) {
+        let is_whole = self.leases_of(root).all(Lease::is_relied_on);
+        let is_degraded = self.leases_of(root).any(Lease::is_degraded);
+        if !is_whole {
+            self.report_lost(root);
+        }
+        if is_degraded {
+            self.report_degraded(root);
+        }
+        if is_whole && !is_degraded {
+            self.report_return(root);
+        }
+    }
+
+    fn report_lost(&mut self, root: PermitId) {
+        if let Some(reported) = self.permits[root].reported_mut()
+            && !mem::replace(&mut reported.is_lost, true)
+        {
+            self.events.push_back((root, Event::Lost));
+        }
+    }
+
+    fn report_degraded(&mut self, root: PermitId) {
+        if let Some(reported) = self.permits[root].reported_mut()
+            && !mem::replace(&mut reported.is_degraded, true)
+        {
+            self.events.push_back((root, Event::Degraded));
+        }
+    }
+
+    /// Others may have held units of the permit or of its growths in between, so each level reports the highest token of both.
+    fn report_return(&mut self, root: PermitId) {
+        let reported = self.permits[root].reported_mut().map(mem::take);
+        if reported.is_none_or(|reported| reported == Reported::default()) {
             return;
         }
         let permit = &self.permits[root];
@@ -172,13 +194,12 @@ impl Core {
         let permit = &self.permits[id];
         match permit.phase {
             Phase::Claiming(_) => self.refuse(id, cause.refusal()),
-            Phase::Granted => {
+            Phase::Granted(_) => {
                 let root = permit.root();
-                let event = match cause {
-                    EndCause::Revoked => Some(Event::Revoked),
-                    EndCause::Shutdown => self.held_until(root).map(|_| Event::Lost),
-                };
-                self.events.extend(event.map(|event| (root, event)));
+                match cause {
+                    EndCause::Revoked => self.events.push_back((root, Event::Revoked)),
+                    EndCause::Shutdown => self.report_lost(root),
+                }
                 self.mark_ended(root, false);
             }
             Phase::Ended(_) => {}
@@ -219,9 +240,12 @@ impl Core {
     /// the releases, if it waits for that.
     fn give_up(&mut self, id: PermitId, account: PermitId) {
         if let Some((root, _)) = self.permits[id].adds_to
-            && let Some(root) = self.permit(root)
+            && let Some(permit) = self.permits.get_mut(root)
         {
-            root.growths.retain(|other| *other != id);
+            permit.growths.retain(|other| *other != id);
+            // The growth may have been the only part that was lost.
+            self.report_expiry(root);
+            self.report_condition(root);
         }
         let permit = &mut self.permits[id];
         let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
@@ -247,14 +271,17 @@ impl Core {
 
     /// Removes a permit that is given up, once its debts are paid.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
-        let ended = self.permit(id).and_then(|permit| permit.ended_mut());
+        let ended = self
+            .permits
+            .get_mut(id)
+            .and_then(|permit| permit.ended_mut());
         let Some(ended) = ended.filter(|ended| ended.debts.is_empty()) else {
             return;
         };
         let event = ended.reports.then_some(Event::Released(ended.was_held));
         self.events.extend(event.map(|event| (id, event)));
         self.named.remove(&id.serial);
-        self.permits.remove(id.slot);
+        self.permits.remove(id);
     }
 }
 

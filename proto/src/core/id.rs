@@ -1,9 +1,12 @@
 //! Identifiers.
 
-/// Identifies a claim, and the permit that it becomes. `serial` is never used again, `slot` is its place in a slab.
+use super::table::EntryId;
+
+/// Identifies a claim, and the permit that it becomes. `serial` is never used again, `index` is its place in the table of the
+/// permits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId {
-    pub slot: usize,
+    pub index: usize,
     pub serial: u64,
 }
 
@@ -11,11 +14,31 @@ pub struct PermitId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeaseRef(pub(super) PermitId, pub(super) usize);
 
-/// Identifies a debt. `serial` is never used again, `slot` is its place in a slab.
+/// Identifies a debt. `serial` is never used again, `index` is its place in the table of the debts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DebtId {
-    pub(super) slot: usize,
-    pub(super) serial: u64,
+    index: usize,
+    serial: u64,
+}
+
+impl EntryId for PermitId {
+    fn new(index: usize, serial: u64) -> Self {
+        Self { index, serial }
+    }
+
+    fn index(self) -> usize {
+        self.index
+    }
+}
+
+impl EntryId for DebtId {
+    fn new(index: usize, serial: u64) -> Self {
+        Self { index, serial }
+    }
+
+    fn index(self) -> usize {
+        self.index
+    }
 }
 
 /// Identifies a call. Later calls have higher numbers.

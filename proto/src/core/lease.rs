@@ -12,15 +12,15 @@
 //! | Granted | - | Held, Advances | Held, Advances | Held, IsHeld | Held, Returns(false) | Held, Returns(true) | Held, Returns(true) |
 //! | Found | - | calls again | calls again | Held, IsHeld | calls again | calls again | calls again |
 //! | Queued | - | Queued, Waits | Queued, Waits | calls again | calls again | calls again | calls again |
-//! | Refused: FallBack, NotifyAtOnce, Notify, KeepAtEnd | - | Wanted, IsRefused | Queued, IsRefused | calls again | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Refused: FallBack, NotifyAtOnce, Notify, KeepAtEnd | - | Wanted, IsRefused | Queued, IsRefused | calls again | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
 //! | Refused: Keep | - | Wanted, IsRefused | Queued, IsRefused | calls again | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
 //! | NotFound: FallBack | - | calls again | calls again | Wanted, FallsBack | calls again | calls again | calls again |
-//! | NotFound: NotifyAtOnce | - | calls again | calls again | Notified, IsLost | calls again | calls again | calls again |
+//! | NotFound: NotifyAtOnce | - | calls again | calls again | Notified, IsMissing | calls again | calls again | calls again |
 //! | NotFound: Notify, KeepAtEnd | - | calls again | calls again | Believes, IsMissing | calls again | calls again | calls again |
 //! | NotFound: Keep | - | calls again | calls again | Degraded, IsDegraded | calls again | calls again | calls again |
-//! | Ended: FallBack | - | calls again | calls again | Wanted, FallsBack | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
-//! | Ended: NotifyAtOnce, Notify | - | calls again | calls again | Notified, IsLost | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
-//! | Ended: KeepAtEnd | - | calls again | calls again | Degraded, IsDegraded | Notified, IsLost | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: FallBack | - | calls again | calls again | Wanted, FallsBack | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: NotifyAtOnce, Notify | - | calls again | calls again | Notified, IsMissing | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
+//! | Ended: KeepAtEnd | - | calls again | calls again | Degraded, IsDegraded | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
 //! | Ended: Keep | - | calls again | calls again | Degraded, IsDegraded | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
 
 use super::{
@@ -125,12 +125,10 @@ pub(super) enum Outcome {
     IsHeld,
     /// The lease is held again. True if its holder knew that it was not.
     Returns(bool),
-    /// The lease is missing, and there is nothing new for its holder.
+    /// The lease is missing. Its holder may have to learn of that.
     IsMissing,
-    /// The lease is missing, and its holder goes on without the server.
+    /// The lease is missing, and from now on its holder goes on without the server.
     IsDegraded,
-    /// The lease is missing, and its holder learns of it.
-    IsLost,
 }
 
 /// When the next call of a lease is sent.
@@ -342,7 +340,7 @@ impl Lease {
             }
             (State::Held(end), Event::NotFound(on_loss)) => match on_loss {
                 OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
-                OnLoss::NotifyAtOnce => (State::Missing(Holder::Notified), Outcome::IsLost),
+                OnLoss::NotifyAtOnce => (State::Missing(Holder::Notified), Outcome::IsMissing),
                 OnLoss::Notify | OnLoss::KeepAtEnd => {
                     (State::Missing(Holder::Believes(end)), Outcome::IsMissing)
                 }
@@ -351,7 +349,7 @@ impl Lease {
             (State::Held(_), Event::Ended(on_loss)) => match on_loss {
                 OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
                 OnLoss::NotifyAtOnce | OnLoss::Notify => {
-                    (State::Missing(Holder::Notified), Outcome::IsLost)
+                    (State::Missing(Holder::Notified), Outcome::IsMissing)
                 }
                 OnLoss::KeepAtEnd | OnLoss::Keep => {
                     (State::Missing(Holder::Degraded), Outcome::IsDegraded)
@@ -367,7 +365,9 @@ impl Lease {
                     (Holder::Degraded, _) => (State::Missing(holder), Outcome::IsMissing),
                     (_, OnLoss::Keep) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
                     (Holder::Notified, _) => (State::Missing(holder), Outcome::IsMissing),
-                    (Holder::Believes(_), _) => (State::Missing(Holder::Notified), Outcome::IsLost),
+                    (Holder::Believes(_), _) => {
+                        (State::Missing(Holder::Notified), Outcome::IsMissing)
+                    }
                 }
             }
 

@@ -97,7 +97,7 @@ impl Core {
     /// Refuses a claim that could only wait in vain: it is heavier than an operator's limit for a level that it does
     /// not hold. Returns whether the claim is refused.
     pub(super) fn refuse_if_heavy(&mut self, id: PermitId) -> bool {
-        let Some(permit) = self.permit(id).filter(|permit| permit.is_claim()) else {
+        let Some(permit) = self.permits.get(id).filter(|permit| permit.is_claim()) else {
             return false;
         };
         let first = permit.current().map_or(0, |lease| permit.waits_at(lease));

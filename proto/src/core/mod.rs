@@ -125,6 +125,7 @@ mod remote;
 mod reply;
 mod server;
 mod slots;
+mod table;
 mod time;
 mod timers;
 mod weight;
@@ -151,13 +152,13 @@ use pauses::LocalPauses;
 use permit::{ClaimedLevel, Permit};
 use policy::LiveProcesses;
 use server::{Highest, Server};
-use slab::Slab;
 use slots::Slots;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     mem,
     sync::Arc,
 };
+use table::Table;
 use timers::{Owner, Timers};
 
 /// The most timers that one entry handles, and the most leases of each kind that a call names, so that no entry blocks
@@ -180,7 +181,7 @@ pub struct Core {
     /// The time of the last entry, which applies to everything that the entry does.
     now: Time,
     settings: Settings,
-    permits: Slab<Permit>,
+    permits: Table<Permit>,
     /// The permits that have ended in this step and still have their leases, each with the permit whose caller receives the
     /// outcome of its releases.
     ended: VecDeque<(PermitId, PermitId)>,
@@ -189,7 +190,7 @@ pub struct Core {
     named: HashMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
-    debts: Slab<Debt>,
+    debts: Table<Debt>,
     /// Debts for units that a call in flight names, with their leases. The answer to the call concerns them.
     owed_in: BTreeMap<CallId, Vec<(LeaseRef, DebtId)>>,
     servers: Vec<Server>,
@@ -207,14 +208,12 @@ pub struct Core {
     late_servers: BTreeSet<usize>,
     live: LiveProcesses,
     limits: Limits,
-    /// The first slot of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server may have
+    /// The first place of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server may have
     /// lost leases, refuses connections, is unavailable or is back, when slots have moved or limits have changed, and at
     /// shutdown.
     sweep: Option<usize>,
     is_closed: bool,
     stay: Stay,
-    last_permit: u64,
-    last_debt: u64,
     last_call: u64,
 }
 
@@ -243,7 +242,7 @@ impl Core {
         levels: &[Level],
     ) -> (PermitId, Option<Call>) {
         self.now = now;
-        let id = self.next_id();
+        let id = self.permits.next_id();
         let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
             let lease = LeaseId {
@@ -263,13 +262,6 @@ impl Core {
         permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.named.insert(id.serial, id);
         self.claim(permit)
-    }
-
-    /// The id of the permit that is added next.
-    fn next_id(&mut self) -> PermitId {
-        self.last_permit += 1;
-        let (slot, serial) = (self.permits.vacant_key(), self.last_permit);
-        PermitId { slot, serial }
     }
 
     fn add(&mut self, permit: Permit) {
@@ -307,8 +299,8 @@ impl Core {
     /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if it was never
     /// granted.
     pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
-        let permits = self.permits.iter().map(|(_, permit)| &permit.levels);
-        let debts = self.debts.iter().map(|(_, debt)| &debt.levels);
+        let permits = self.permits.iter().map(|permit| &permit.levels);
+        let debts = self.debts.iter().map(|debt| &debt.levels);
         let narrowest = permits.chain(debts).filter_map(|levels| levels.first());
         let unreleased =
             narrowest.map(|level| (Arc::clone(&self.keys[level.key].name), level.grant.0));
@@ -318,7 +310,7 @@ impl Core {
     /// Gives up a permit or a claim, at any time. With `tells`, an event reports whether it was held.
     pub fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         self.now = now;
-        let Some(permit) = self.permit(id) else {
+        let Some(permit) = self.permits.get_mut(id) else {
             let told = tells.then_some((id, Event::Released(false)));
             return self.events.extend(told);
         };
@@ -342,7 +334,7 @@ impl Core {
     /// True if a semaphore of this permit counts as full.
     pub fn is_full(&mut self, now: Time, id: PermitId) -> bool {
         self.now = now;
-        self.permit(id).is_some() && self.is_any_full(&self.permits[id].levels)
+        self.permits.get(id).is_some() && self.is_any_full(&self.permits[id].levels)
     }
 
     // Servers.
@@ -569,22 +561,22 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// Visits all permits and debts, [`MOST_DUE`] slots at a time.
+    /// Visits all permits and debts, [`MOST_DUE`] places at a time.
     fn go_on_sweeping(&mut self) {
         let Some(from) = self.sweep else {
             return;
         };
         let end = from + MOST_DUE;
-        for slot in from..end {
-            if let Some(id) = self.permits.get(slot).map(|permit| permit.id) {
+        for index in from..end {
+            if let Some(id) = self.permits.id_at(index) {
                 self.visit(id);
             }
-            if let Some(id) = self.debts.get(slot).map(|debt| debt.id) {
+            if let Some(id) = self.debts.id_at(index) {
                 self.visit_debt(id);
             }
         }
-        let slots = self.permits.capacity().max(self.debts.capacity());
-        self.sweep = (end < slots).then_some(end);
+        let places = self.permits.places().max(self.debts.places());
+        self.sweep = (end < places).then_some(end);
     }
 
     /// Applies a change of servers, limits or this process to a permit.
@@ -680,14 +672,12 @@ impl Core {
         self.lanes.entry((runtime, server)).or_default()
     }
 
-    fn permit(&mut self, id: PermitId) -> Option<&mut Permit> {
-        let permit = self.permits.get_mut(id.slot);
-        permit.filter(|permit| permit.id == id)
-    }
-
     /// A lease of a permit that has not ended.
     fn lease(&mut self, LeaseRef(id, lease): LeaseRef) -> Option<&mut Lease> {
-        let permit = self.permit(id).filter(|permit| !permit.has_ended());
+        let permit = self
+            .permits
+            .get_mut(id)
+            .filter(|permit| !permit.has_ended());
         permit?.leases.get_mut(lease)
     }
 
@@ -703,15 +693,14 @@ impl Core {
 
     /// Moves a claim to the runtime that has received news of it, which then sends its next calls.
     fn move_to_runtime(&mut self, runtime: RuntimeId, id: PermitId) {
-        if let Some(permit) = self.permit(id) {
+        if let Some(permit) = self.permits.get_mut(id) {
             permit.from = runtime;
         }
     }
 
     /// Schedules a permit at its earliest timer, unless it is scheduled before that (rule 10).
     fn set_timer(&mut self, id: PermitId) {
-        let permit = self.permits.get_mut(id.slot);
-        let Some(permit) = permit.filter(|permit| permit.id == id) else {
+        let Some(permit) = self.permits.get_mut(id) else {
             return;
         };
         if let Some(next) = permit.timer() {

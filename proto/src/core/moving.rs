@@ -77,7 +77,7 @@ impl Core {
             }
         }
         for debt in items.debts() {
-            if let Some(debt) = self.debt(debt) {
+            if let Some(debt) = self.debts.get_mut(debt) {
                 debt.route.asks = Some(server);
             }
         }

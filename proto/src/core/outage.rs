@@ -5,7 +5,7 @@ use super::{
     health::Outage,
     id::{LeaseRef, PermitId, RuntimeId},
     lease,
-    permit::{ClaimedLevel, Event, Permit, Phase, Refusal},
+    permit::{ClaimedLevel, Event, Permit, Phase, Refusal, Reported},
     time::Time,
 };
 use std::mem;
@@ -72,7 +72,7 @@ impl Core {
 
     /// Decides a claim whose server is in an outage or refuses connections.
     pub(super) fn decide_if_open(&mut self, id: PermitId) {
-        let undecided = self.permit(id).filter(|permit| permit.is_claim());
+        let undecided = self.permits.get(id).filter(|permit| permit.is_claim());
         let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
         let Some((from, current)) = claim else {
             return;
@@ -187,12 +187,13 @@ impl Core {
         let levels =
             levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
         let event = Event::Granted(levels.collect());
-        self.permits[id].phase = Phase::Granted;
         let then = self.now + self.settings.absence();
         for at in self.leases_at(id) {
             self.apply(at, lease::Event::Admitted, then);
         }
+        self.permits[id].phase = Phase::Granted(Reported::default());
         self.count(id);
+        self.report_condition(id);
         self.report_expiry(id);
         self.events.push_back((id, event));
         self.set_timer(id);
@@ -302,7 +303,7 @@ mod tests {
     fn a_claim_that_is_decided_in_an_outage_leaves_nothing() {
         let (mut core, now) = in_an_outage();
         let (id, call) = core.acquire(now, THREAD, &[level("a", 0)]);
-        assert!(call.is_none() && core.permit(id).is_none());
+        assert!(call.is_none() && core.permits.get(id).is_none());
         assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
     }
 

@@ -3,10 +3,10 @@
 use super::{
     id::{DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lease::Lease,
+    table::{Entry, Table},
     time::{FOREVER, Settings, Time},
 };
 use crate::verbs::{Flow, Units};
-use slab::Slab;
 use std::{
     ops::{Index, IndexMut},
     sync::Arc,
@@ -135,7 +135,7 @@ impl ClaimedLevel {
 #[derive(Debug)]
 pub(super) enum Phase {
     Claiming(Claiming),
-    Granted,
+    Granted(Reported),
     /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::give_up_ended`](super::Core)).
     Ended(Ended),
 }
@@ -147,6 +147,13 @@ pub(super) struct Claiming {
     pub(super) deadline: Time,
     /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
     pub(super) must_reacquire: bool,
+}
+
+/// What the holder of a permit was told of it and its growths since it was last in place.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub(super) is_lost: bool,
+    pub(super) is_degraded: bool,
 }
 
 #[derive(Debug)]
@@ -292,8 +299,16 @@ impl Permit {
         matches!(self.phase, Phase::Claiming(_))
     }
 
+    /// `None` if it is not granted.
+    pub(super) fn reported_mut(&mut self) -> Option<&mut Reported> {
+        match &mut self.phase {
+            Phase::Granted(reported) => Some(reported),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_granted(&self) -> bool {
-        matches!(self.phase, Phase::Granted)
+        matches!(self.phase, Phase::Granted(_))
     }
 
     /// True if it is given up.
@@ -306,7 +321,7 @@ impl Permit {
         match &mut self.phase {
             Phase::Ended(ended) => ended.reports |= reports,
             phase => {
-                let was_held = matches!(phase, Phase::Granted);
+                let was_held = matches!(phase, Phase::Granted(_));
                 *phase = Phase::Ended(Ended::new(reports, was_held));
             }
         }
@@ -404,27 +419,15 @@ impl Permit {
     }
 }
 
-/// Panics if the permit is gone. Its place in the slab is used again, so what may outlive a permit (a flight, the queues of
-/// servers and lanes) uses [`Core::permit`](super::Core).
-impl Index<PermitId> for Slab<Permit> {
-    type Output = Permit;
+impl Entry for Permit {
+    type Id = PermitId;
 
-    fn index(&self, id: PermitId) -> &Permit {
-        let permit = &self[id.slot];
-        debug_assert_eq!(permit.id, id, "another permit has its slot");
-        permit
+    fn id(&self) -> PermitId {
+        self.id
     }
 }
 
-impl IndexMut<PermitId> for Slab<Permit> {
-    fn index_mut(&mut self, id: PermitId) -> &mut Permit {
-        let permit = &mut self[id.slot];
-        debug_assert_eq!(permit.id, id, "another permit has its slot");
-        permit
-    }
-}
-
-impl Index<LeaseRef> for Slab<Permit> {
+impl Index<LeaseRef> for Table<Permit> {
     type Output = Lease;
 
     fn index(&self, LeaseRef(id, lease): LeaseRef) -> &Lease {
@@ -432,7 +435,7 @@ impl Index<LeaseRef> for Slab<Permit> {
     }
 }
 
-impl IndexMut<LeaseRef> for Slab<Permit> {
+impl IndexMut<LeaseRef> for Table<Permit> {
     fn index_mut(&mut self, LeaseRef(id, lease): LeaseRef) -> &mut Lease {
         &mut self[id].leases[lease]
     }

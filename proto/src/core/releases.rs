@@ -13,11 +13,6 @@ use crate::verbs::Acquired;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
-    pub(super) fn debt(&mut self, id: DebtId) -> Option<&mut Debt> {
-        let debt = self.debts.get_mut(id.slot);
-        debt.filter(|debt| debt.id == id)
-    }
-
     pub(super) fn server_of_debt(&self, debt: &Debt) -> usize {
         self.slots.server_for(&debt.route)
     }
@@ -30,11 +25,7 @@ impl Core {
         (at, call): (LeaseRef, Option<CallId>),
         mut debt: Debt,
     ) {
-        self.last_debt += 1;
-        let id = DebtId {
-            slot: self.debts.vacant_key(),
-            serial: self.last_debt,
-        };
+        let id = self.debts.next_id();
         // The answer to a call that is over is being applied, and does not reach a lease that has ended.
         if let Some(call) = call.filter(|call| self.calls.contains_key(call)) {
             self.owed_in.entry(call).or_default().push((at, id));
@@ -54,7 +45,7 @@ impl Core {
     pub(super) fn debts_acquired(&mut self, flight: &Flight, at: LeaseRef, acquired: &Acquired) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         for id in self.debts_in(flight.id, at) {
-            let debt = self.debts.get(id.slot).filter(|debt| debt.id == id);
+            let debt = self.debts.get(id);
             let Some(debt) = debt else {
                 continue;
             };
@@ -87,7 +78,7 @@ impl Core {
         let now = self.now;
         // A debt for several semaphores is named once for each.
         for (id, is_settled) in all.iter().copied().collect::<BTreeMap<_, _>>() {
-            if let Some(debt) = self.debt(id).filter(|_| each.is_some()) {
+            if let Some(debt) = self.debts.get_mut(id).filter(|_| each.is_some()) {
                 debt.answer(now, !missed.contains(&id), is_settled);
             }
             if is_settled && each.is_none() {
@@ -101,7 +92,7 @@ impl Core {
     /// Notes that releases may have run, at least in part.
     pub(super) fn may_have_freed(&mut self, all: impl IntoIterator<Item = DebtId>) {
         for id in all {
-            if let Some(debt) = self.debt(id) {
+            if let Some(debt) = self.debts.get_mut(id) {
                 debt.may_have_freed();
             }
         }
@@ -110,7 +101,7 @@ impl Core {
     /// Notes that a release is over. Schedules the next one, or pays the debt.
     pub(super) fn finish_release(&mut self, id: DebtId, then: Time) {
         let now = self.now;
-        let Some(debt) = self.debt(id) else {
+        let Some(debt) = self.debts.get_mut(id) else {
             return;
         };
         match debt.land(now, then) {
@@ -129,7 +120,7 @@ impl Core {
 
     /// Schedules the next release of a debt.
     pub(super) fn release_at(&mut self, id: DebtId, then: Time) {
-        if let Some(debt) = self.debt(id) {
+        if let Some(debt) = self.debts.get_mut(id) {
             debt.schedule(then);
             self.schedule_debt(id);
         }
@@ -138,7 +129,7 @@ impl Core {
     /// Sends a release again while an earlier one has no answer.
     pub(super) fn release_beside(&mut self, id: DebtId) {
         let now = self.now;
-        if let Some(debt) = self.debt(id) {
+        if let Some(debt) = self.debts.get_mut(id) {
             debt.release_beside(now);
             self.schedule_debt(id);
         }
@@ -147,7 +138,7 @@ impl Core {
     /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
-        if self.debt(id).is_some_and(|debt| debt.pauses(now)) {
+        if self.debts.get_mut(id).is_some_and(|debt| debt.pauses(now)) {
             self.release_at(id, now);
         }
     }
@@ -201,12 +192,12 @@ impl Core {
 
     /// Removes a debt once no server has any of its units.
     fn pay(&mut self, id: DebtId) {
-        if self.debt(id).is_none() {
+        if self.debts.get_mut(id).is_none() {
             return;
         }
         self.unlink_from_keys(id);
         self.clear_timer(id);
-        let debt = self.debts.remove(id.slot);
+        let debt = self.debts.remove(id);
         for level in &debt.levels {
             self.keys.leave(level.key, self.now);
         }

@@ -6,7 +6,7 @@ use super::{
     end::EndCause,
     id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
     lease::{self, InFlight, Outcome, State},
-    permit::{Event, Phase, Refusal},
+    permit::{Event, Phase, Refusal, Reported},
     time::{PAUSE, Time},
 };
 use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
@@ -107,7 +107,10 @@ impl Core {
         };
         for &at in all {
             let LeaseRef(id, _) = at;
-            let is_undecided = self.permit(id).is_some_and(|permit| permit.is_claim());
+            let is_undecided = self
+                .permits
+                .get_mut(id)
+                .is_some_and(|permit| permit.is_claim());
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
@@ -214,7 +217,7 @@ impl Core {
             }
         }
         for debt in debts {
-            if let Some(debt) = self.debt(debt) {
+            if let Some(debt) = self.debts.get_mut(debt) {
                 debt.route.is_alone = true;
             }
         }
@@ -337,7 +340,7 @@ impl Core {
         self.schedule_call(at, next);
         match outcome {
             Outcome::Advances => self.advance(at),
-            Outcome::Returns(true) => self.report_return(root),
+            Outcome::Returns(true) => self.report_condition(root),
             _ => {}
         }
     }
@@ -355,7 +358,7 @@ impl Core {
             return self.reacquire(at);
         }
         self.count(at.0);
-        self.permits[at.0].phase = Phase::Granted;
+        self.permits[at.0].phase = Phase::Granted(Reported::default());
         let permit = &self.permits[at.0];
         let event = Event::Granted(permit.grants().collect());
         self.report_expiry(at.0);

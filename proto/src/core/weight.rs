@@ -46,13 +46,15 @@ impl Core {
         merge: Merge,
     ) -> Option<Growth> {
         self.now = now;
-        self.permit(root).filter(|permit| !permit.has_ended())?;
+        self.permits
+            .get_mut(root)
+            .filter(|permit| !permit.has_ended())?;
         let merged = self.units_to_merge(root, level, merge);
         let permit = &self.permits[root];
         let lease = &permit.leases[permit.number_of(level)];
         let (slot, key) = (lease.route.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
-        let id = self.next_id();
+        let id = self.permits.next_id();
         let since = self.servers[self.slots.server_of(slot)].at(now);
         let permit = &mut self.permits[root];
         permit.last_growth += 1;
@@ -110,8 +112,9 @@ impl Core {
         (level, mut units): (usize, u32),
     ) -> Option<Vec<PermitId>> {
         self.now = now;
-        self.permit(root).filter(|permit| !permit.has_ended())?;
-        let was_in_place = self.is_in_place(root);
+        self.permits
+            .get_mut(root)
+            .filter(|permit| !permit.has_ended())?;
         let mut parts = Vec::new();
         for (own, id) in self.granted_growths(root, level) {
             if units == 0 {
@@ -129,11 +132,6 @@ impl Core {
             let own = self.permits[root].levels[level].units.count();
             parts.push(self.split(root, level, own - units));
         }
-        self.report_expiry(root);
-        if !was_in_place {
-            // The lost part may be among the units that were given up.
-            self.report_return(root);
-        }
         Some(parts)
     }
 
@@ -150,7 +148,7 @@ impl Core {
         let is_missing = lease.is_missing();
         let is_known = lease.remote.was_sent();
         self.keys[key].units -= others.count();
-        let part = self.next_id();
+        let part = self.permits.next_id();
         self.permits.insert(Permit::given_up(part, is_known));
         if is_known {
             let others = vec![ClaimedLevel::new(key, others, None)];

@@ -257,22 +257,22 @@ pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 impl Cells {
     /// Whose place the core has given away, it has forgotten.
     pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
-        if self.0.len() <= id.slot {
-            self.0.resize(id.slot + 1, None);
+        if self.0.len() <= id.index {
+            self.0.resize(id.index + 1, None);
         }
-        if let Some((_, old)) = self.0[id.slot].replace((id, Arc::clone(cell))) {
+        if let Some((_, old)) = self.0[id.index].replace((id, Arc::clone(cell))) {
             old.release(false);
         }
     }
 
     pub(super) fn get(&self, id: PermitId) -> Option<&Arc<Cell>> {
-        let entry = self.0.get(id.slot)?.as_ref();
+        let entry = self.0.get(id.index)?.as_ref();
         entry.filter(|(own, _)| *own == id).map(|(_, cell)| cell)
     }
 
     pub(super) fn remove(&mut self, id: PermitId) -> Option<Arc<Cell>> {
         self.get(id)?;
-        self.0[id.slot].take().map(|(_, cell)| cell)
+        self.0[id.index].take().map(|(_, cell)| cell)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Cell>> {
