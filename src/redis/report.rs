@@ -217,7 +217,7 @@ fn told(news: News) {
         News::KeeperDied => events::keeper_died(),
         News::CoreDied => events::core_died(),
         News::Limits(LimitsEvent::Lost) => events::limits_lost(),
-        News::Limits(LimitsEvent::Untold) => events::limits_untold(),
+        News::Limits(LimitsEvent::Unreported) => events::limits_untold(),
         News::Connected(address, false) => events::connected(&address),
         News::Connected(address, true) => events::connected_again(&address),
         News::NotConnected(why) => {

@@ -1,12 +1,12 @@
 //! What a runtime sends next.
 
 use super::{
-    Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items, StoreKey},
+    Core, MOST_DUE, Membership,
+    call::{Call, CallSize, Flight, Items, StoreKey},
+    connection::{Connection, MORE, MOST_CLAIMS},
     debt::Debt,
     id::{CallId, DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
-    lane::{Lane, MORE, MOST_CLAIMS},
-    lease::{Lease, Queue},
+    lease::{Lease, SendQueue},
     permit::ClaimedLevel,
     time::Time,
 };
@@ -23,7 +23,7 @@ use std::{
 struct Draft {
     flight: Flight,
     commands: Vec<Command>,
-    bill: Bill,
+    size: CallSize,
     presence: bool,
     /// The leases and debts whose slots are moving to this server.
     asking: BTreeSet<LeaseRef>,
@@ -62,9 +62,9 @@ impl Core {
     pub(super) fn call_alone(&mut self, at: LeaseRef) -> Option<Call> {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.server_of(at));
-        let lane = self.lanes.get(&(from, server))?;
-        let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
-        let is_alone = is_alone && self.carries_no_other_task(server, at.0);
+        let connection = self.connections.get(&(from, server))?;
+        let is_alone = connection.claims == [at] && !self.servers[server].releases_now;
+        let is_alone = is_alone && self.sends_for_no_other_task(server, at.0);
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
@@ -74,16 +74,17 @@ impl Core {
         self.now = now;
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
         let server = self.debts.get_mut(debt)?.waits()?;
-        let lane = self.lanes.get(&(from, server))?;
-        let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
-        let is_alone = self.carries_no_other_task(server, id);
+        let connection = self.connections.get(&(from, server))?;
+        let is_idle =
+            connection.is_connected && connection.in_flight == 0 && connection.claims.is_empty();
+        let is_alone = self.sends_for_no_other_task(server, id);
         let can_send = is_idle && is_alone && self.servers[server].is_known();
-        can_send.then(|| self.make(from, server)).flatten()
+        can_send.then(|| self.make_call(from, server)).flatten()
     }
 
     /// True if the next call to a server carries no release that another task waits for (rule 17). Few releases are looked
     /// at, because each claim and each awaited release needs this.
-    fn carries_no_other_task(&self, server: usize, own: PermitId) -> bool {
+    fn sends_for_no_other_task(&self, server: usize, own: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(*id);
             let permit = debt.and_then(|debt| debt.permit);
@@ -95,16 +96,16 @@ impl Core {
 
     fn call_to(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
         let may_send = self.may_send(runtime, server);
-        may_send.then(|| self.make(runtime, server)).flatten()
+        may_send.then(|| self.make_call(runtime, server)).flatten()
     }
 
-    fn make(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
-        let lane = self.lanes.get(&(runtime, server))?;
+    fn make_call(&mut self, runtime: RuntimeId, server: usize) -> Option<Call> {
+        let connection = self.connections.get(&(runtime, server))?;
         let flight = Flight {
             id: CallId(self.last_call + 1),
             runtime,
             server,
-            generation: lane.generation,
+            generation: connection.generation,
             sent: self.now,
             deadline: self.now + self.settings.timeout,
             ..Flight::default()
@@ -136,7 +137,7 @@ impl Core {
 
     fn may_send(&self, runtime: RuntimeId, number: usize) -> bool {
         let (server, is_thread) = (&self.servers[number], runtime == THREAD);
-        let Some(lane) = self.lanes.get(&(runtime, number)) else {
+        let Some(connection) = self.connections.get(&(runtime, number)) else {
             return false;
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
@@ -145,7 +146,7 @@ impl Core {
         // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
         // Only claims wait for the limits (rule 18).
-        let claims = !lane.claims.is_empty() && self.knows_limits();
+        let claims = !connection.claims.is_empty() && self.knows_limits();
         let serves = server.is_known() && !self.is_open(number);
         let has_work = serves && (of_thread || releases || claims);
         let most = match (is_thread, releases) {
@@ -153,36 +154,36 @@ impl Core {
             (false, true) => MORE,
             (false, false) => 0,
         };
-        (has_work || is_thread && server.announces) && lane.is_open(most)
+        (has_work || is_thread && server.announces) && connection.is_open(most)
     }
 
     /// Puts in what waits, as far as it fits.
     fn fill(&mut self, draft: &mut Draft) {
         self.fill_releases(draft);
         if draft.flight.runtime == THREAD {
-            while draft.refreshes.len() < MOST_DUE && self.put_next(draft, Queue::Refreshes) {}
+            while draft.refreshes.len() < MOST_DUE && self.add_next(draft, SendQueue::Refreshes) {}
             // A poll takes the server some 15 µs, so this call blocks other clients for a millisecond at most.
-            while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Polls) {}
+            while draft.acquires.len() < MOST_CLAIMS && self.add_next(draft, SendQueue::Polls) {}
         }
         if self.knows_limits() {
-            while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
+            while draft.acquires.len() < MOST_CLAIMS && self.add_next(draft, SendQueue::Claims) {}
         }
     }
 
     fn fill_releases(&mut self, draft: &mut Draft) {
-        while draft.releases.len() < MOST_DUE && self.put_next_release(draft) {}
-        self.servers[draft.flight.server].carried();
+        while draft.releases.len() < MOST_DUE && self.add_next_release(draft) {}
+        self.servers[draft.flight.server].note_releases_sent();
     }
 
     /// Puts the first release that waits into a call. `false`: nothing is left, or it does not fit.
-    fn put_next_release(&mut self, draft: &mut Draft) -> bool {
+    fn add_next_release(&mut self, draft: &mut Draft) -> bool {
         let server = draft.flight.server;
         let Some(&id) = self.servers[server].releases.front() else {
             return false;
         };
         // Otherwise it has been sent, waits elsewhere, or is paid.
         let waits = |debt: &mut Debt| debt.waits() == Some(server);
-        if self.debts.get_mut(id).is_some_and(waits) && !self.put_release(draft, id) {
+        if self.debts.get_mut(id).is_some_and(waits) && !self.add_release(draft, id) {
             return false;
         }
         self.servers[server].releases.pop_front();
@@ -190,7 +191,7 @@ impl Core {
     }
 
     /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
-    fn put_next(&mut self, draft: &mut Draft, queue: Queue) -> bool {
+    fn add_next(&mut self, draft: &mut Draft, queue: SendQueue) -> bool {
         let Some(at) = self.first(draft, queue) else {
             return false;
         };
@@ -202,51 +203,51 @@ impl Core {
             return true;
         };
         // Since it was queued, its server may have failed, or other claims may have filled the share.
-        let has_room = queue != Queue::Claims || !self.is_beyond_share(at.0);
-        if has_room && !self.put(draft, at, queue) {
+        let has_room = queue != SendQueue::Claims || !self.is_beyond_share(at.0);
+        if has_room && !self.add_lease(draft, at, queue) {
             return false;
         }
         self.pop(draft, queue);
         self.permits[at].reschedule(self.now);
         match queue {
-            Queue::Claims if has_room => self.count(at.0),
+            SendQueue::Claims if has_room => self.count(at.0),
             // Nothing is decided while a call is made: it may have a narrower lease of the claim already.
-            Queue::Claims => self.set_timer(at.0),
+            SendQueue::Claims => self.set_timer(at.0),
             _ => {}
         }
         true
     }
 
-    fn first(&mut self, draft: &Draft, queue: Queue) -> Option<LeaseRef> {
+    fn first(&mut self, draft: &Draft, queue: SendQueue) -> Option<LeaseRef> {
         let server = &self.servers[draft.flight.server];
         match queue {
-            Queue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
-            Queue::Polls => server.polls.front().copied(),
-            Queue::Claims => self.lane_of(draft).claims.front().copied(),
+            SendQueue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
+            SendQueue::Polls => server.polls.front().copied(),
+            SendQueue::Claims => self.connection_of(draft).claims.front().copied(),
         }
     }
 
-    fn pop(&mut self, draft: &Draft, queue: Queue) {
+    fn pop(&mut self, draft: &Draft, queue: SendQueue) {
         let server = &mut self.servers[draft.flight.server];
         match queue {
-            Queue::Refreshes => drop(server.refreshes.pop_first()),
-            Queue::Polls => drop(server.polls.pop_front()),
-            Queue::Claims => drop(self.lane_of(draft).claims.pop_front()),
+            SendQueue::Refreshes => drop(server.refreshes.pop_first()),
+            SendQueue::Polls => drop(server.polls.pop_front()),
+            SendQueue::Claims => drop(self.connection_of(draft).claims.pop_front()),
         }
     }
 
-    fn lane_of(&mut self, draft: &Draft) -> &mut Lane {
-        self.lane(draft.flight.runtime, draft.flight.server)
+    fn connection_of(&mut self, draft: &Draft) -> &mut Connection {
+        self.connection(draft.flight.runtime, draft.flight.server)
     }
 
     /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
     /// not fit. Releases that did fit stay in this call.
-    fn put(&mut self, draft: &mut Draft, at: LeaseRef, queue: Queue) -> bool {
+    fn add_lease(&mut self, draft: &mut Draft, at: LeaseRef, queue: SendQueue) -> bool {
         let asks = self.permits[at].route.asks;
-        if matches!(queue, Queue::Polls | Queue::Claims) {
+        if matches!(queue, SendQueue::Polls | SendQueue::Claims) {
             self.put_under_limits(at);
             for debt in self.debts_to_release_first(draft, at) {
-                if !self.put_release(draft, debt) {
+                if !self.add_release(draft, debt) {
                     return false;
                 }
                 draft.asking_debts.extend(asks.map(|_| debt));
@@ -255,24 +256,24 @@ impl Core {
                 self.keys[level.key].released_in = draft.flight.id;
             }
         }
-        if !adds(draft, self.levels_of(at)) {
+        if !add_size(draft, self.levels_of(at)) {
             return false;
         }
         draft.asking.extend(asks.map(|_| at));
         self.permits[at].route.asks = None;
         match queue {
-            Queue::Refreshes => draft.refreshes.push(at),
-            Queue::Polls | Queue::Claims => draft.acquires.push(at),
+            SendQueue::Refreshes => draft.refreshes.push(at),
+            SendQueue::Polls | SendQueue::Claims => draft.acquires.push(at),
         }
         true
     }
 
     /// Puts the release of a debt into a call. Returns false if it does not fit.
-    fn put_release(&mut self, draft: &mut Draft, id: DebtId) -> bool {
+    fn add_release(&mut self, draft: &mut Draft, id: DebtId) -> bool {
         let debt = &mut self.debts[id];
-        let fits = adds(draft, &debt.levels);
+        let fits = add_size(draft, &debt.levels);
         if fits {
-            debt.send(&draft.flight);
+            debt.note_sent(&draft.flight);
             draft.releases.push(id);
             draft
                 .asking_debts
@@ -315,17 +316,17 @@ impl Core {
             commands,
             ..
         } = draft;
-        (flight.claims, flight.units) = (draft.acquires.len(), draft.bill.units);
+        (flight.claims, flight.units) = (draft.acquires.len(), draft.size.units);
         flight.may_stall = flight.runtime != THREAD && flight.claims == 0;
         let call = Call {
             id: flight.id,
             runtime: flight.runtime,
             server: flight.server,
             commands,
-            left: flight.left.clone(),
+            progress: flight.progress.clone(),
         };
         self.last_call = call.id.0;
-        self.lane(flight.runtime, flight.server).send(&flight);
+        self.connection(flight.runtime, flight.server).send(&flight);
         self.calls.insert(call.id, flight);
         Some(call)
     }
@@ -334,7 +335,7 @@ impl Core {
     /// commands with several keys. A server whose clock is not known, or that gets no other command, reports its time.
     fn presence_commands(&mut self, draft: &mut Draft) {
         let server = draft.flight.server;
-        if server == self.counting() && self.stay == Stay::Leaving {
+        if server == self.counting_server() && self.membership == Membership::Leaving {
             draft.add(Command::Leave, Items::Leave);
         }
         let keys = self.store_keys().into_iter();
@@ -364,7 +365,7 @@ impl Core {
     /// The store keys that this process reads or writes, and their slots.
     fn store_keys(&self) -> Vec<(StoreKey, u16)> {
         let [clock, processes] = self.settings.slots_of_store;
-        let stays = self.stay == Stay::Here;
+        let stays = self.membership == Membership::Member;
         let process = self.settings.slot_of_process.filter(|_| stays);
         let keys = [
             process.map(|slot| (StoreKey::Process, slot)),
@@ -431,16 +432,20 @@ impl Core {
 
     /// How long a lease that is sent now lasts. Before its claim is whole, that is how long a waiter counts as alive.
     fn length(&self, LeaseRef(id, number): LeaseRef) -> Duration {
-        match self.permits[id].gets_full_length(number) {
-            true => self.settings.lease,
-            false => self.settings.alive(),
+        if self.permits[id].gets_full_length(number) {
+            self.settings.lease
+        } else {
+            self.settings.alive()
         }
     }
 
     fn refresh_commands(&mut self, draft: &mut Draft) {
         for all in self.leases_together(draft, &draft.refreshes) {
             draft.ask_if(draft.asking.contains(&all[0]));
-            let lasts = self.note_sent(draft, &all, false);
+            let lasts = self.length(all[0]);
+            for at in &all {
+                self.permits[*at].note_refresh(&draft.flight, lasts);
+            }
             let (groups, order) = self.groups(all.iter().map(|at| (*at, self.levels_of(*at))));
             let items = Items::Refresh(self.permits[all[0]].route.slot, order);
             draft.add(Command::Refresh { lasts, groups }, items);
@@ -451,11 +456,14 @@ impl Core {
         for mut all in self.leases_together(draft, &draft.acquires) {
             draft.ask_if(draft.asking.contains(&all[0]));
             self.sort_by_key(&mut all);
-            let claims = all.iter();
-            let claims = claims.map(|at| self.wanted(*at));
-            let claims = claims.collect();
+            let claims = all.iter().map(|at| self.wanted(*at)).collect();
+            let lasts = self.length(all[0]);
+            for at in &all {
+                self.permits[at.0].note_repeat(at.1);
+                self.permits[*at].note_acquire(&draft.flight, lasts);
+            }
             let acquire = Command::Acquire {
-                lasts: self.note_sent(draft, &all, true),
+                lasts,
                 // Rule 2.
                 runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),
                 floor: self.highest.floor(draft.flight.sent),
@@ -476,21 +484,6 @@ impl Core {
         }
     }
 
-    /// Notes that the leases are sent. Returns how long they last.
-    fn note_sent(&mut self, draft: &Draft, all: &[LeaseRef], acquires: bool) -> Duration {
-        let length = self.length(all[0]);
-        for at in all {
-            let permit = &mut self.permits[at.0];
-            if acquires {
-                permit.note_repeat(at.1);
-                permit.leases[at.1].send_acquire(&draft.flight, length);
-            } else {
-                permit.leases[at.1].send_refresh(&draft.flight, length);
-            }
-        }
-        length
-    }
-
     fn wanted(&self, at: LeaseRef) -> Vec<Wanted> {
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         let wanted = lease.levels.clone().map(|at| {
@@ -505,10 +498,12 @@ impl Core {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
                 position,
-                standing: match lease.remote.was_sent() || !level.units.id.name.is_first() {
-                    _ if !permit.is_claim() => Standing::Granted,
-                    true => Standing::Sent,
-                    false => Standing::New,
+                standing: if !permit.is_claim() {
+                    Standing::Granted
+                } else if lease.remote.was_sent() || !level.units.id.name.is_first() {
+                    Standing::Sent
+                } else {
+                    Standing::New
                 },
             }
         });
@@ -539,10 +534,10 @@ impl Core {
     }
 }
 
-/// Adds levels to the bill of a call, unless that is too much.
-fn adds(draft: &mut Draft, levels: &[ClaimedLevel]) -> bool {
+/// Adds levels to the size of a call, unless that is too much.
+fn add_size(draft: &mut Draft, levels: &[ClaimedLevel]) -> bool {
     let units = levels.iter().map(|level| level.units.count() as usize);
-    draft.bill.add(levels.len(), units.sum())
+    draft.size.add(levels.len(), units.sum())
 }
 
 /// Groups items that have the same command.

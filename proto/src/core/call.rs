@@ -1,7 +1,7 @@
 //! Calls to a server, and their answers.
 
 use super::{
-    id::{CallId, Connection, DebtId, LeaseRef, RuntimeId},
+    id::{CallId, ConnectionId, DebtId, LeaseRef, RuntimeId},
     time::Time,
 };
 use crate::verbs::Command;
@@ -17,18 +17,18 @@ use std::{
 /// connection. The core notes that the call is over: it has run, or never will. Calls arrive in the order in which they
 /// were written.
 #[derive(Debug, Clone, Default)]
-pub struct Left(Arc<AtomicU8>);
+pub struct Progress(Arc<AtomicU8>);
 
-const LEFT: u8 = 1;
+const SENT: u8 = 1;
 const OVER: u8 = 2;
 
-impl Left {
-    pub fn note(&self) {
-        self.0.fetch_or(LEFT, Ordering::Release);
+impl Progress {
+    pub fn note_sent(&self) {
+        self.0.fetch_or(SENT, Ordering::Release);
     }
 
-    pub(super) fn is_noted(&self) -> bool {
-        self.0.load(Ordering::Acquire) & LEFT != 0
+    pub(super) fn was_sent(&self) -> bool {
+        self.0.load(Ordering::Acquire) & SENT != 0
     }
 
     pub(super) fn note_over(&self) {
@@ -48,7 +48,7 @@ pub struct Call {
     pub server: usize,
     /// In the order in which they run.
     pub commands: Vec<Command>,
-    pub left: Left,
+    pub progress: Progress,
 }
 
 /// Why a call has no answer.
@@ -72,7 +72,7 @@ pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,
     pub(super) server: usize,
-    /// The number of the lane's connection that takes it.
+    /// The number of the connection's connection that takes it.
     pub(super) generation: u64,
     pub(super) sent: Time,
     pub(super) deadline: Time,
@@ -84,11 +84,11 @@ pub(super) struct Flight {
     pub(super) units: usize,
     /// True for a call without claims from a runtime. If it is not answered soon, the thread sends its releases too.
     pub(super) may_stall: bool,
-    pub(super) left: Left,
+    pub(super) progress: Progress,
 }
 
 impl Flight {
-    fn connection(&self) -> Connection {
+    fn connection(&self) -> ConnectionId {
         (self.runtime, self.server, self.generation)
     }
 }
@@ -98,8 +98,8 @@ impl Flight {
 pub(super) struct Sent {
     pub(super) call: CallId,
     pub(super) until: Time,
-    connection: Connection,
-    pub(super) left: Left,
+    connection: ConnectionId,
+    pub(super) progress: Progress,
 }
 
 impl Sent {
@@ -108,13 +108,13 @@ impl Sent {
             call: flight.id,
             until: flight.deadline,
             connection: flight.connection(),
-            left: flight.left.clone(),
+            progress: flight.progress.clone(),
         }
     }
 
     /// True if the call has left over the connection of a later call, so that it runs before that one.
     pub(super) fn is_before(&self, later: &Flight) -> bool {
-        self.connection == later.connection() && self.left.is_noted()
+        self.connection == later.connection() && self.progress.was_sent()
     }
 }
 
@@ -124,14 +124,14 @@ pub(super) struct Acquires(Vec<Sent>);
 
 impl Acquires {
     /// Notes that an acquire is sent.
-    pub(super) fn send(&mut self, flight: &Flight) {
-        self.0.retain(|acquire| !acquire.left.is_over());
+    pub(super) fn note_sent(&mut self, flight: &Flight) {
+        self.0.retain(|acquire| !acquire.progress.is_over());
         self.0.reserve_exact(1);
         self.0.push(Sent::in_call(flight));
     }
 
     fn not_over(&self) -> impl Iterator<Item = &Sent> {
-        self.0.iter().filter(|acquire| !acquire.left.is_over())
+        self.0.iter().filter(|acquire| !acquire.progress.is_over())
     }
 
     pub(super) fn are_over(&self) -> bool {
@@ -205,7 +205,7 @@ impl Items {
 
 /// The size of a call so far, by one rule for all commands.
 #[derive(Debug, Default)]
-pub(super) struct Bill {
+pub(super) struct CallSize {
     args: usize,
     pub(super) units: usize,
 }
@@ -216,7 +216,7 @@ const MOST_ARGS: usize = 3_999 - 16;
 /// A server needs at most about 5 ms for this number of units.
 const MOST_UNITS: usize = 4_000;
 
-impl Bill {
+impl CallSize {
     /// Adds units of some levels, if they fit. The first growth always fits.
     pub(super) fn add(&mut self, levels: usize, units: usize) -> bool {
         // Each level needs four keys, the number of its arguments, and the other arguments of an acquire.

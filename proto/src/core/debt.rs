@@ -110,7 +110,7 @@ impl Debt {
     }
 
     /// Notes that it is in the queue of a server.
-    pub(super) fn queue(&mut self, server: usize) {
+    pub(super) fn enqueue(&mut self, server: usize) {
         self.waits_for = Some(server);
     }
 
@@ -146,7 +146,7 @@ impl Debt {
     }
 
     /// Notes that a call with a release of it is sent.
-    pub(super) fn send(&mut self, flight: &Flight) {
+    pub(super) fn note_sent(&mut self, flight: &Flight) {
         self.waits_for = None;
         self.in_flight += 1;
         self.is_stalled = false;
@@ -167,7 +167,8 @@ impl Debt {
     /// True if a release of it is before this call on the same connection, and another release would not settle more.
     pub(super) fn is_released_before(&self, flight: &Flight) -> bool {
         self.last.as_ref().is_some_and(|last| {
-            let is_before = self.in_flight > 0 && !last.left.is_over() && last.is_before(flight);
+            let is_before =
+                self.in_flight > 0 && !last.progress.is_over() && last.is_before(flight);
             let settles = !self.is_settled && self.acquires.are_before(flight);
             is_before && !settles
         })
@@ -179,14 +180,14 @@ impl Debt {
     }
 
     /// Notes whether a release has found all units. `is_settled`: no acquire can run after that release.
-    pub(super) fn answer(&mut self, now: Time, found: bool, is_settled: bool) {
+    pub(super) fn note_answer(&mut self, now: Time, found: bool, is_settled: bool) {
         self.count_unanswered(now);
         self.was_held |= found;
         self.is_over |= is_settled;
     }
 
     /// Notes that a release is over. The next one, if any, is due at `then`, or once no acquire can run.
-    pub(super) fn land(&mut self, now: Time, then: Time) -> Next {
+    pub(super) fn complete(&mut self, now: Time, then: Time) -> Next {
         self.in_flight -= 1;
         if !self.is_over {
             self.next = then.max(self.acquires.run_until());

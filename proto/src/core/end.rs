@@ -19,6 +19,14 @@ pub(super) enum EndCause {
     Shutdown,
 }
 
+/// A permit that has ended in this step and still has its leases.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndedPermit {
+    id: PermitId,
+    /// The permit whose caller receives the outcome of the releases, if the caller waits for that.
+    awaited_with: PermitId,
+}
+
 impl EndCause {
     /// The refusal of a claim that ends.
     fn refusal(self) -> Refusal {
@@ -36,7 +44,7 @@ impl Core {
     pub(super) fn end_due(&mut self, id: PermitId) {
         let deadline = self.permits[id].deadline();
         if deadline.is_some_and(|deadline| deadline <= self.now) {
-            self.out_of_time(id);
+            self.handle_deadline(id);
         }
         for at in self.leases_at(id) {
             let expiry = self.lease(at).and_then(|lease| lease.expiry());
@@ -217,7 +225,10 @@ impl Core {
             if permit.is_granted() {
                 permit.end(false);
                 self.uncount(growth);
-                self.ended.push_back((growth, id));
+                self.ended.push_back(EndedPermit {
+                    id: growth,
+                    awaited_with: id,
+                });
             } else if self.is_closed {
                 self.refuse(growth, Refusal::Closed);
             } else {
@@ -225,20 +236,22 @@ impl Core {
             }
         }
         self.uncount(id);
-        self.ended.push_back((id, id));
+        self.ended.push_back(EndedPermit {
+            id,
+            awaited_with: id,
+        });
     }
 
     /// Makes debts of the leases of all permits that have ended in this step. Each entry to the core ends with this, so no
     /// step removes a lease that it still visits.
     pub(super) fn give_up_ended(&mut self) {
-        while let Some((id, account)) = self.ended.pop_front() {
-            self.give_up(id, account);
+        while let Some(ended) = self.ended.pop_front() {
+            self.give_up(ended);
         }
     }
 
-    /// Makes debts of the leases that a server may have of a permit. The caller of the permit `account` receives the outcome of
-    /// the releases, if it waits for that.
-    fn give_up(&mut self, id: PermitId, account: PermitId) {
+    /// Makes debts of the leases that a server may have of a permit.
+    fn give_up(&mut self, EndedPermit { id, awaited_with }: EndedPermit) {
         if let Some((root, _)) = self.permits[id].adds_to
             && let Some(permit) = self.permits.get_mut(root)
         {
@@ -255,9 +268,13 @@ impl Core {
             let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.was_sent() {
                 let debt = Debt::new(&lease, own, lease.route.asks, self.now);
-                self.owe(Some(account), (LeaseRef(id, number), lease.call()), debt);
+                self.owe(
+                    Some(awaited_with),
+                    (LeaseRef(id, number), lease.call()),
+                    debt,
+                );
             } else {
-                if let Some(ended) = self.permits[account].ended_mut() {
+                if let Some(ended) = self.permits[awaited_with].ended_mut() {
                     ended.was_held &= !is_begun;
                 }
                 for level in own {

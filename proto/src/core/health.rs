@@ -48,7 +48,7 @@ impl Health {
     /// Notes the answer to a call that was sent at `sent`. Returns whether it ends a row of failures. If the server has
     /// answered within the last timeout, no process has treated it as unavailable, for example when only a subscription
     /// of the thread has ended.
-    pub(super) fn works(&mut self, sent: Time, now: Time, settings: &Settings) -> bool {
+    pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &Settings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);
         let over = self.failing.take_if(|failing| failing.since <= sent);
@@ -59,12 +59,12 @@ impl Health {
     }
 
     /// Notes that the server takes over slots from a server that is not well.
-    pub(super) fn succeeds(&mut self, now: Time) {
+    pub(super) fn note_return(&mut self, now: Time) {
         self.returned = Some(now);
     }
 
     /// Notes the failure of a call that was sent at `sent`.
-    pub(super) fn fails(&mut self, sent: Time, now: Time, is_of_thread: bool) {
+    pub(super) fn note_failure(&mut self, sent: Time, now: Time, is_of_thread: bool) {
         if sent < self.answered {
             return;
         }

@@ -52,6 +52,6 @@ pub struct RuntimeId(pub u32);
 /// The keeper's thread.
 pub const THREAD: RuntimeId = RuntimeId(0);
 
-/// A runtime's connection to a server, by the number of the connection in its lane. What is sent over it arrives in that
+/// A runtime's connection to a server, by the number of the connection in its connection. What is sent over it arrives in that
 /// order.
-pub(super) type Connection = (RuntimeId, usize, u64);
+pub(super) type ConnectionId = (RuntimeId, usize, u64);

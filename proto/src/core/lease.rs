@@ -34,7 +34,7 @@ use std::{mem, ops::Range, time::Duration};
 
 /// The queue in which a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(super) enum SendQueue {
     Refreshes,
     Polls,
     Claims,
@@ -137,7 +137,7 @@ enum Dispatch {
     /// It is due at this time, if the state of the lease needs a call.
     Scheduled(Time),
     /// It waits to be sent, in this queue of this server.
-    Ready(Queue, usize),
+    Ready(SendQueue, usize),
     /// A call is in flight. The next one is scheduled after its answer (rule 9).
     InFlight(InFlight),
 }
@@ -181,25 +181,25 @@ impl Lease {
     }
 
     /// The queue for its next call. `None` if its state needs no call.
-    pub(super) fn queue(&self) -> Option<Queue> {
+    pub(super) fn queue(&self) -> Option<SendQueue> {
         match &self.state {
             State::NotStarted => None,
-            State::Held(_) => Some(Queue::Refreshes),
-            State::Queued(..) => Some(Queue::Polls),
-            State::Wanted | State::Missing(_) => Some(Queue::Claims),
+            State::Held(_) => Some(SendQueue::Refreshes),
+            State::Queued(..) => Some(SendQueue::Polls),
+            State::Wanted | State::Missing(_) => Some(SendQueue::Claims),
         }
     }
 
     // Its calls.
 
     /// The queue for its next call, if the call is due and not queued yet.
-    pub(super) fn queue_if_due(&self, now: Time) -> Option<Queue> {
+    pub(super) fn queue_if_due(&self, now: Time) -> Option<SendQueue> {
         let is_due = matches!(self.dispatch, Dispatch::Scheduled(then) if then <= now);
         self.queue().filter(|_| is_due)
     }
 
     /// Notes that it waits in this queue of this server.
-    pub(super) fn enqueue(&mut self, queue: Queue, server: usize) {
+    pub(super) fn enqueue(&mut self, queue: SendQueue, server: usize) {
         self.dispatch = Dispatch::Ready(queue, server);
     }
 
@@ -236,7 +236,7 @@ impl Lease {
 
     /// True if it waits in this queue of this server. An entry from an earlier state does not count, such as a poll of a
     /// lease that a message has granted.
-    pub(super) fn waits_in(&self, queue: Queue, server: usize) -> bool {
+    pub(super) fn waits_in(&self, queue: SendQueue, server: usize) -> bool {
         let is_there =
             matches!(self.dispatch, Dispatch::Ready(own, at) if (own, at) == (queue, server));
         is_there && self.queue() == Some(queue)
@@ -265,22 +265,22 @@ impl Lease {
     }
 
     /// Notes that it gives up units and goes on.
-    pub(super) fn shrink(&mut self) {
+    pub(super) fn note_shrink(&mut self) {
         if let Some(flight) = self.in_flight() {
             flight.has_shrunk = true;
         }
     }
 
     /// Notes that a call with an acquire of it is sent. The lease lasts for `length` on the server.
-    pub(super) fn send_acquire(&mut self, flight: &Flight, length: Duration) {
+    pub(super) fn note_acquire(&mut self, flight: &Flight, length: Duration) {
         self.send(flight.id);
-        self.remote.acquire(flight, length);
+        self.remote.note_acquire(flight, length);
     }
 
     /// Notes that a call with a refresh of it is sent.
-    pub(super) fn send_refresh(&mut self, flight: &Flight, length: Duration) {
+    pub(super) fn note_refresh(&mut self, flight: &Flight, length: Duration) {
         self.send(flight.id);
-        self.remote.refresh(flight, length);
+        self.remote.note_refresh(flight, length);
     }
 
     fn send(&mut self, call: CallId) {
@@ -292,14 +292,14 @@ impl Lease {
     }
 
     /// Notes that a call is over. `None` if it does not wait for this call, because it has a new id.
-    pub(super) fn land(&mut self, call: CallId) -> Option<InFlight> {
+    pub(super) fn complete(&mut self, call: CallId) -> Option<InFlight> {
         let flight = *self.in_flight().filter(|flight| flight.call == call)?;
         self.dispatch = Dispatch::default();
         Some(flight)
     }
 
     /// Forgets all calls, because it gets a new id, under which none was sent.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_calls(&mut self) {
         self.remote = Remote::default();
         if self.call().is_some() {
             self.dispatch = Dispatch::default();

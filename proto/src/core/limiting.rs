@@ -26,41 +26,42 @@ impl Core {
     pub fn look_at_limits(&mut self, now: Time) {
         self.now = now;
         self.limits.set_here = now;
-        let server = self.counting();
+        let server = self.counting_server();
         let next = &mut self.servers[server].presence_at;
         *next = next.map(|at| at.min(now));
     }
 
     /// True if this process has read the limits at this time or later, or if it cannot read them.
     pub fn has_limits_since(&self, time: Time) -> bool {
-        self.limits.read_at >= time || self.limits.are_untold()
+        self.limits.read_at >= time || self.limits.are_unreported()
     }
 
     /// The time of the next announcement to a server that has answered an announcement from `sent`.
     pub(super) fn announces_at(&self, sent: Time) -> Time {
-        match sent < self.limits.set_here {
-            true => self.now,
-            false => sent + self.settings.announcement(),
+        if sent < self.limits.set_here {
+            self.now
+        } else {
+            sent + self.settings.announcement()
         }
     }
 
     /// Notes that a server works but has refused to report limits, because the slot of their key is moving. If that
     /// goes on, claims go on without limits.
-    pub(super) fn are_refused(&mut self) {
+    pub(super) fn note_limits_refused(&mut self) {
         self.limits.refused.get_or_insert(self.now);
     }
 
     pub(super) fn give_up_limits(&mut self) {
         let until = self.limits.gives_up_at(&self.settings);
         if until.is_some_and(|until| until <= self.now) {
-            self.limits.are_told(false);
+            self.limits.note_unreported();
         }
     }
 
     /// True if claims need not wait for the limits: they are known, or their server cannot report them (rule 18).
     pub(super) fn knows_limits(&self) -> bool {
         let cannot_tell = || {
-            let server = &self.servers[self.counting()];
+            let server = &self.servers[self.counting_server()];
             server.health.is_failing() || server.is_denied
         };
         self.limits.version().is_some() || cannot_tell()
@@ -100,7 +101,9 @@ impl Core {
         let Some(permit) = self.permits.get(id).filter(|permit| permit.is_claim()) else {
             return false;
         };
-        let first = permit.current().map_or(0, |lease| permit.waits_at(lease));
+        let first = permit
+            .current_lease()
+            .map_or(0, |lease| permit.waits_at(lease));
         let levels = self.permits[id].levels.iter();
         let heavy = |(level, own): (usize, &ClaimedLevel)| {
             let limit = self.limit_set_for(own)?;
@@ -163,7 +166,7 @@ impl Core {
         if is_whole {
             let permit = &mut self.permits[at.0];
             permit.note_repeat(at.1);
-            permit.leases[at.1].forget();
+            permit.leases[at.1].forget_calls();
         }
     }
 }

@@ -14,7 +14,7 @@ pub enum LimitsEvent {
     Lost,
     /// The server does not report limits. This process may have no right to read them, or the slot of their key is
     /// stuck in a move.
-    Untold,
+    Unreported,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Limits {
     pub(super) set_here: Time,
     /// The time at which the last call that read the limits was sent.
     pub(super) read_at: Time,
-    is_untold: bool,
+    is_unreported: bool,
     /// The time since which their server has refused to report them, because the slot of their key is moving.
     pub(super) refused: Option<Time>,
     /// The last event that was not polled yet.
@@ -41,14 +41,14 @@ impl Limits {
         self.version
     }
 
-    pub(super) fn take(&mut self, told: OperatorLimits) {
+    pub(super) fn take(&mut self, reported: OperatorLimits) {
         // If the version is lower, or the first version differs, the server has lost its data.
-        let are_older = |known| told.version < known || told.first != self.first;
+        let are_older = |known| reported.version < known || reported.first != self.first;
         let are_others = self
             .version
             .is_some_and(|known| known > 0 && are_older(known));
-        (self.version, self.first) = (Some(told.version), told.first);
-        let limits = told.limits.into_iter();
+        (self.version, self.first) = (Some(reported.version), reported.first);
+        let limits = reported.limits.into_iter();
         let limits = limits.filter(|(of, _)| policy_of(of) != LOCK).collect();
         let known = mem::replace(&mut self.all, limits);
         if are_others && known != self.all {
@@ -56,30 +56,32 @@ impl Limits {
         }
     }
 
-    /// Notes whether their server reports them. If it does not, the known limits stay in force.
-    pub(super) fn are_told(&mut self, are_told: bool) {
-        if !are_told && !self.is_untold {
-            self.event = Some(LimitsEvent::Untold);
+    /// Notes that their server reports them.
+    pub(super) fn note_reported(&mut self) {
+        self.is_unreported = false;
+        self.refused = None;
+    }
+
+    /// Notes that their server does not report them. The known limits stay in force.
+    pub(super) fn note_unreported(&mut self) {
+        if !mem::replace(&mut self.is_unreported, true) {
+            self.event = Some(LimitsEvent::Unreported);
             self.version.get_or_insert(0);
-        }
-        self.is_untold = !are_told;
-        if are_told {
-            self.refused = None;
         }
     }
 
     /// True if their server does not report them, for example because this process has no right to read them.
-    pub(super) fn are_untold(&self) -> bool {
-        self.is_untold
+    pub(super) fn are_unreported(&self) -> bool {
+        self.is_unreported
     }
 
-    pub(super) fn are_read(&self) -> bool {
-        !self.is_untold && self.refused.is_none()
+    pub(super) fn are_reported(&self) -> bool {
+        !self.is_unreported && self.refused.is_none()
     }
 
     /// The time from which claims no longer wait for limits that are refused.
     pub(super) fn gives_up_at(&self, settings: &Settings) -> Option<Time> {
-        let refused = self.refused.filter(|_| !self.is_untold);
+        let refused = self.refused.filter(|_| !self.is_unreported);
         refused.map(|since| since + settings.timeout)
     }
 
@@ -133,8 +135,12 @@ mod tests {
     fn a_server_that_tells_no_limits_is_told_of_once_until_it_tells_them() {
         let mut limits = Limits::default();
         let told = [false, false, true, true, false];
-        let events = told.map(|are_told| {
-            limits.are_told(are_told);
+        let events = told.map(|are_reported| {
+            if are_reported {
+                limits.note_reported();
+            } else {
+                limits.note_unreported();
+            }
             limits.event.take().is_some()
         });
         assert_eq!(events, [true, false, false, false, true]);

@@ -7,8 +7,8 @@
 //! ```text
 //! reply, end, releases, weight, outage, moving, limiting, build ─> core ─> permit, debt ─> lease ─> remote, call
 //!                                                              ─> server ─> health
-//!                                                              ─> timers, slots, lane, key, limits, pauses
-//!                                                              ─> id, time ─> policy
+//!                                                              ─> timers, slots, connection, key, limits, pauses
+//!                                                              ─> id, time ─> table, policy
 //! ```
 //!
 //! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
@@ -21,7 +21,7 @@
 //! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
-//! | `Lane` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
+//! | `Connection` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
 //! | `Key` | the units of a semaphore that this process has, and the debts that no answered release has settled |
 //!
 //! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `give_up_ended`
@@ -106,12 +106,12 @@
 
 mod build;
 mod call;
+mod connection;
 mod debt;
 mod end;
 mod health;
 mod id;
 mod key;
-mod lane;
 mod lease;
 mod limiting;
 mod limits;
@@ -141,12 +141,12 @@ pub use time::{FOREVER, Settings, Time};
 
 use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
 use call::{Flight, Items, StoreKey};
+use connection::Connection;
 use debt::Debt;
-use end::EndCause;
+use end::{EndCause, EndedPermit};
 use id::{DebtId, LeaseRef};
 use key::Keys;
-use lane::Lane;
-use lease::{Lease, Queue, State};
+use lease::{Lease, SendQueue, State};
 use limits::Limits;
 use pauses::LocalPauses;
 use permit::{ClaimedLevel, Permit};
@@ -167,9 +167,9 @@ const MOST_DUE: usize = 512;
 
 /// The membership of this process among the live ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stay {
+enum Membership {
     #[default]
-    Here,
+    Member,
     /// The process announces that it leaves.
     Leaving,
     Gone,
@@ -182,9 +182,8 @@ pub struct Core {
     now: Time,
     settings: Settings,
     permits: Table<Permit>,
-    /// The permits that have ended in this step and still have their leases, each with the permit whose caller receives the
-    /// outcome of its releases.
-    ended: VecDeque<(PermitId, PermitId)>,
+    /// The permits that have ended in this step and still have their leases.
+    ended: VecDeque<EndedPermit>,
     pauses: LocalPauses,
     /// The permits by the number that is in the names of their leases: messages name only that number.
     named: HashMap<u64, PermitId>,
@@ -198,7 +197,7 @@ pub struct Core {
     /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
     asks_of_store: BTreeMap<StoreKey, usize>,
     highest: Highest,
-    lanes: BTreeMap<(RuntimeId, usize), Lane>,
+    connections: BTreeMap<(RuntimeId, usize), Connection>,
     keys: Keys,
     timers: Timers,
     events: VecDeque<(PermitId, Event)>,
@@ -213,20 +212,21 @@ pub struct Core {
     /// shutdown.
     sweep: Option<usize>,
     is_closed: bool,
-    stay: Stay,
+    membership: Membership,
     last_call: u64,
 }
 
 impl Core {
     pub fn new(settings: Settings) -> Self {
-        let stay = match settings.claims {
-            true => Stay::Here,
-            false => Stay::Gone,
+        let membership = if settings.claims {
+            Membership::Member
+        } else {
+            Membership::Gone
         };
         Self {
             settings,
             servers: vec![Server::default()],
-            stay,
+            membership,
             ..Self::default()
         }
     }
@@ -351,17 +351,18 @@ impl Core {
             return;
         };
         let now = self.now;
-        self.lane(flight.runtime, flight.server).land(now, &flight);
+        self.connection(flight.runtime, flight.server)
+            .complete(now, &flight);
         match reply {
             // Rule 7.
             Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
-                self.unanswered(&flight, Failure::TimedOut);
+                self.handle_no_answer(&flight, Failure::TimedOut);
             }
             Ok(answers) if self.is_confirmed(&flight, &answers) => {
-                self.answered(&flight, answers);
+                self.handle_answers(&flight, answers);
             }
-            Ok(_) => self.unanswered(&flight, Failure::Unconfirmed),
-            Err(failure) => self.unanswered(&flight, failure),
+            Ok(_) => self.handle_no_answer(&flight, Failure::Unconfirmed),
+            Err(failure) => self.handle_no_answer(&flight, failure),
         }
         self.owed_in.remove(&id);
     }
@@ -371,7 +372,7 @@ impl Core {
         match message {
             Message::Granted(name, token, held) => {
                 if let Some(id) = self.named.get(&name.permit) {
-                    self.notified(*id, name, token, held);
+                    self.handle_notification(*id, name, token, held);
                 }
             }
             Message::Subscribed => {
@@ -394,7 +395,7 @@ impl Core {
         | Change::Gone(_, server)
         | Change::NotConnected { server, .. } = change
         {
-            self.know(server);
+            self.add_servers(server);
         }
         match change {
             Change::Slots(slots) => {
@@ -408,34 +409,34 @@ impl Core {
                 self.connected(runtime, server);
             }
             Change::Gone(runtime, server) => {
-                self.lane(runtime, server).is_connected = false;
+                self.connection(runtime, server).is_connected = false;
                 self.move_claims_to_thread(runtime, server);
                 if runtime == THREAD {
-                    self.stay_is_over(server);
+                    self.end_leave(server);
                     // A lost connection is a failure of its server, unless the server has refused a connection.
                     if !self.servers[server].is_denied {
-                        self.failed(server, now, true);
+                        self.note_failure(server, now, true);
                     }
                 }
             }
             Change::NotConnected {
                 server,
                 is_denied: true,
-            } => self.denied(server),
+            } => self.note_denial(server),
             // A server that refused a connection before may be unreachable now: an outage, not a mistake.
             Change::NotConnected {
                 server,
                 is_denied: false,
-            } => self.ends_denial(server),
+            } => self.end_denial(server),
         }
         self.give_up_ended();
     }
 
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
-        self.lane(runtime, server).connect();
+        self.connection(runtime, server).connect();
         if self.is_stuck(server) {
-            let waiting = mem::take(&mut self.lane(THREAD, server).claims);
-            self.lane(runtime, server).claims.extend(waiting);
+            let waiting = mem::take(&mut self.connection(THREAD, server).claims);
+            self.connection(runtime, server).claims.extend(waiting);
         }
         if runtime == THREAD {
             // Messages may have been lost while the thread had no connection.
@@ -461,14 +462,15 @@ impl Core {
     }
 
     fn has_connection(&self, runtime: RuntimeId, server: usize) -> bool {
-        let lane = self.lanes.get(&(runtime, server));
-        lane.is_some_and(|lane| lane.is_connected)
+        let connection = self.connections.get(&(runtime, server));
+        connection.is_some_and(|connection| connection.is_connected)
     }
 
     /// True if claims wait for the thread, and the thread has no connection to send them over.
     pub fn is_stuck(&self, number: usize) -> bool {
-        let lane = self.lanes.get(&(THREAD, number));
-        let waits = lane.is_some_and(|lane| !lane.is_connected && !lane.claims.is_empty());
+        let connection = self.connections.get(&(THREAD, number));
+        let waits = connection
+            .is_some_and(|connection| !connection.is_connected && !connection.claims.is_empty());
         waits && self.servers[number].is_known() && !self.is_open(number)
     }
 
@@ -496,9 +498,9 @@ impl Core {
         let call = self.calls.values().next().map(|flight| flight.deadline);
         let limits = self.limits.gives_up_at(&self.settings);
         let servers = self.servers.iter().filter_map(Server::timer);
-        let lanes = self.stalls().map(|(at, _)| at);
+        let connections = self.stalls().map(|(at, _)| at);
         let others = [now, timer, call, limits].into_iter().flatten();
-        servers.chain(lanes).chain(others).min()
+        servers.chain(connections).chain(others).min()
     }
 
     /// Does work that is due, at most `MOST_DUE` items of each kind. Expiries are handled first, so that nothing is sent for
@@ -517,8 +519,8 @@ impl Core {
         self.go_on_sweeping();
         for _ in 0..MOST_DUE {
             match self.timers.first() {
-                Some((at, Owner::Permit(id))) if at <= now => self.permit_due(id),
-                Some((at, Owner::Debt(id))) if at <= now => self.debt_due(id),
+                Some((at, Owner::Permit(id))) if at <= now => self.handle_permit_timer(id),
+                Some((at, Owner::Debt(id))) if at <= now => self.handle_debt_timer(id),
                 _ => break,
             }
         }
@@ -536,23 +538,25 @@ impl Core {
         }
     }
 
-    /// The lanes in which claims or releases wait for a runtime's calls, and when the thread takes these over (rule 17). The
+    /// The connections in which claims or releases wait for a runtime's calls, and when the thread takes these over (rule 17). The
     /// server may work although the runtime's tasks are not polled. After a shutdown the thread takes over at once,
     /// because the process may be about to end, and its runtimes with it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
-        let patience = match self.is_closed {
-            true => Time::ZERO,
-            false => self.settings.patience(),
+        let patience = if self.is_closed {
+            Time::ZERO
+        } else {
+            self.settings.patience()
         };
         let others = self
-            .lanes
+            .connections
             .iter()
             .filter(|((from, server), _)| *from != THREAD && self.has_connection(THREAD, *server));
-        others.filter_map(move |(at, lane)| Some((lane.stalls_since()? + patience, *at)))
+        others
+            .filter_map(move |(at, connection)| Some((connection.stalls_since()? + patience, *at)))
     }
 
     /// Handles the due timers of a permit. Ends come before sends.
-    fn permit_due(&mut self, id: PermitId) {
+    fn handle_permit_timer(&mut self, id: PermitId) {
         self.unset_timer(id);
         self.end_due(id);
         for at in self.leases_at(id) {
@@ -602,7 +606,7 @@ impl Core {
 
     /// True if nothing is left of any claim and, after a shutdown, this process has left.
     pub fn is_idle(&self) -> bool {
-        self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
+        self.is_forgotten() && (!self.is_closed || self.membership == Membership::Gone)
     }
 
     /// True if the core has no claims, permits or releases left.
@@ -612,27 +616,31 @@ impl Core {
     }
 
     fn is_to_leave(&self) -> bool {
-        self.is_closed && self.stay == Stay::Here && self.is_forgotten()
+        self.is_closed && self.membership == Membership::Member && self.is_forgotten()
     }
 
     /// Announces that this process leaves, so that others need not wait until it no longer counts. The announcement is
     /// sent at most once: after a lease this process no longer counts anyway.
     fn leave(&mut self) {
-        let server = self.counting();
+        let server = self.counting_server();
         let can_say = self.has_connection(THREAD, server) && !self.is_open(server);
         self.servers[server].announces |= can_say;
-        self.stay = if can_say { Stay::Leaving } else { Stay::Gone };
+        self.membership = if can_say {
+            Membership::Leaving
+        } else {
+            Membership::Gone
+        };
     }
 
     /// The announcement of the leave cannot be sent any more, because the connection is gone.
-    fn stay_is_over(&mut self, server: usize) {
-        if server == self.counting() && self.stay == Stay::Leaving {
-            self.stay = Stay::Gone;
+    fn end_leave(&mut self, server: usize) {
+        if server == self.counting_server() && self.membership == Membership::Leaving {
+            self.membership = Membership::Gone;
         }
     }
 
     /// The server that counts processes.
-    fn counting(&self) -> usize {
+    fn counting_server(&self) -> usize {
         self.slots.server_of(self.settings.slots_of_store[1])
     }
 
@@ -658,7 +666,7 @@ impl Core {
 
     /// True if the limits that operators set are read, false if their server refuses to report them.
     pub fn reads_limits(&self) -> bool {
-        self.limits.are_read()
+        self.limits.are_reported()
     }
 
     /// The limit that an operator has set for the semaphore of this name.
@@ -668,8 +676,8 @@ impl Core {
 
     // Shared by the other modules of the core.
 
-    fn lane(&mut self, runtime: RuntimeId, server: usize) -> &mut Lane {
-        self.lanes.entry((runtime, server)).or_default()
+    fn connection(&mut self, runtime: RuntimeId, server: usize) -> &mut Connection {
+        self.connections.entry((runtime, server)).or_default()
     }
 
     /// A lease of a permit that has not ended.
@@ -733,60 +741,61 @@ impl Core {
         // A runtime sends the first acquire of each id of its claim. All others are the thread's.
         let is_claim = !lease.remote.was_sent() && permit.is_claim();
         let from = if is_claim { permit.from } else { THREAD };
-        self.push(at, queue, from);
+        self.enqueue(at, queue, from);
     }
 
-    fn push(&mut self, at: LeaseRef, queue: Queue, from: RuntimeId) {
+    fn enqueue(&mut self, at: LeaseRef, queue: SendQueue, from: RuntimeId) {
         let number = self.server_of(at);
         let lease = &mut self.permits[at];
         lease.enqueue(queue, number);
         let expiry = lease.expiry().unwrap_or_default();
         let server = &mut self.servers[number];
         match queue {
-            Queue::Refreshes => drop(server.refreshes.insert((expiry, at))),
-            Queue::Polls => server.polls.push_back(at),
-            Queue::Claims => {
-                let from = self.sends(from, number);
-                self.lane(from, number).claims.push_back(at);
+            SendQueue::Refreshes => drop(server.refreshes.insert((expiry, at))),
+            SendQueue::Polls => server.polls.push_back(at),
+            SendQueue::Claims => {
+                let from = self.sender_for(from, number);
+                self.connection(from, number).claims.push_back(at);
                 self.prune_claims(from, number);
             }
         }
     }
 
-    /// Removes claims that are over from a lane that may send nothing for long. It has at most twice as many entries as there
+    /// Removes claims that are over from a connection that may send nothing for long. It has at most twice as many entries as there
     /// are permits, and a few.
     fn prune_claims(&mut self, from: RuntimeId, server: usize) {
         const SPARE: usize = 64;
         let most = 2 * self.permits.len() + SPARE;
-        if self.lane(from, server).claims.len() > most {
-            let mut claims = mem::take(&mut self.lane(from, server).claims);
+        if self.connection(from, server).claims.len() > most {
+            let mut claims = mem::take(&mut self.connection(from, server).claims);
             claims.retain(|at| {
                 let lease = self.lease(*at);
-                lease.is_some_and(|lease| lease.waits_in(Queue::Claims, server))
+                lease.is_some_and(|lease| lease.waits_in(SendQueue::Claims, server))
             });
-            self.lane(from, server).claims = claims;
+            self.connection(from, server).claims = claims;
         }
     }
 
     /// The runtime that sends: the thread if this one cannot.
-    fn sends(&self, from: RuntimeId, server: usize) -> RuntimeId {
-        match self.is_connected(from, server) {
-            true => from,
-            false => THREAD,
+    fn sender_for(&self, from: RuntimeId, server: usize) -> RuntimeId {
+        if self.is_connected(from, server) {
+            from
+        } else {
+            THREAD
         }
     }
 
-    /// Moves the claims of a lane that cannot send to the thread.
+    /// Moves the claims of a connection that cannot send to the thread.
     fn move_claims_to_thread(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
-            let waiting = mem::take(&mut self.lane(from, server).claims);
-            self.lane(THREAD, server).claims.extend(waiting);
+            let waiting = mem::take(&mut self.connection(from, server).claims);
+            self.connection(THREAD, server).claims.extend(waiting);
         }
     }
 
     /// Lets the thread send the releases of a runtime's stalled calls again. These calls may still be answered.
     fn resend_releases_by_thread(&mut self, from: RuntimeId, server: usize) {
-        self.lane(from, server).may_stall = 0;
+        self.connection(from, server).may_stall = 0;
         let mut debts = BTreeSet::new();
         for flight in self.calls.values_mut() {
             let is_here = (flight.runtime, flight.server) == (from, server);
@@ -807,9 +816,9 @@ impl Core {
 
     /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases (rule 19).
     fn is_busy(&self, server: usize) -> bool {
-        let mut lanes = self.lanes.iter();
-        lanes.any(|((from, to), lane)| {
-            *from != THREAD && *to == server && lane.in_flight >= lane::FEW
+        let mut connections = self.connections.iter();
+        connections.any(|((from, to), connection)| {
+            *from != THREAD && *to == server && connection.in_flight >= connection::FEW
         })
     }
 

@@ -17,7 +17,7 @@ impl Core {
     /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the new one
     /// counts as just returned. If the slots contain keys of the store, the new server is read by `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
-        self.know(server);
+        self.add_servers(server);
         let own = |slot: &u16| slots.contains(&usize::from(*slot));
         let has_own = self.settings.slots_of_store.iter().any(own);
         let before = self.slots.put(slots, server);
@@ -30,12 +30,12 @@ impl Core {
         }
         let is_well = |old: &usize| self.servers[*old].is_well(self.now, &self.settings);
         if !before.iter().all(is_well) {
-            self.servers[server].health.succeeds(self.now);
+            self.servers[server].health.note_return(self.now);
         }
     }
 
     /// Adds servers up to this number.
-    pub(super) fn know(&mut self, server: usize) {
+    pub(super) fn add_servers(&mut self, server: usize) {
         let count = self.servers.len().max(server + 1);
         self.servers.resize_with(count, Server::default);
     }
@@ -53,10 +53,10 @@ impl Core {
     }
 
     /// Handles a command that a server has not run because another server has the slot. Returns when to send it there.
-    pub(super) fn moved(&mut self, items: &Items, server: usize) -> Time {
+    pub(super) fn handle_moved(&mut self, items: &Items, server: usize) -> Time {
         self.slot_named(items).map_or(self.now, |slot| {
             let number = usize::from(slot);
-            let then = self.slots.moves(self.now, slot);
+            let then = self.slots.note_moved(self.now, slot);
             self.put_slots(number..number + 1, server, then);
             then
         })
@@ -64,9 +64,9 @@ impl Core {
 
     /// Handles a command that a server has not run because the keys, if they exist, have already moved to another
     /// server. That server gets the command once, at once.
-    pub(super) fn asks(&mut self, items: &Items, server: usize) -> Time {
-        self.know(server);
-        self.slots.ask(server);
+    pub(super) fn handle_ask(&mut self, items: &Items, server: usize) -> Time {
+        self.add_servers(server);
+        self.slots.note_asked(server);
         if let Items::Presence(Some(key)) = items {
             self.asks_of_store.insert(*key, server);
             self.ask_at(server, self.now);
@@ -85,7 +85,7 @@ impl Core {
     }
 
     /// Handles a command whose slot no server serves. Returns when to send it again: soon if claims wait for it.
-    pub(super) fn unserved(&mut self, items: &Items) -> Time {
+    pub(super) fn handle_unserved(&mut self, items: &Items) -> Time {
         if let Some(slot) = self.slot_named(items) {
             let until = self.now + self.settings.timeout;
             self.slots.note_unserved(slot, self.now, until);

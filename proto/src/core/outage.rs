@@ -13,13 +13,13 @@ use std::mem;
 impl Core {
     /// Notes an answer of a server to a call that was sent at `sent`. `works`: the server has also run all commands of
     /// the call.
-    pub(super) fn answers(&mut self, number: usize, sent: Time, works: bool) {
+    pub(super) fn note_answer(&mut self, number: usize, sent: Time, works: bool) {
         let was_open = self.is_open(number);
         if works {
-            self.ends_denial(number);
+            self.end_denial(number);
         }
         let server = &mut self.servers[number];
-        if !server.health.works(sent, self.now, &self.settings) {
+        if !server.health.note_answer(sent, self.now, &self.settings) {
             return;
         }
         server.presence_at = server.presence_at.map(|_| self.now);
@@ -30,30 +30,31 @@ impl Core {
     }
 
     /// Notes that a server refuses connections. It is reachable, and only a person can correct that.
-    pub(super) fn denied(&mut self, server: usize) {
+    pub(super) fn note_denial(&mut self, server: usize) {
         self.servers[server].is_denied = true;
-        self.answers(server, self.now, false);
+        self.note_answer(server, self.now, false);
         self.sweep = Some(0);
     }
 
     /// Notes that a server no longer refuses connections. While it did, other processes may have gone on without it.
-    pub(super) fn ends_denial(&mut self, number: usize) {
+    pub(super) fn end_denial(&mut self, number: usize) {
         let server = &mut self.servers[number];
         if mem::take(&mut server.is_denied) {
-            server.health.succeeds(self.now);
+            server.health.note_return(self.now);
         }
     }
 
     /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server with a
     /// probe.
-    pub(super) fn failed(&mut self, number: usize, sent: Time, is_of_thread: bool) {
+    pub(super) fn note_failure(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
-        server.health.fails(sent, self.now, is_of_thread);
+        server.health.note_failure(sent, self.now, is_of_thread);
         if server.health.is_failing() {
-            let pause = match is_of_thread {
-                true => server.health.pause(&self.settings),
-                false => Time::ZERO,
+            let pause = if is_of_thread {
+                server.health.pause(&self.settings)
+            } else {
+                Time::ZERO
             };
             server.presence_at = server.presence_at.map(|at| at.min(self.now + pause));
         }
@@ -73,7 +74,7 @@ impl Core {
     /// Decides a claim whose server is in an outage or refuses connections.
     pub(super) fn decide_if_open(&mut self, id: PermitId) {
         let undecided = self.permits.get(id).filter(|permit| permit.is_claim());
-        let claim = undecided.and_then(|permit| Some((permit.from, permit.current()?)));
+        let claim = undecided.and_then(|permit| Some((permit.from, permit.current_lease()?)));
         let Some((from, current)) = claim else {
             return;
         };
@@ -87,16 +88,17 @@ impl Core {
 
     /// True if a server refuses the connection that a claim needs.
     fn is_denied(&self, from: RuntimeId, server: usize) -> bool {
-        let from = self.sends(from, server);
+        let from = self.sender_for(from, server);
         self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
     /// Holds a claim beyond its share back until the next tick if it can wait, and else refuses it.
     pub(super) fn hold_back(&mut self, at: LeaseRef) {
         let server = self.server_of(at);
-        match self.may_wait(at.0) {
-            true => self.schedule_call(at, self.now + self.settings.short_tick()),
-            false => self.refuse(at.0, Refusal::Unavailable(server)),
+        if self.may_wait(at.0) {
+            self.schedule_call(at, self.now + self.settings.short_tick());
+        } else {
+            self.refuse(at.0, Refusal::Unavailable(server));
         }
     }
 
@@ -123,7 +125,7 @@ impl Core {
 
     /// Handles a claim that its server cannot decide. A claim that waits is sent again. A claim that may fit into a
     /// share is sent again until the server's failure is clear.
-    pub(super) fn cannot_decide(&mut self, id: PermitId, server: usize) {
+    pub(super) fn handle_undecided(&mut self, id: PermitId, server: usize) {
         let is_clear = self.servers[server]
             .health
             .is_clear(self.now, &self.settings);
@@ -135,8 +137,8 @@ impl Core {
 
     /// Decides a claim whose budget is used up. The policy decides if the claim's server is failing, or if no server
     /// serves its slot.
-    pub(super) fn out_of_time(&mut self, id: PermitId) {
-        let current = self.permits[id].current();
+    pub(super) fn handle_deadline(&mut self, id: PermitId) {
+        let current = self.permits[id].current_lease();
         let at = LeaseRef(id, current.unwrap_or_default());
         let server = self.server_of(at);
         let health = &self.servers[server].health;
@@ -237,9 +239,10 @@ impl Core {
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
     fn held_of_share(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
         let limit = level.units.id.limit;
-        let own = match self.settings.policy.shares() {
-            true => self.counted_with(permit, level),
-            false => level.units.count(),
+        let own = if self.settings.policy.shares() {
+            self.counted_with(permit, level)
+        } else {
+            level.units.count()
         };
         let left = self.share(level).min(limit).saturating_sub(own);
         limit - left
@@ -304,7 +307,11 @@ mod tests {
         let (mut core, now) = in_an_outage();
         let (id, call) = core.acquire(now, THREAD, &[level("a", 0)]);
         assert!(call.is_none() && core.permits.get(id).is_none());
-        assert!(core.lanes.values().all(|lane| lane.claims.is_empty()));
+        assert!(
+            core.connections
+                .values()
+                .all(|connection| connection.claims.is_empty())
+        );
     }
 
     /// For example, the process lacks a right that the script needs, and only a person can grant it.

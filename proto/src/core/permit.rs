@@ -352,12 +352,12 @@ impl Permit {
     }
 
     /// The number of the lease at which a claim has arrived.
-    pub(super) fn current(&self) -> Option<usize> {
+    pub(super) fn current_lease(&self) -> Option<usize> {
         self.leases.iter().position(|lease| !lease.is_relied_on())
     }
 
     /// The number of the lease that has a level.
-    pub(super) fn number_of(&self, level: usize) -> usize {
+    pub(super) fn lease_with(&self, level: usize) -> usize {
         let mut leases = self.leases.iter();
         let found = leases.position(|lease| lease.levels.contains(&level));
         found.unwrap_or_default()
@@ -402,7 +402,7 @@ impl Permit {
     }
 
     /// Takes what a granted lease has got.
-    pub(super) fn take(&mut self, lease: usize, granted: &[(u64, u32)]) {
+    pub(super) fn take_grants(&mut self, lease: usize, granted: &[(u64, u32)]) {
         let levels = self.leases[lease].levels.clone();
         for (level, grant) in self.levels[levels].iter_mut().zip(granted) {
             level.grant = *grant;

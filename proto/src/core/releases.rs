@@ -42,7 +42,12 @@ impl Core {
     }
 
     /// Handles the answer to an acquire of units that were given up since it was sent.
-    pub(super) fn debts_acquired(&mut self, flight: &Flight, at: LeaseRef, acquired: &Acquired) {
+    pub(super) fn handle_acquired_debts(
+        &mut self,
+        flight: &Flight,
+        at: LeaseRef,
+        acquired: &Acquired,
+    ) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         for id in self.debts_in(flight.id, at) {
             let debt = self.debts.get(id);
@@ -71,7 +76,7 @@ impl Core {
     /// Before the end of a lease, only another release can have removed units that this one did not find. If an
     /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
     /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
-    pub(super) fn released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
+    pub(super) fn handle_released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
         let found = each.into_iter().flatten();
         let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
         let missed: BTreeSet<DebtId> = missed.map(|((id, _), _)| *id).collect();
@@ -79,7 +84,7 @@ impl Core {
         // A debt for several semaphores is named once for each.
         for (id, is_settled) in all.iter().copied().collect::<BTreeMap<_, _>>() {
             if let Some(debt) = self.debts.get_mut(id).filter(|_| each.is_some()) {
-                debt.answer(now, !missed.contains(&id), is_settled);
+                debt.note_answer(now, !missed.contains(&id), is_settled);
             }
             if is_settled && each.is_none() {
                 self.pay(id);
@@ -104,7 +109,7 @@ impl Core {
         let Some(debt) = self.debts.get_mut(id) else {
             return;
         };
-        match debt.land(now, then) {
+        match debt.complete(now, then) {
             Next::Release => self.schedule_debt(id),
             Next::Answers => self.unlink_from_keys(id),
             Next::Paid => self.pay(id),
@@ -148,7 +153,7 @@ impl Core {
         let debt = &self.debts[id];
         if debt.is_due(self.now) {
             let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
-            self.debts[id].queue(server);
+            self.debts[id].enqueue(server);
             self.servers[server].release(self.now, id, is_urgent);
         }
         let debt = &mut self.debts[id];
@@ -181,7 +186,7 @@ impl Core {
     }
 
     /// Handles the due timers of a debt. Its end comes before its release.
-    pub(super) fn debt_due(&mut self, id: DebtId) {
+    pub(super) fn handle_debt_timer(&mut self, id: DebtId) {
         self.clear_timer(id);
         if self.debts[id].is_forgotten(self.now) {
             self.pay(id);

@@ -49,32 +49,32 @@ impl Remote {
     }
 
     /// Notes that an acquire is sent.
-    pub(super) fn acquire(&mut self, flight: &Flight, length: Duration) {
+    pub(super) fn note_acquire(&mut self, flight: &Flight, length: Duration) {
         self.was_sent = true;
-        self.acquires.send(flight);
+        self.acquires.note_sent(flight);
         self.length = length;
         self.lasts = self.lasts.max(flight.deadline + length);
     }
 
     /// Notes that a refresh is sent. A refresh that arrives late still finds the lease, as long as the earlier calls made
     /// it last.
-    pub(super) fn refresh(&mut self, flight: &Flight, length: Duration) {
+    pub(super) fn note_refresh(&mut self, flight: &Flight, length: Duration) {
         self.length = length;
         self.lasts = self.lasts.max(flight.deadline) + length;
     }
 
     /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
-    pub(super) fn refreshed(&mut self, now: Time) {
+    pub(super) fn note_refreshed(&mut self, now: Time) {
         self.lasts = now + self.length + self.unanswered;
     }
 
     /// Notes that the last call has no answer and may have run.
-    pub(super) fn unanswered(&mut self) {
+    pub(super) fn note_unanswered(&mut self) {
         self.unanswered += self.length;
     }
 
     /// Notes that an acquire from `sent` was refused.
-    pub(super) fn refused(&mut self, sent: Time) {
+    pub(super) fn note_refused(&mut self, sent: Time) {
         if self.acquires.proves_absence(sent) {
             *self = Self::default();
         }

@@ -1,7 +1,7 @@
 //! Applies answers, failures and messages to leases and their permits.
 
 use super::{
-    Core, Stay,
+    Core, Membership,
     call::{Failure, Flight, Items, StoreKey},
     end::EndCause,
     id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
@@ -23,45 +23,48 @@ impl Core {
         })
     }
 
-    pub(super) fn answered(&mut self, flight: &Flight, answers: Vec<Answer>) {
-        flight.left.note_over();
+    pub(super) fn handle_answers(&mut self, flight: &Flight, answers: Vec<Answer>) {
+        flight.progress.note_over();
         let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
         let works = !answers
             .iter()
             .any(|answer| matches!(answer, Answer::Failed(_)));
-        match answers.iter().any(is_unwell) {
-            true => self.failed(flight.server, flight.sent, flight.runtime == THREAD),
-            false => self.answers(flight.server, flight.sent, works),
+        if answers.iter().any(is_unwell) {
+            self.note_failure(flight.server, flight.sent, flight.runtime == THREAD);
+        } else {
+            self.note_answer(flight.server, flight.sent, works);
         }
         let mut answers = answers.into_iter();
         for items in &flight.items {
             match answers.next() {
-                Some(answer) => self.take_answer(flight, items, answer),
-                None => self.not_run(flight, items, Fault::Unavailable),
+                Some(answer) => self.handle_answer(flight, items, answer),
+                None => self.handle_fault(flight, items, Fault::Unavailable),
             }
         }
     }
 
-    fn take_answer(&mut self, flight: &Flight, items: &Items, answer: Answer) {
+    fn handle_answer(&mut self, flight: &Flight, items: &Items, answer: Answer) {
         if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, ..) = answer {
             self.servers[flight.server].observe(ms, (flight.sent, self.now));
             self.highest.raise(ms * 1_000, self.now);
         }
         match (items, answer) {
-            (Items::Leave, _) => self.stay = Stay::Gone,
+            (Items::Leave, _) => self.membership = Membership::Gone,
             (Items::Acquire(_, all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     self.move_to_runtime(flight.runtime, at.0);
-                    self.debts_acquired(flight, *at, &acquired);
-                    if let Some(own) = self.landed(*at, flight.id) {
-                        self.acquired(flight.sent, *at, acquired, own.was_notified);
+                    self.handle_acquired_debts(flight, *at, &acquired);
+                    if let Some(own) = self.completed(*at, flight.id) {
+                        self.handle_acquired(flight.sent, *at, acquired, own.was_notified);
                     }
                 }
             }
-            (Items::Acquire(..), Answer::Late(_)) => self.again(flight, items, self.now, None),
-            (Items::Refresh(_, all), Answer::Held(each)) => self.refreshed(flight, all, &each),
-            (Items::Release(_, all), Answer::Held(each)) => self.released(all, Some(&each)),
-            (Items::Release(_, all), Answer::Done) => self.released(all, None),
+            (Items::Acquire(..), Answer::Late(_)) => self.retry(flight, items, self.now, None),
+            (Items::Refresh(_, all), Answer::Held(each)) => {
+                self.handle_refreshed(flight, all, &each);
+            }
+            (Items::Release(_, all), Answer::Held(each)) => self.handle_released(all, Some(&each)),
+            (Items::Release(_, all), Answer::Done) => self.handle_released(all, None),
             (Items::Presence(key), Answer::Presence(_, highest, live, limits)) => {
                 self.announce_at(flight.server, self.announces_at(flight.sent));
                 self.highest.raise(highest.unwrap_or_default(), self.now);
@@ -69,7 +72,7 @@ impl Core {
                     self.live.record(live, self.now, self.settings.lease);
                 }
                 if *key == Some(StoreKey::Limits) {
-                    self.limits.are_told(true);
+                    self.limits.note_reported();
                     self.limits.read_at = flight.sent;
                 }
                 if let Some(limits) = limits {
@@ -77,31 +80,31 @@ impl Core {
                 }
             }
             // The server does not know the script. The next call sends its text.
-            (items, Answer::NotRun) => self.again(flight, items, self.now, None),
+            (items, Answer::NotRun) => self.retry(flight, items, self.now, None),
             (Items::Asking | Items::Confirm, _) => {}
-            (items, Answer::Failed(fault)) => self.not_run(flight, items, fault),
-            (items, _) => self.not_run(flight, items, Fault::Mistake),
+            (items, Answer::Failed(fault)) => self.handle_fault(flight, items, fault),
+            (items, _) => self.handle_fault(flight, items, Fault::Mistake),
         }
     }
 
     /// Handles a command that a server could not run, or not to its end.
-    fn not_run(&mut self, flight: &Flight, items: &Items, fault: Fault) {
+    fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: Fault) {
         if let Fault::Mistake | Fault::Unavailable | Fault::Interrupted = fault {
             self.may_have_freed(items.debts());
         }
         let then = match fault {
             // Rule 14.
-            Fault::Moved(server) => self.moved(items, server),
-            Fault::Ask(server) => self.asks(items, server),
+            Fault::Moved(server) => self.handle_moved(items, server),
+            Fault::Ask(server) => self.handle_ask(items, server),
             Fault::Mistake if self.take_apart(flight, items) => return,
             Fault::Mistake => self.now + self.settings.heartbeat(),
-            Fault::Unserved => self.unserved(items),
+            Fault::Unserved => self.handle_unserved(items),
             Fault::Again | Fault::Interrupted | Fault::Unavailable => self.now + PAUSE,
         };
         if let Items::Presence(key) = items {
-            return self.not_announced(flight.server, *key, fault);
+            return self.handle_presence_fault(flight.server, *key, fault);
         }
-        self.again(flight, items, then, None);
+        self.retry(flight, items, then, None);
         let Items::Acquire(_, all) = items else {
             return;
         };
@@ -119,7 +122,7 @@ impl Core {
                     self.apply(at, lease::Event::Refused(self.on_loss(at)), then);
                 }
                 Fault::Unavailable | Fault::Unserved if is_undecided => {
-                    self.cannot_decide(id, flight.server);
+                    self.handle_undecided(id, flight.server);
                 }
                 Fault::Unserved => self.schedule_call(at, self.now + self.settings.heartbeat()),
                 _ => {}
@@ -129,17 +132,17 @@ impl Core {
 
     /// Schedules what a command names again. `failure` is `None` if a server has answered that the command did not run to its
     /// end.
-    fn again(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
+    fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         if !may_run {
-            flight.left.note_over();
+            flight.progress.note_over();
         }
         match items {
             Items::Acquire(_, all) | Items::Refresh(_, all) => {
                 for at in all {
-                    if self.landed(*at, flight.id).is_some() {
+                    if self.completed(*at, flight.id).is_some() {
                         if may_run {
-                            self.permits[*at].remote.unanswered();
+                            self.permits[*at].remote.note_unanswered();
                         }
                         self.schedule_call(*at, then);
                     }
@@ -163,18 +166,18 @@ impl Core {
                 };
                 self.announce_at(flight.server, then.max(self.now + pause));
             }
-            Items::Leave => self.stay = Stay::Gone,
+            Items::Leave => self.membership = Membership::Gone,
             Items::Asking | Items::Confirm => {}
         }
     }
 
     /// A server has not taken an announcement, or has not reported a value that the announcement reads.
-    fn not_announced(&mut self, server: usize, key: Option<StoreKey>, fault: Fault) {
+    fn handle_presence_fault(&mut self, server: usize, key: Option<StoreKey>, fault: Fault) {
         let is_moving = !matches!(fault, Fault::Mistake | Fault::Unavailable);
         if key == Some(StoreKey::Limits) && is_moving {
-            self.are_refused();
+            self.note_limits_refused();
         } else if key == Some(StoreKey::Limits) && fault == Fault::Mistake {
-            self.limits.are_told(false);
+            self.limits.note_unreported();
         }
         let health = &self.servers[server].health;
         let pause = match fault {
@@ -194,9 +197,10 @@ impl Core {
     /// Schedules an announcement to a server at this time, unless one is due before.
     fn announce_at(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
-        let then = match mem::take(&mut server.is_asked_again) {
-            true => self.now,
-            false => then,
+        let then = if mem::take(&mut server.is_asked_again) {
+            self.now
+        } else {
+            then
         };
         server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
@@ -209,7 +213,7 @@ impl Core {
         if leases.len() + debts.len() < 2 {
             return false;
         }
-        self.again(flight, items, self.now, None);
+        self.retry(flight, items, self.now, None);
         // After `again`, which only queues. The next grant clears the flag.
         for at in leases {
             if let Some(lease) = self.lease(at) {
@@ -225,12 +229,12 @@ impl Core {
     }
 
     /// Handles a call without an answer. Its commands may still run.
-    pub(super) fn unanswered(&mut self, flight: &Flight, failure: Failure) {
+    pub(super) fn handle_no_answer(&mut self, flight: &Flight, failure: Failure) {
         if failure == Failure::TimedOut {
             self.late_servers.insert(flight.server);
         }
         if failure != Failure::Abandoned {
-            self.failed(flight.server, flight.sent, flight.runtime == THREAD);
+            self.note_failure(flight.server, flight.sent, flight.runtime == THREAD);
         }
         let then = match failure {
             // A broken connection accepts commands until its end is noticed.
@@ -238,14 +242,14 @@ impl Core {
             _ => self.now,
         };
         for items in &flight.items {
-            self.again(flight, items, then, Some(failure));
+            self.retry(flight, items, then, Some(failure));
         }
         self.move_claims_to_thread(flight.runtime, flight.server);
     }
 
     /// Notes that a call of a lease is over. `None` if the lease no longer waits for it: it is gone or has a new id.
-    fn landed(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
-        self.lease(at)?.land(call)
+    fn completed(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
+        self.lease(at)?.complete(call)
     }
 
     /// Schedules the next call of a lease.
@@ -260,27 +264,33 @@ impl Core {
     // Acquires.
 
     /// Applies the answer to an acquire. `was_notified`: a message may have come since it was sent.
-    fn acquired(&mut self, sent: Time, at: LeaseRef, acquired: Acquired, was_notified: bool) {
+    fn handle_acquired(
+        &mut self,
+        sent: Time,
+        at: LeaseRef,
+        acquired: Acquired,
+        was_notified: bool,
+    ) {
         let levels = self.permits[at.0].levels_of(at.1);
         self.keys.note_answer(levels, &acquired, self.now);
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         match acquired {
             Acquired::Granted(grants) => {
                 let lasts = self.lasts(at, sent);
-                self.granted(at, &grants, lasts);
+                self.handle_grant(at, &grants, lasts);
             }
-            Acquired::Queued(queued) => self.queued(sent, at, queued, was_notified),
+            Acquired::Queued(queued) => self.handle_queued(sent, at, queued, was_notified),
             Acquired::Full { level, held } => {
                 let why = permit.refusal(lease.levels.start + level, held);
-                self.refused(sent, at, why);
+                self.handle_refusal(sent, at, why);
             }
             Acquired::QueueFull { level, .. } => {
                 let (level, limit) = self.limit_at(at, level);
-                self.refused(sent, at, Refusal::QueueFull(level, limit));
+                self.handle_refusal(sent, at, Refusal::QueueFull(level, limit));
             }
             Acquired::Paused { level, left } => {
                 let (level, limit) = self.limit_at(at, level);
-                self.refused(sent, at, Refusal::Paused(level, limit, left));
+                self.handle_refusal(sent, at, Refusal::Paused(level, limit, left));
             }
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
             Acquired::Revoked if !matches!(lease.state, State::NotStarted) => {
@@ -326,12 +336,12 @@ impl Core {
     }
 
     /// Notes that a lease is held until `end`, and schedules its refresh for `next`.
-    fn granted(&mut self, at: LeaseRef, grants: &[(u64, u32)], (end, next): (Time, Time)) {
+    fn handle_grant(&mut self, at: LeaseRef, grants: &[(u64, u32)], (end, next): (Time, Time)) {
         let permit = &mut self.permits[at.0];
         let outcome = permit.leases[at.1].on(lease::Event::Granted(end));
         match outcome {
             Outcome::Nothing => return,
-            Outcome::Advances | Outcome::Returns(true) => permit.take(at.1, grants),
+            Outcome::Advances | Outcome::Returns(true) => permit.take_grants(at.1, grants),
             // The holder was not told of a loss, and keeps its tokens.
             _ => {}
         }
@@ -347,7 +357,7 @@ impl Core {
 
     /// Acquires the next lease of a claim, or grants the claim (rules 5 and 21).
     fn advance(&mut self, at: LeaseRef) {
-        if let Some(wider) = self.permits[at.0].current() {
+        if let Some(wider) = self.permits[at.0].current_lease() {
             return self.start_acquire(LeaseRef(at.0, wider));
         }
         if self.is_beyond_share(at.0) {
@@ -379,7 +389,7 @@ impl Core {
         self.start_acquire(LeaseRef(id, 0));
     }
 
-    fn queued(&mut self, sent: Time, at: LeaseRef, mut queued: Queued, was_notified: bool) {
+    fn handle_queued(&mut self, sent: Time, at: LeaseRef, mut queued: Queued, was_notified: bool) {
         let heartbeat = self.settings.heartbeat();
         // The server counts full milliseconds.
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
@@ -411,7 +421,7 @@ impl Core {
         self.schedule_call(at, over.min(self.now + poll_in));
     }
 
-    fn refused(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
+    fn handle_refusal(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
         // While the server is not well, no process takes more than its share. A lease that went on without the server tries
         // soon, to get its place before the shares end and others may take it.
         let retry_in = if self.is_well(at) {
@@ -422,7 +432,7 @@ impl Core {
         let lease = &mut self.permits[at];
         // If it is held, a message has granted it since.
         if !lease.is_held() {
-            lease.remote.refused(sent);
+            lease.remote.note_refused(sent);
         }
         let event = lease::Event::Refused(self.on_loss(at));
         if self.apply(at, event, self.now + retry_in) == Outcome::IsRefused {
@@ -433,9 +443,15 @@ impl Core {
     // Messages.
 
     /// A waiter of this process was granted with this token, or should poll (rule 8).
-    pub(super) fn notified(&mut self, id: PermitId, name: LeaseName, token: u64, held: u32) {
+    pub(super) fn handle_notification(
+        &mut self,
+        id: PermitId,
+        name: LeaseName,
+        token: u64,
+        held: u32,
+    ) {
         let permit = &self.permits[id];
-        let Some(number) = permit.current().filter(|_| permit.is_claim()) else {
+        let Some(number) = permit.current_lease().filter(|_| permit.is_claim()) else {
             return;
         };
         // With several levels the message does not identify the level. With replicas one may lack the grant.
@@ -457,7 +473,7 @@ impl Core {
         if is_grant {
             let levels = self.permits[id].levels_of(number);
             self.keys.note_grant(levels, &[(token, held)], self.now);
-            self.granted(at, &[(token, held)], (end, self.now));
+            self.handle_grant(at, &[(token, held)], (end, self.now));
         } else {
             self.schedule_call(at, self.now);
         }
@@ -466,15 +482,15 @@ impl Core {
     // Refreshes.
 
     /// Applies the answers to a refresh. A lease of several levels has an answer for each, and is held if all are.
-    fn refreshed(&mut self, flight: &Flight, all: &[LeaseRef], each: &[bool]) {
+    fn handle_refreshed(&mut self, flight: &Flight, all: &[LeaseRef], each: &[bool]) {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<LeaseRef> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
-            let Some(own) = self.landed(at, flight.id) else {
+            let Some(own) = self.completed(at, flight.id) else {
                 continue;
             };
             if !lost.contains(&at) {
-                self.found(at, flight.sent);
+                self.handle_found(at, flight.sent);
             } else if own.has_shrunk {
                 self.schedule_call(at, self.now);
             } else {
@@ -487,12 +503,12 @@ impl Core {
     }
 
     /// A refresh has found a lease.
-    fn found(&mut self, at: LeaseRef, sent: Time) {
+    fn handle_found(&mut self, at: LeaseRef, sent: Time) {
         let (end, next) = self.lasts(at, sent);
         let lease = &mut self.permits[at];
         match lease.on(lease::Event::Found(end)) {
             Outcome::IsHeld => {
-                lease.remote.refreshed(self.now);
+                lease.remote.note_refreshed(self.now);
                 self.report_expiry(at.0);
                 self.schedule_call(at, next);
             }

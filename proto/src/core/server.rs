@@ -1,9 +1,9 @@
-//! What is known of a server, and what waits to be sent to it.
+//! A server: its clock, its health, and the work that waits to be sent to it.
 
 use super::{
+    connection::{FEW, MORE, MOST},
     health::Health,
     id::{DebtId, LeaseRef, RuntimeId},
-    lane::{FEW, MORE, MOST},
     time::{Settings, Time},
 };
 use std::{
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// What has become of servers, and of a runtime's connection to one.
+/// A change of a server, or of a runtime's connection to it.
 #[derive(Debug, Clone)]
 pub enum Change {
     Connected(RuntimeId, usize),
@@ -32,50 +32,50 @@ pub enum Change {
 
 /// How long the release of a key that is not full waits for a call that can include it. The thread's timers count full
 /// milliseconds, so without such a call 1.2 to 2.4 ms pass.
-const RIDE: Duration = Duration::from_micros(250);
+const RELEASE_DELAY: Duration = Duration::from_micros(250);
 
-/// A lower sample moves the estimate by one part in so many, so that the estimate follows drift and
+/// A lower sample moves the estimate of the clock by this fraction of the difference, so that the estimate follows drift, and
 /// slow answers hardly change it.
 const WEIGHT: i64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub(super) health: Health,
-    /// The server's clock less ours, microseconds: a lower bound.
+    /// The server's clock minus ours, in microseconds: a lower bound.
     offset: Option<i64>,
-    /// When the last call was sent that has not found a lease, or messages were lost.
+    /// The time at which messages were last lost, or the last call was sent that did not find a lease.
     pub(super) lost_before: Time,
-    /// When this process announces itself again. `None`: there is no connection, or it waits to be
-    /// sent, or is in flight.
+    /// The time of this process's next announcement. `None` without a connection, or if an announcement waits to be sent or is
+    /// in flight.
     pub(super) presence_at: Option<Time>,
-    /// Whether it is asked once more when an announcement on its way is answered: a key has come to it since.
+    /// True if another announcement is due after the answer to the one in flight, because a key has moved here since.
     pub(super) is_asked_again: bool,
-    /// Whether the announcement waits to be sent.
+    /// True if the announcement waits to be sent.
     pub(super) announces: bool,
-    /// Whether it has refused a connection since a call was done.
+    /// True if it has refused a connection since the last call that it ran.
     pub(super) is_denied: bool,
-    /// The debts whose release waits to be sent.
+    /// The debts whose releases wait to be sent.
     pub(super) releases: VecDeque<DebtId>,
-    /// When releases are sent that no call has included.
+    /// The time at which releases are sent that no call has included.
     pub(super) release_at: Option<Time>,
     /// True if the first runtime that enters the core should send the releases.
     pub(super) releases_now: bool,
-    /// By the end of the lease.
+    /// In the order of the ends of the leases.
     pub(super) refreshes: BTreeSet<(Time, LeaseRef)>,
     pub(super) polls: VecDeque<LeaseRef>,
 }
 
 impl Server {
-    /// Whether no process can have taken it for unavailable, and acts on that yet.
+    /// True if no process can have treated it as unavailable and still act on that.
     pub(super) fn is_well(&self, now: Time, settings: &Settings) -> bool {
         !self.is_denied && self.health.is_well(now, settings)
     }
 
-    // Its clock. Every answer carries the server's time, which its script read before the answer arrived. So
-    // the server's clock stands at that time plus what has passed since, at least.
+    // Its clock. Each answer contains the server's time, which the script read before the answer arrived. So the server's clock
+    // now shows at least that time plus the time since.
 
-    /// Takes the server's time, in ms, from the answer to a call that was sent then, and has just arrived. An estimate
-    /// that is too high even for a server that has answered at once is from before its clock was set back.
+    /// Takes the server's time in ms from the answer to a call. The call was sent at `sent`, and the answer arrives now. An
+    /// estimate that would be too high even if the server had answered at once is from before the clock was set back.
     pub(super) fn observe(&mut self, server_ms: u64, (sent, now): (Time, Time)) {
         let time = server_ms as i64 * 1_000;
         let (sample, highest) = (time - micros(now), time + 1_000 - micros(sent));
@@ -89,22 +89,22 @@ impl Server {
         self.offset.is_some()
     }
 
-    /// What its clock shows then at the earliest, ms.
+    /// The least time that its clock can show at `then`, in ms.
     pub(super) fn at(&self, then: Time) -> u64 {
         (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
     }
 
-    // What waits.
+    // Waiting work.
 
-    /// A release waits for a call that it can ride on.
+    /// Adds a release, which waits a moment for a call that can include it.
     pub(super) fn release(&mut self, now: Time, debt: DebtId, is_urgent: bool) {
         self.releases.push_back(debt);
-        let by = if is_urgent { now } else { now + RIDE };
+        let by = if is_urgent { now } else { now + RELEASE_DELAY };
         self.releases_now |= is_urgent;
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
     }
 
-    /// How many calls of the thread may be in flight when another one leaves.
+    /// The thread sends another call only while fewer calls than this are in flight.
     pub(super) fn most_calls(&self) -> usize {
         match (self.refreshes.is_empty(), self.releases_now) {
             (false, _) => MOST,
@@ -113,8 +113,8 @@ impl Server {
         }
     }
 
-    /// All releases that waited have left.
-    pub(super) fn carried(&mut self) {
+    /// Notes that waiting releases were put into a call.
+    pub(super) fn note_releases_sent(&mut self) {
         if self.releases.is_empty() {
             (self.release_at, self.releases_now) = (None, false);
         }
@@ -125,7 +125,7 @@ impl Server {
         release.into_iter().chain(self.presence_at).min()
     }
 
-    /// Its time has come.
+    /// Handles the times that have passed.
     pub(super) fn pass(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
             self.releases_now = true;
@@ -136,8 +136,8 @@ impl Server {
     }
 }
 
-/// The highest time that any server has shown to any process, less our clock then, in microseconds. So tokens grow when
-/// a clock is set back, and when a semaphore moves to a server whose clock is behind.
+/// The highest time that any server has shown to any process, minus our clock at that time, in microseconds. So tokens grow
+/// although a clock is set back, or a semaphore moves to a server whose clock is behind.
 #[derive(Debug, Default)]
 pub(super) struct Highest(i64);
 
@@ -146,7 +146,7 @@ impl Highest {
         self.0 = self.0.max(micros_then as i64 - micros(now));
     }
 
-    /// What the clock that was ahead would show now.
+    /// The time that the furthest clock would show now.
     pub(super) fn floor(&self, now: Time) -> u64 {
         (self.0 + micros(now)).max(0) as u64
     }

@@ -70,14 +70,14 @@ impl Slots {
     }
 
     /// Notes that a slot is moving to a server.
-    pub(super) fn ask(&mut self, server: usize) {
+    pub(super) fn note_asked(&mut self, server: usize) {
         self.asked.insert(server);
     }
 
     /// Notes a report that a slot has moved. Returns when to send the reported command to the slot's new server: with a pause
     /// if the slot was reported as moved shortly before, because two servers may send it to each other. Two commands of one
     /// call are two reports.
-    pub(super) fn moves(&mut self, now: Time, slot: u16) -> Time {
+    pub(super) fn note_moved(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {
             Some(_) => now + PAUSE,

@@ -181,14 +181,14 @@ fn a_claim_follows_a_release_that_did_not_run() {
         let mut core = connected(1);
         run(&mut core, NOW, |_, own| works(NOW, own));
         let (first, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
-        call.expect("nothing is in flight").left.note();
+        call.expect("nothing is in flight").progress.note_sent();
         core.release(NOW, first, false);
         let (_, slow) = core.acquire(NOW, RUNTIME, &[waiting_level("b", 0)]);
-        slow.expect("it carries the release").left.note();
+        slow.expect("it carries the release").progress.note_sent();
         // A runtime without a connection. The thread sends its claim, behind a second release.
         core.acquire(NOW, RuntimeId(2), &[waiting_level("a", 0)]);
         let both = core.poll_call(NOW, THREAD).expect("it is sent");
-        both.left.note();
+        both.progress.note_sent();
         let answers = vec![not_run; both.commands.len()];
         core.handle_reply(NOW, both.id, Ok(answers));
         let mut sent = Vec::new();
@@ -291,7 +291,11 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
     let failed = events(&mut core);
     let is_failure = |event: &Event| matches!(event, Event::Refused(Refusal::Failed(0)));
     assert!(failed.len() > 1_900 && failed.iter().all(is_failure));
-    let waiting: usize = core.lanes.values().map(|lane| lane.claims.len()).sum();
+    let waiting: usize = core
+        .connections
+        .values()
+        .map(|connection| connection.claims.len())
+        .sum();
     assert!(waiting < 200, "{waiting} entries");
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 /// An instant of this machine's clock, since it has booted.
 pub type Time = Duration;
 
-/// After all that is to come.
+/// Later than any other time.
 pub const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
 /// The pause before a command is sent again that a server could not run, or whose slot was reported as moved twice.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest tick where claims wait for it, whatever the lease.
+/// The longest tick for which claims wait, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
 /// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
@@ -30,7 +30,7 @@ const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
 /// The longest time between two tries of a lost lease to come back, whatever the lease.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
 
-/// What a core is told at the start.
+/// The settings of a core, which never change.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// How long a grant lasts without a refresh.
@@ -39,13 +39,14 @@ pub struct Settings {
     pub timeout: Duration,
     /// The slots of the store's keys: of the highest time, and of the processes.
     pub slots_of_store: [u16; 2],
-    /// The slot in which this process says who it is. `None`: it does not.
+    /// The slot of the key in which this process describes itself. `None` if it does not.
     pub slot_of_process: Option<u16>,
-    /// Whether it claims, and so counts among the processes that are alive. One that does not writes nothing of itself.
+    /// True if this process claims. Then it counts among the live processes. A process that only asks questions writes nothing
+    /// about itself.
     pub claims: bool,
-    /// How many replicas must have a grant before it counts.
+    /// The number of replicas that must have a grant before it counts.
     pub replicas: u32,
-    /// What becomes of claims while one is unavailable.
+    /// Decides claims while their server is unavailable.
     pub policy: OutagePolicy,
 }
 
@@ -55,12 +56,12 @@ impl Settings {
         self.lease / 3
     }
 
-    /// Refreshes of one tick travel together.
+    /// Refreshes that are due within one tick are sent together.
     pub(super) fn tick(&self) -> Duration {
         self.refresh_interval() / 16
     }
 
-    /// A tick, however long the lease is.
+    /// A tick, but at most a second.
     pub(super) fn short_tick(&self) -> Duration {
         self.tick().min(LONGEST_TICK)
     }
@@ -76,18 +77,18 @@ impl Settings {
         (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
     }
 
-    /// How long before the server's end of a lease its holder is told that it is lost.
+    /// How long before the end of a lease on the server its holder is notified of the loss.
     pub(super) fn margin(&self) -> Duration {
         self.lease / 20
     }
 
-    /// Until when a lease counts as held if what was sent then lasts so long on the server.
+    /// The time until which a lease counts as held, if a call from `sent` makes it last for `lasts` on the server.
     pub(super) fn held_until(&self, sent: Time, lasts: Duration) -> Time {
         sent + lasts - self.margin().min(lasts / 5)
     }
 
-    /// How late the thread may be with an end before a holder goes by the clock: half of what is left until the server's
-    /// own. So a permit that goes on without its server is not taken for lost in between.
+    /// How long after the end of a lease the holder waits for news from the thread before it treats the permit as lost: half of
+    /// the time until the end on the server. So a permit that goes on without its server does not appear lost in between.
     pub(super) fn lateness(&self) -> Duration {
         self.margin().min(self.alive() / 5) / 2
     }
@@ -102,12 +103,12 @@ impl Settings {
         self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
     }
 
-    /// How long a lost lease waits before it tries to come back once more.
+    /// The time between two acquires of a lost lease.
     pub(super) fn absence(&self) -> Duration {
         self.refresh_interval().min(LONGEST_ABSENCE)
     }
 
-    /// How long a claim may take beside its wait: a call, and a second one.
+    /// How long a claim may take in addition to its wait: two calls.
     pub fn budget(&self) -> Duration {
         self.timeout * 2
     }

@@ -51,7 +51,7 @@ impl Core {
             .filter(|permit| !permit.has_ended())?;
         let merged = self.units_to_merge(root, level, merge);
         let permit = &self.permits[root];
-        let lease = &permit.leases[permit.number_of(level)];
+        let lease = &permit.leases[permit.lease_with(level)];
         let (slot, key) = (lease.route.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let id = self.permits.next_id();
@@ -138,13 +138,13 @@ impl Core {
     /// Keeps the first units of a level, and releases the others. Returns the permit of the others.
     fn split(&mut self, id: PermitId, level: usize, keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
-        let number = permit.number_of(level);
+        let number = permit.lease_with(level);
         let own = &mut permit.levels[level];
         let (kept, others) = own.units.split(keep);
         own.units = kept;
         let key = own.key;
         let lease = &mut permit.leases[number];
-        lease.shrink();
+        lease.note_shrink();
         let is_missing = lease.is_missing();
         let is_known = lease.remote.was_sent();
         self.keys[key].units -= others.count();
@@ -184,7 +184,7 @@ impl Core {
         if is_known {
             self.owe_part(None, at, levels);
         }
-        self.permits[at].forget();
+        self.permits[at].forget_calls();
     }
 
     /// Makes a debt of units that a lease gives up while it goes on.

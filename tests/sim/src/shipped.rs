@@ -109,7 +109,7 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 impl Shipped {
     /// A call as it is written, and as it is read.
     fn call(&mut self, now: Time, from: subject::Runtime, call: Call) -> subject::Call {
-        let (mut is_asking, mut confirms, left) = (false, false, call.left);
+        let (mut is_asking, mut confirms, progress) = (false, false, call.progress);
         let scripts = call.commands.iter().filter_map(|command| {
             is_asking |= matches!(command, Command::Asking);
             confirms |= matches!(command, Command::Confirm { .. });
@@ -137,7 +137,7 @@ impl Shipped {
             commands,
             confirms,
             deadline: now + self.settings.timeout,
-            left: subject::Left(Arc::new(move || left.note())),
+            left: subject::Left(Arc::new(move || progress.note_sent())),
         }
     }
 }

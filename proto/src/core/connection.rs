@@ -21,7 +21,7 @@ const MOST_UNITS: usize = 12_000;
 pub(super) const MOST_CLAIMS: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct Connection {
     /// The number of the current connection, or 0 before the first.
     pub(super) generation: u64,
     pub(super) is_connected: bool,
@@ -40,13 +40,13 @@ pub(super) struct Lane {
     pub(super) may_stall: usize,
 }
 
-impl Lane {
+impl Connection {
     pub(super) fn connect(&mut self) {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
     /// True if a call may leave while fewer than `most` are in flight, or if as many claims have gathered as are in
-    /// flight. So an idle lane delays no claim, a claim waits for part of a round trip at most, and under load calls
+    /// flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
     /// are few and large.
     pub(super) fn is_open(&self, most: usize) -> bool {
         let waiting = self.claims.len();
@@ -80,7 +80,7 @@ impl Lane {
     }
 
     /// Notes that a call is over.
-    pub(super) fn land(&mut self, now: Time, flight: &Flight) {
+    pub(super) fn complete(&mut self, now: Time, flight: &Flight) {
         self.note_move(now, flight);
         self.in_flight -= 1;
         self.may_stall -= usize::from(flight.may_stall);
