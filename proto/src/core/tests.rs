@@ -328,3 +328,236 @@ fn a_claim_that_is_given_up_was_not_held() {
     }
     assert_eq!(events(&mut core).last(), Some(&Event::Released(false)));
 }
+
+/// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
+struct Disorder {
+    core: Core,
+    random: fastrand::Rng,
+    now: Time,
+    permits: Vec<PermitId>,
+    calls: Vec<Call>,
+}
+
+impl Disorder {
+    const SERVERS: usize = 2;
+    const RUNTIMES: [RuntimeId; 2] = [THREAD, RUNTIME];
+
+    fn new(seed: u64) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        let mut core = connected(Self::SERVERS);
+        core.settings.policy = [
+            OutagePolicy::Refuse,
+            OutagePolicy::Admit,
+            OutagePolicy::Share,
+        ][seed as usize % 3];
+        core.settings.replicas = u32::from(seed.is_multiple_of(5));
+        Self {
+            core,
+            random,
+            now: NOW,
+            permits: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        self.random.choice(all).cloned()
+    }
+
+    fn level(&mut self) -> Level {
+        let (slot, number) = (self.random.u16(0..2), self.random.u8(0..3));
+        let name = format!("s{{{slot}-{number}}}");
+        let new = [level, waiting_level][self.random.usize(0..2)];
+        Level {
+            weight: self.random.u32(1..4),
+            limit: self.random.u32(3..6),
+            is_strict: self.random.u8(0..4) == 0,
+            ..new(&name, slot)
+        }
+    }
+
+    /// One entry to the core.
+    fn step(&mut self) {
+        let now = self.now;
+        let runtime = Self::RUNTIMES[self.random.usize(0..2)];
+        let permit = self.permits.clone();
+        let permit = self.pick(&permit);
+        match (self.random.u8(0..100), permit) {
+            (0..15, _) => {
+                let levels: Vec<_> = (0..self.random.usize(1..4)).map(|_| self.level()).collect();
+                let (id, call) = self.core.acquire(now, runtime, &levels);
+                self.permits.push(id);
+                self.calls.extend(call);
+            }
+            (15..20, Some(id)) => self.core.release(now, id, self.random.bool()),
+            (20..26, Some(id)) if self.core.permits.get(id).is_some_and(Permit::is_granted) => {
+                let growth = self
+                    .core
+                    .grow(now, runtime, (id, 0), (1, 9), Merge::Smallest);
+                let growth = growth.expect("it is granted");
+                self.permits.push(growth.id);
+                self.calls.extend(growth.call);
+            }
+            (26..30, Some(id)) if self.is_divisible(id) => {
+                let parts = self.core.shrink(now, id, (0, 1));
+                self.permits.extend(parts.expect("it is granted"));
+            }
+            (30..34, Some(id)) => {
+                let name = LeaseName::new(id.serial, 0);
+                let token = self.random.u64(0..9);
+                let message = Message::Granted(name, token, 1);
+                self.core.handle_message(now, message);
+            }
+            (34..36, Some(id)) => {
+                self.core.handle_message(now, Message::Revoked(id.serial));
+            }
+            (36..40, _) => self.change_servers(runtime),
+            (40..65, _) => self.answer(),
+            (65..66, _) if self.random.u8(0..9) == 0 => self.core.shutdown(),
+            (66..80, _) => self.calls.extend(self.core.poll_call(now, runtime)),
+            _ => {
+                self.now += ms(self.random.u64(0..300));
+                self.core.handle_timeout(self.now);
+            }
+        }
+    }
+
+    /// True if a granted permit has units to spare at its first level.
+    fn is_divisible(&self, id: PermitId) -> bool {
+        let permit = self
+            .core
+            .permits
+            .get(id)
+            .filter(|permit| permit.is_granted());
+        permit.is_some_and(|permit| permit.adds_to.is_none() && permit.levels[0].units.count() > 1)
+    }
+
+    fn change_servers(&mut self, runtime: RuntimeId) {
+        let server = self.random.usize(0..Self::SERVERS);
+        let slot = self.random.usize(0..2);
+        let change = match self.random.u8(0..5) {
+            0 => Change::Gone(runtime, server),
+            1 => Change::Slots(vec![(slot..slot + 1, server)]),
+            2 => Change::NotConnected {
+                server,
+                is_denied: self.random.bool(),
+            },
+            3 => Change::Replaced(runtime, server),
+            _ => Change::Connected(runtime, server),
+        };
+        self.core.handle_servers(self.now, change);
+    }
+
+    /// Answers a call, or reports its failure. Calls are answered in any order.
+    fn answer(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let call = self
+            .calls
+            .swap_remove(self.random.usize(0..self.calls.len()));
+        let failures = [Failure::TimedOut, Failure::Broken, Failure::NotConnected];
+        let answers = match self.random.usize(0..12) {
+            failure @ 0..3 => Err(failures[failure]),
+            _ => Ok(call
+                .commands
+                .iter()
+                .map(|command| self.answer_to(command))
+                .collect()),
+        };
+        self.core.handle_reply(self.now, call.id, answers);
+    }
+
+    fn answer_to(&mut self, command: &Command) -> Answer {
+        match self.random.u8(0..40) {
+            0 => return Answer::NotRun,
+            1 => return Answer::Failed(Fault::Mistake),
+            2 => return Answer::Failed(Fault::Moved(self.random.usize(0..Self::SERVERS))),
+            3 => return Answer::Failed(Fault::Ask(self.random.usize(0..Self::SERVERS))),
+            4 => return Answer::Failed(Fault::Unserved),
+            5 => return Answer::Failed(Fault::Unavailable),
+            6 => return Answer::Failed(Fault::Interrupted),
+            _ => {}
+        }
+        let time = 1_000_000 + self.now.as_millis() as u64;
+        match command {
+            Command::Acquire { claims, .. } => {
+                let each = claims.iter().map(|claim| self.outcome(claim.len()));
+                Answer::Acquired(time, each.collect())
+            }
+            Command::Refresh { groups, .. } | Command::Release { groups, .. } => {
+                let units = groups.iter().flat_map(|group| &group.permits);
+                Answer::Held(units.map(|_| self.random.u8(0..8) > 0).collect())
+            }
+            Command::Presence(_) => presence(self.now, self.random.u64(0..2)),
+            Command::Confirm { .. } => Answer::Replicas(self.random.u32(0..2)),
+            Command::Leave | Command::Asking => Answer::Done,
+        }
+    }
+
+    fn outcome(&mut self, levels: usize) -> Acquired {
+        let level = self.random.usize(0..levels);
+        let (held, left) = (self.random.u32(0..9), ms(self.random.u64(0..900)));
+        match self.random.u8(0..20) {
+            0..11 => Acquired::Granted(vec![(self.random.u64(1..9), held); levels]),
+            11..15 => Acquired::Queued(Queued {
+                level,
+                arrival: 1,
+                recheck: self.random.bool().then_some(left),
+                last_token: self.random.u64(0..9),
+                pause: self.random.bool().then_some(left),
+            }),
+            15 => Acquired::Revoked,
+            16 => Acquired::Paused { level, left },
+            17 => Acquired::QueueFull { level, held },
+            _ => Acquired::Full { level, held },
+        }
+    }
+
+    /// Nothing is left of an entry, and the tables agree with each other.
+    fn check(&self) {
+        let core = &self.core;
+        assert!(
+            core.ended.is_empty(),
+            "a permit has ended and was not given up"
+        );
+        let mut timers = 0;
+        for permit in core.permits.iter() {
+            let is_given_up = permit.leases.is_empty() && permit.levels.is_empty();
+            assert_eq!(permit.has_ended(), is_given_up, "{permit:?}");
+            timers += usize::from(permit.scheduled.is_some());
+            let debts = permit.ended().into_iter().flat_map(|ended| &ended.debts);
+            for debt in debts {
+                assert_eq!(core.debts[*debt].permit, Some(permit.id));
+            }
+        }
+        timers += core
+            .debts
+            .iter()
+            .filter(|debt| debt.scheduled.is_some())
+            .count();
+        assert_eq!(core.timers.len(), timers, "each timer belongs to its owner");
+        let mut leases = HashMap::<usize, u32>::new();
+        let permits = core.permits.iter().map(|permit| &permit.levels);
+        let debts = core.debts.iter().map(|debt| &debt.levels);
+        for level in permits.chain(debts).flatten() {
+            *leases.entry(level.key).or_default() += 1;
+        }
+        for (key, count) in leases {
+            assert_eq!(core.keys[key].leases, count, "the levels of a semaphore");
+        }
+    }
+}
+
+/// An entry may end many permits, also those that it visits. Each is given up by the end of the entry, and once.
+#[test]
+fn each_entry_gives_up_what_it_ends_and_leaves_tables_that_agree() {
+    for seed in 0..400 {
+        let mut disorder = Disorder::new(seed);
+        for _ in 0..400 {
+            disorder.step();
+            disorder.check();
+            while disorder.core.poll_event().is_some() {}
+        }
+    }
+}

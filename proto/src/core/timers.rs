@@ -40,3 +40,10 @@ impl Timers {
         self.0.is_empty()
     }
 }
+
+#[cfg(test)]
+impl Timers {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
