@@ -26,7 +26,7 @@ pub enum Repeat {
     IfNotRun,
 }
 
-/// Where and how a question is sent once.
+/// One attempt to send a question: the server, and the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     pub server: usize,

@@ -1,4 +1,4 @@
-//! What a runtime sends next.
+//! Makes the next call of a runtime.
 
 use super::{
     Core, MOST_DUE, Membership,
@@ -129,7 +129,7 @@ impl Core {
         !self.is_closed && self.servers.iter().any(|server| server.releases_now)
     }
 
-    /// Whether a runtime has something to send now.
+    /// True if a runtime has something to send now.
     pub fn has_call(&self, from: RuntimeId) -> bool {
         let mut servers = 0..self.servers.len();
         servers.any(|server| self.may_send(from, server))

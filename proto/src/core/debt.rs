@@ -1,7 +1,7 @@
 //! Debts: units that a server may have although this process has given them up.
 //!
 //! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new id
-//! all give units up. Releases name debts only. Rule 3 says when a debt is paid.
+//! all give units up. Releases name debts only. Rule 3 defines when a debt is paid.
 
 use super::{
     call::{Acquires, Flight, Sent},

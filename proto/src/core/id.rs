@@ -52,6 +52,5 @@ pub struct RuntimeId(pub u32);
 /// The keeper's thread.
 pub const THREAD: RuntimeId = RuntimeId(0);
 
-/// A runtime's connection to a server, by the number of the connection in its connection. What is sent over it arrives in that
-/// order.
+/// A runtime's connection to a server, and how many it had before. Calls that are sent over it arrive in their order.
 pub(super) type ConnectionId = (RuntimeId, usize, u64);

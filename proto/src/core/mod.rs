@@ -307,17 +307,17 @@ impl Core {
         unreleased.collect()
     }
 
-    /// Gives up a permit or a claim, at any time. With `tells`, an event reports whether it was held.
-    pub fn release(&mut self, now: Time, id: PermitId, tells: bool) {
+    /// Gives up a permit or a claim, at any time. With `reports`, an event reports whether it was held.
+    pub fn release(&mut self, now: Time, id: PermitId, reports: bool) {
         self.now = now;
         let Some(permit) = self.permits.get_mut(id) else {
-            let told = tells.then_some((id, Event::Released(false)));
-            return self.events.extend(told);
+            let event = reports.then_some((id, Event::Released(false)));
+            return self.events.extend(event);
         };
         if permit.has_ended() {
-            permit.end(tells);
+            permit.end(reports);
         } else {
-            self.mark_ended(id, tells);
+            self.mark_ended(id, reports);
         }
         self.give_up_ended();
     }

@@ -1,4 +1,4 @@
-//! A permit: what a claim asks for, and its leases from narrow to wide.
+//! A permit: the levels of a claim, and its leases from narrow to wide.
 
 use super::{
     id::{DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
@@ -26,7 +26,7 @@ pub struct Level {
     pub wait: Option<Wait>,
     /// True if an outage of its server refuses the claim and ends the permit.
     pub is_strict: bool,
-    /// What operators see of it.
+    /// Its name for operators.
     pub label: Option<Arc<str>>,
     /// The tenant whose turn it takes in the queue.
     pub flow: Option<Flow>,
@@ -87,7 +87,7 @@ pub enum Refusal {
 /// The events of a permit for its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The claim waits in the queue of this level. What is narrower is held.
+    /// The claim waits in the queue of this level. It holds the narrower levels.
     Queued(usize),
     /// It is held: the token of each level, the number of units held there, and the limit in force.
     Granted(Vec<(u64, u32, u32)>),
@@ -116,7 +116,7 @@ pub(super) struct ClaimedLevel {
     /// The limit that it was claimed with. The units have the one in force.
     pub(super) limit: u32,
     pub(super) wait: Option<Wait>,
-    /// The token, and how many units are held, as last told.
+    /// The token, and the number of units that are held, as last reported.
     pub(super) grant: (u64, u32),
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Claiming {
     pub(super) must_reacquire: bool,
 }
 
-/// What the holder of a permit was told of it and its growths since it was last in place.
+/// The reports to the holder of a permit since all of the permit and its growths was last in place.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reported {
     pub(super) is_lost: bool,
@@ -409,7 +409,7 @@ impl Permit {
         }
     }
 
-    /// Why a claim is refused at a level that is full, where so many units are held.
+    /// The refusal of a claim at a full level, where `held` units are held.
     pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
         let ClaimedLevel { units, wait, .. } = &self.levels[level];
         match wait {

@@ -6,7 +6,7 @@ use super::{
 };
 use std::time::Duration;
 
-/// Where the next command for some units goes. One script may name all of the units, because they are in one slot.
+/// The route of the next command for some units. One script may name all of the units, because they are in one slot.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Route {
     pub(super) slot: u16,

@@ -117,7 +117,7 @@ impl Core {
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
-                // Rule 6. What is left of it under its old id is being released.
+                // Rule 6. Its old id is being released already.
                 Fault::Mistake if is_missing => {
                     self.apply(at, lease::Event::Refused(self.on_loss(at)), then);
                 }

@@ -47,7 +47,7 @@ fn waiting_level(name: &str, slot: u16) -> Level {
     }
 }
 
-/// A core with connections to so many servers, each of which has the slot of its number.
+/// A core with connections to servers, each of which has the slot of its number.
 fn connected(servers: usize) -> Core {
     let mut core = Core::new(settings());
     let slots = (0..servers).map(|server| (server..server + 1, server));
@@ -251,7 +251,7 @@ fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
     assert!(released.is_some() && core.is_forgotten());
 }
 
-/// Two growths of a permit are in one call, and the answer to the first says that the permit is revoked.
+/// Two growths of a permit are in one call, and the answer to the first reports a revocation.
 #[test]
 fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
     let mut core = connected(1);

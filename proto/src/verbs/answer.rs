@@ -1,4 +1,4 @@
-//! What a server answers: replies of scripts as data.
+//! The answers of a server: replies of scripts as data.
 //!
 //! Every shape of a reply is read. One that no script returns is no answer.
 
@@ -16,14 +16,15 @@ pub enum Answer {
     Late(u64),
     /// The server's time in ms, and the outcome of each claim.
     Acquired(u64, Vec<Acquired>),
-    /// Whether each permit of each group is held.
+    /// For each permit of each group, true if it is held.
     Held(Vec<bool>),
-    /// Nothing was asked.
+    /// No answer was requested.
     Done,
-    /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; how many processes
-    /// live, if it counts them; and the limits that operators have set, if they are others than this process knows.
+    /// The server's time in ms; the highest time that any process has seen, in microseconds, if the command names the clock;
+    /// the number of live processes, if it names these; and the limits that operators have set, if they differ from those that
+    /// this process knows.
     Presence(u64, Option<u64>, Option<u32>, Option<OperatorLimits>),
-    /// So many replicas have what was written.
+    /// The number of replicas that have the writes.
     Replicas(u32),
     /// The server does not know the script, or has first removed what had ended, so it has changed nothing of ours. Sent
     /// again, it runs.
@@ -50,7 +51,7 @@ pub enum Fault {
     Unavailable,
     /// No server serves the slot. This server serves its own slots.
     Unserved,
-    /// The command asks for what it does not do: a key of another type, a permission that is missing.
+    /// The server refuses this command: a key has another type, or a permission is missing.
     Mistake,
     /// The server of this number has the slot.
     Moved(usize),
@@ -192,7 +193,7 @@ fn told(item: &Reply) -> Option<Option<OperatorLimits>> {
     let mut told = OperatorLimits::default();
     for pair in item.list()?.chunks(2) {
         let [of, value] = pair else { return None };
-        // What is no text is none of ours.
+        // Our replies contain text only.
         let (Some(of), Some(value)) = (of.text(), value.text()) else {
             continue;
         };
@@ -252,7 +253,7 @@ fn acquired(reply: &Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
 }
 
 impl Acquired {
-    /// Reads the answer for a claim of so many levels. Returns the items behind it too.
+    /// Reads the answer to a claim of `levels` levels. Returns the items after it too.
     fn read(items: &[Reply], levels: usize) -> Option<(Self, &[Reply])> {
         let (first, rest) = items.split_first()?;
         if let Some(refusal) = first.list() {

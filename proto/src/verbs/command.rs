@@ -28,18 +28,18 @@ pub enum Command {
     },
     /// Frees units, or leaves queues.
     Release {
-        /// Whether the answer says what was held.
+        /// True if the answer should report which units were held.
         with_answer: bool,
         floor: u64,
         groups: Vec<Group>,
     },
-    /// Reads the server's clock, and says and asks this.
+    /// Reads the server's clock, and writes and reads the keys of these parts.
     Presence(Vec<Part>),
-    /// Says that this process leaves.
+    /// Announces that this process leaves.
     Leave,
     /// The next command runs although its slot is moving.
     Asking,
-    /// Waits until so many replicas have what was written before, but not longer.
+    /// Waits until `replicas` replicas have all earlier writes, but at most for `within`.
     Confirm { replicas: u32, within: Duration },
 }
 
@@ -48,11 +48,11 @@ pub enum Command {
 pub enum Part {
     /// The highest time of any server that this process has seen, microseconds.
     Clock(u64),
-    /// That this process lives, and how many do.
+    /// The live processes: adds this one, and counts them.
     Processes,
-    /// The limits that operators set, if this is not their version.
+    /// The limits that operators set, unless they have this version.
     Limits(Option<u64>),
-    /// To operators, who this process is.
+    /// The description of this process, for operators.
     Process,
 }
 
@@ -197,7 +197,7 @@ fn begin(verb: Verb, names: &[&str], args: usize, sink: &mut impl Sink) {
     }
 }
 
-/// The arguments for all semaphores; then for each the number of its own, and these.
+/// The arguments for all semaphores. Then, for each semaphore, the number of its arguments and the arguments.
 fn encode_groups(
     verb: Verb,
     head: &[u64],
@@ -217,7 +217,7 @@ fn encode_groups(
     }
 }
 
-/// Each semaphore is named once, and claims have its number. What claims that wait alike have in common is said once.
+/// Each semaphore is named once, and claims refer to its number. Claims with equal terms share them.
 fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
     let (mut numbers, mut names) = (HashMap::new(), Vec::new());
     for wanted in claims.iter().flatten() {

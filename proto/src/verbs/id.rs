@@ -293,7 +293,6 @@ impl Flow {
         Self(format!("{}.{name}", Digits::<36>(share.into())).into())
     }
 
-    /// What it is called.
     pub fn name(&self) -> &str {
         let name = self.0.split_once('.');
         name.map_or("", |(_, name)| name)

@@ -7,7 +7,7 @@ use super::{
 };
 use std::{fmt::Display, time::Duration};
 
-/// What was written.
+/// The words of an encoded command.
 #[derive(Debug, Default)]
 struct RecordedRun(Option<(Verb, usize)>, Vec<String>);
 
