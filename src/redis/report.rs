@@ -1,23 +1,22 @@
-//! What operators are told by no caller's task, and whether claims fail.
+//! Logs and metrics that no caller's task can emit, and the log of outages.
 //!
-//! Recorders and subscribers are a stranger's code, which may block or be slow, and the keeper's thread must not wait
-//! for it: a late refresh is a lost permit. So that thread sends its news through a queue to another thread, which
-//! starts with the first news and ends with the store. Calls are reported only if a recorder is installed.
-//! News that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
+//! Recorders and subscribers are foreign code, which may be slow or block. The keeper's thread must not wait for them, because a
+//! late refresh loses a permit. So the keeper sends its news through a queue to another thread, which starts with the first news
+//! and ends with the store. Calls are reported only if a recorder is installed. News that do not fit into the queue are dropped
+//! and counted. Counters are added up, and never dropped.
 //!
-//! That claims fail is told once when that begins, and once when it is over:
+//! Failing claims are logged once when they begin to fail, and once when they work again:
 //!
-//! | claims fail because | it begins with |
+//! | cause | begins with |
 //! |---|---|
-//! | of one key: its type, a right to it | the first |
-//! | the server is silent, away or cannot work now | several failures in a row, longer than a stall, or the breaker that opens |
-//! | only a person can mend it: credentials, rights, a paused clock | the first |
+//! | one key: its type, a missing permission | the first failure |
+//! | the server is silent, away or unable to work now | several failures in a row, over more than a stall, or an outage |
+//! | only a person can correct it: credentials, permissions, a paused clock | the first failure |
 //!
-//! It is over with a claim that is answered once none has failed for a lease: so calls that fail by turns with
-//! others that succeed are one time, not many. The breaker that closes tells sooner that what may pass has
-//! passed. While claims fail, a cause that stands further down in the table is told too: it needs another remedy.
-//! What the server answers to others than claims is no end: claims may travel over another connection, with
-//! other credentials.
+//! Claims work again with the first answered claim after a lease without a failure. So calls that fail and succeed by turns are
+//! logged once, not many times. The end of an outage ends its log entry sooner. While claims fail, a cause further down in the
+//! table is logged too, because it needs another remedy. Answers to other commands end nothing, because claims may use another
+//! connection with other credentials.
 
 use crate::{
     observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events, has_recorder},
@@ -40,14 +39,14 @@ use std::{
 /// The most news that wait.
 const MOST: usize = 1_024;
 
-/// Failures in a row that are an outage, unless they are all within a timeout: one stall of the
-/// server, or of this process, fails all calls that are in flight.
+/// This number of failures in a row is logged, unless all of them fall within one timeout: one stall of the server, or of this
+/// process, fails all calls in flight.
 const MAX_FAILURES: u32 = 3;
 
 pub(super) struct Reports {
     mailbox: Arc<Mailbox>,
     state: Mutex<State>,
-    /// Whether an answer to a claim is news.
+    /// True if the answer to a claim may change the state.
     is_begun: AtomicBool,
     lease: Duration,
     /// How long the answer to a call may take.
@@ -75,7 +74,7 @@ struct Queue {
 struct Batch {
     news: VecDeque<News>,
     dropped: u64,
-    /// How many permits of each policy were lost, or became degraded, since they were last counted.
+    /// The number of permits of each policy that were lost, or became degraded, since the last batch.
     counts: HashMap<(Policy, Option<LostBy>), u64>,
 }
 
@@ -90,7 +89,7 @@ impl Reports {
         }
     }
 
-    /// Tells what the driver tells.
+    /// Reports news of the driver.
     pub(super) fn tell(&self, news: News) {
         let news = match news {
             News::Called {
@@ -132,7 +131,7 @@ impl Reports {
         }
     }
 
-    /// Changes the state. Returns what `change` does: whether that is news.
+    /// Changes the state. Returns the result of `change`: true if the change is news.
     fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         let mut state = self.state.lock();
         let is_news = change(&mut state);
@@ -221,7 +220,7 @@ fn told(news: News) {
         News::Connected(address, false) => events::connected(&address),
         News::Connected(address, true) => events::connected_again(&address),
         News::NotConnected(why) => {
-            // Its level says nothing more.
+            // The outermost error adds nothing.
             let why = why.as_ref().map(|why| why.source().unwrap_or(&**why));
             why.into_iter().for_each(events::not_connected);
         }
@@ -246,20 +245,20 @@ fn told(news: News) {
     }
 }
 
-/// Whether claims fail, at one server or at several that are taken for one.
+/// The failures of claims. Several servers count as one.
 #[derive(Default)]
 struct State {
     told: Told,
-    /// When a claim has failed last, unless a breaker has closed since.
+    /// The time at which a claim last failed, unless an outage has ended since.
     failed: Option<Instant>,
-    /// How many breakers are open. Two that open and close at the same time may be noted in either order.
+    /// The number of outages. Begin and end of two that overlap may be noted in either order.
     open: i32,
-    /// How many claims in a row have failed for reasons that may pass, and since when.
+    /// The number of claims in a row that have failed for a temporary reason, and the time of the first.
     failures: u32,
     since: Option<Instant>,
 }
 
-/// What was told, in the order of the module's table.
+/// The cause that was logged, in the order of the module's table.
 #[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     #[default]
@@ -274,7 +273,7 @@ impl State {
         self.told == Told::Nothing && self.failures == 0
     }
 
-    /// A claim has failed. Returns whether that is to be told.
+    /// Notes a failed claim. Returns true if it should be logged.
     fn failed(&mut self, error: &CallError, now: Instant, timeout: Duration) -> bool {
         let may_pass = error.may_pass();
         if may_pass {
@@ -292,20 +291,20 @@ impl State {
         })
     }
 
-    /// A claim was answered. Returns whether it is told that claims succeed again.
+    /// Notes an answered claim. Returns true if it should be logged that claims work again.
     fn worked(&mut self, now: Instant, quiet: Duration) -> bool {
         (self.failures, self.since) = (0, None);
         let is_quiet = self.failed.is_none_or(|failed| now - failed >= quiet);
         self.open == 0 && is_quiet && self.end()
     }
 
-    /// A breaker opens. Returns whether that is to be told.
+    /// Notes the begin of an outage. Returns true if it should be logged.
     fn opens(&mut self) -> bool {
         self.open += 1;
         self.open > 0 && self.tell(Told::Passing)
     }
 
-    /// A breaker closes, and the server may have done what it was asked for. Returns whether that is to be told.
+    /// Notes the end of an outage. Returns true if it should be logged. `has_worked`: the server has run all commands of the call.
     fn closes(&mut self, has_worked: bool) -> bool {
         self.open -= 1;
         let has_passed = self.open == 0 && self.told == Told::Passing;
@@ -315,14 +314,14 @@ impl State {
         has_passed && has_worked && self.end()
     }
 
-    /// Returns whether it was not told already.
+    /// Returns true if this cause, or one further down in the table, was not logged yet.
     fn tell(&mut self, told: Told) -> bool {
         let is_news = told > self.told;
         self.told = self.told.max(told);
         is_news
     }
 
-    /// Returns whether anything was told.
+    /// Resets the state. Returns true if anything was logged.
     fn end(&mut self) -> bool {
         let was_told = self.told != Told::Nothing;
         *self = Self::default();
@@ -330,7 +329,7 @@ impl State {
     }
 }
 
-/// A token that a server has given, if it has.
+/// A token, or `None` if no server has given one.
 pub(super) fn given(token: u64) -> Option<u64> {
     (token > 0).then_some(token)
 }

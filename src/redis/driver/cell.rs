@@ -1,4 +1,4 @@
-//! What the holder of a permit reads.
+//! A permit as its holder reads it.
 
 use super::transport::News;
 use crate::{
@@ -21,7 +21,7 @@ pub(in crate::redis) enum Refused {
     By(Refusal),
     /// The core has panicked.
     Closed,
-    /// Tokio's time is paused, so the time of the claim was over before it had passed.
+    /// Tokio's clock is paused, so the claim's time was over at once.
     PausedClock,
 }
 
@@ -33,7 +33,7 @@ struct Level {
     name: Arc<str>,
     slot: u16,
     token: AtomicU64,
-    /// How many units were held when it was granted, and the limit in force then.
+    /// The number of units that were held when it was granted, and the limit in force then.
     held: AtomicU64,
     limit: AtomicU64,
 }
@@ -42,20 +42,20 @@ struct Level {
 /// read without it.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Cell {
-    /// Until when its holder may rely on it, microseconds of this machine's clock.
+    /// The time until which its holder may rely on it, in microseconds of this machine's clock.
     end: AtomicU64,
     levels: Box<[Level]>,
     /// The number of the level in whose queue the claim waits, from 1 on.
     queued: AtomicUsize,
-    /// Whether it was released or revoked, so that nothing is held of it.
+    /// True once it was released or revoked.
     is_gone: AtomicBool,
-    /// What has become of the claim.
+    /// The outcome of the claim.
     outcome: OnceLock<Result<(), Refused>>,
-    /// Whether it goes on without its server.
+    /// True while it goes on without its server.
     is_degraded: AtomicBool,
-    /// Whether it was held when it was released.
+    /// True if it was held when it was released.
     was_held: OnceLock<bool>,
-    /// Of the task that waits for one of these.
+    /// Wakes the task that waits for one of these.
     waker: AtomicWaker,
     loss: Loss,
 }
@@ -79,7 +79,7 @@ impl Cell {
 
     // Under the lock.
 
-    /// Takes what the core tells. Returns what to tell operators of that, unless it was told before.
+    /// Applies an event of the core. Returns the news for operators.
     pub(super) fn take(&self, event: Event) -> Vec<News> {
         match event {
             Event::Queued(level) => self.queued.store(level + 1, Relaxed),
@@ -130,7 +130,7 @@ impl Cell {
         self.outcome.get_or_init(|| Err(why));
     }
 
-    /// What is told of each level, if anything is.
+    /// The news of each level, if `is_new`.
     fn news(&self, is_new: bool, of: impl Fn(&Level) -> News) -> Vec<News> {
         self.levels.iter().filter(|_| is_new).map(of).collect()
     }
@@ -139,7 +139,7 @@ impl Cell {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// The core is gone. Returns whether that changes anything, and what to tell of it.
+    /// Notes that the core is gone. Returns true if this changes anything, and the news.
     pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
@@ -157,7 +157,7 @@ impl Cell {
         }
     }
 
-    /// Wakes who waits for what was written. A loss is told even if it is over by now.
+    /// Wakes the tasks that wait for an event. A loss wakes its waiters even if the permit is held again by then.
     pub(super) fn wake(&self, is_loss: bool) {
         if is_loss {
             self.loss.wake();
@@ -182,7 +182,7 @@ impl Cell {
         self.levels.iter().map(|level| level.slot)
     }
 
-    /// Whether it goes on without its server.
+    /// True while it goes on without its server.
     pub(in crate::redis) fn is_degraded(&self) -> bool {
         self.is_degraded.load(Relaxed)
     }
@@ -202,12 +202,12 @@ impl Cell {
         self.loss.is_set() || has_end && is_over()
     }
 
-    /// Whether it was released or revoked.
+    /// True once it was released or revoked.
     pub(in crate::redis) fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
-    /// It is released. Returns whether it was not before.
+    /// Notes that it is released or revoked. Returns false if it was before.
     pub(super) fn leave(&self) -> bool {
         !self.is_gone.swap(true, AcqRel)
     }
@@ -217,7 +217,7 @@ impl Cell {
         self.queued.load(Relaxed).checked_sub(1)
     }
 
-    /// How many units of a level were held when it was granted, and the limit in force then.
+    /// The number of units of a level that were held when it was granted, and the limit in force then.
     pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
         let Level { held, limit, .. } = &self.levels[level];
         (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
@@ -235,12 +235,12 @@ impl Cell {
         self.poll(cx, || self.was_held.get().copied())
     }
 
-    /// Who looks now need not be woken for it.
+    /// Removes the waker, because the caller has the result.
     pub(super) fn unregister(&self) {
         drop(self.waker.take());
     }
 
-    /// Looks before and after the waker is there, so that what was written in between is seen.
+    /// Looks before and after it registers the waker, so that no event in between is missed.
     fn poll<R>(&self, cx: &mut Context<'_>, look: impl Fn() -> Option<R>) -> Poll<R> {
         if let Some(found) = look() {
             return Poll::Ready(found);
@@ -250,12 +250,12 @@ impl Cell {
     }
 }
 
-/// The cells of what the core knows, in its order.
+/// The cells of the core's permits, by their place in the core's table.
 #[derive(Debug, Default)]
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Whose place the core has given away, it has forgotten.
+    /// Adds a cell. The core has forgotten the permit that had its place.
     pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.index {
             self.0.resize(id.index + 1, None);

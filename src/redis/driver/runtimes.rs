@@ -1,4 +1,4 @@
-//! The runtimes of this process, and the connections of each; and what the keeper's thread needs.
+//! The runtimes of this process with their connections, and the state of the keeper's thread.
 
 use crate::semaphore::timer::Backoff;
 use proto::core::{Core, RuntimeId, THREAD, Time};
@@ -8,14 +8,14 @@ use tokio::{
     sync::Notify,
 };
 
-/// Where a claim is made that no runtime of Tokio's polls. It has no connections, so the thread carries.
+/// The runtime of claims that no Tokio runtime polls. It has no connections, so the thread sends its calls.
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
 
-/// While claims come and go, the thread looks as often, at the full milliseconds of Tokio's timers. So it need not be
-/// woken for what they leave.
+/// While claims come and go, the thread looks for work this often, at the full milliseconds of Tokio's timers. So releases need
+/// not wake it.
 const TICK: Duration = Duration::from_micros(250);
 
-/// How late it may be.
+/// The thread is not woken for work that is due less than this before it wakes.
 const SLACK: Duration = Duration::from_millis(1);
 
 /// The longest sleep, because a timer does not notice that the machine was suspended.
@@ -36,7 +36,7 @@ struct Line<C> {
     /// Notified if the connection may be mute.
     doubted: Arc<Notify>,
     was_connected: bool,
-    /// When the last attempt to connect has begun.
+    /// The time at which the last attempt to connect has begun.
     tried: Time,
     /// True while the runtime has a connection, or makes one.
     is_taken: bool,
@@ -48,7 +48,7 @@ struct Pace {
     backoff: Backoff,
     /// True from a failure on until a connection is made.
     is_failing: bool,
-    /// When the next attempt may begin.
+    /// The time from which the next attempt may begin.
     next: Time,
 }
 
@@ -70,11 +70,11 @@ pub(super) enum Ending {
 #[derive(Debug)]
 struct Runtime<C> {
     id: Option<Id>,
-    /// To each server that it has claimed from.
+    /// One for each server that it has claimed from.
     lines: Vec<Line<C>>,
 }
 
-/// By their numbers. The first is the thread's.
+/// The runtimes by number. The first is the thread's.
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
@@ -91,7 +91,7 @@ impl<C> Runtimes<C> {
         }
     }
 
-    /// The number of a runtime. One that has ended, so that it has no connections, is forgotten for another.
+    /// The number of a runtime. A runtime without connections has ended, and another one gets its number.
     pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
         if id.is_none() {
             return NOWHERE;
@@ -129,7 +129,7 @@ impl<C> Runtimes<C> {
         &mut self.paces[server][usize::from(runtime != THREAD)]
     }
 
-    /// Whether a connection is to be made now, by whoever asks.
+    /// Returns true if the caller should connect now. Then the attempt counts as begun.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
         let may_try = runtime == THREAD || !self.is_away(server);
         let may_begin = may_try && self.pace(runtime, server).next <= now;
@@ -150,7 +150,7 @@ impl<C> Runtimes<C> {
         thread.is_failing && thread.backoff.duration() >= ALONE
     }
 
-    /// When the thread is to connect to one of these servers.
+    /// The time at which the thread should next connect to one of these servers.
     pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
         let next = servers.filter_map(|server| {
             let is_taken = self.line(THREAD, server)?.is_taken;
@@ -159,7 +159,7 @@ impl<C> Runtimes<C> {
         next.min()
     }
 
-    /// Returns whether there was a connection before.
+    /// Notes a connection. Returns true if there was one before.
     pub(super) fn connected(
         &mut self,
         now: Time,
@@ -179,7 +179,7 @@ impl<C> Runtimes<C> {
         mem::replace(&mut line.was_connected, true)
     }
 
-    /// Returns the connection that is gone, if there was one.
+    /// Notes the end of a connection, or of an attempt. Returns the connection, if there was one.
     pub(super) fn gone(
         &mut self,
         now: Time,
@@ -205,7 +205,7 @@ impl<C> Runtimes<C> {
         connected.for_each(|pace| pace.backoff = Backoff::default());
     }
 
-    /// Whom to notify if the connections to a server may be mute.
+    /// The links to notify if the connections to a server may be mute.
     pub(super) fn doubted(&self, server: usize) -> impl Iterator<Item = Arc<Notify>> {
         let lines = self
             .all
@@ -215,7 +215,6 @@ impl<C> Runtimes<C> {
         connected.map(|line| Arc::clone(&line.doubted))
     }
 
-    /// The connection, if there is one.
     pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
         self.line(runtime, server)?.connection.clone()
     }
@@ -231,29 +230,29 @@ impl<C> Runtimes<C> {
     }
 }
 
-/// What the thread needs.
+/// The need of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Needs {
     #[default]
     Nothing,
     /// It has work before it wakes by itself.
     Bell,
-    /// There is none.
+    /// There is no thread.
     Start,
 }
 
-/// What is known of the thread.
+/// The state of the thread.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     pub(super) runs: bool,
-    /// When it wakes by itself. Zero: it does not sleep.
+    /// The time at which it wakes by itself. Zero if it does not sleep.
     sleeps_until: Time,
-    /// Whether claims or releases came since it looked.
+    /// True if claims or releases came since it last looked.
     pub(super) is_busy: bool,
 }
 
 impl Keeper {
-    /// Looks what the thread needs, once the lock is released. It has something to do when that is `due`.
+    /// The need of the thread once the lock is released. `due` is the time of its next work.
     pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {
@@ -270,14 +269,14 @@ impl Keeper {
         Needs::Nothing
     }
 
-    /// Whether there is something for it to do before it wakes.
+    /// True if it has work before it wakes.
     fn is_late(&self, core: &Core, due: Option<Time>) -> bool {
         let is_due = due.is_some_and(|due| due + SLACK < self.sleeps_until);
         let sleeps = self.sleeps_until > Time::ZERO;
         sleeps && (is_due || core.has_call(THREAD))
     }
 
-    /// Until when it sleeps if `due` is when something is to be done.
+    /// The time until which it sleeps. `due` is the time of its next work.
     pub(super) fn sleeps(&mut self, now: Time, due: Option<Time>) -> Time {
         let longest = match mem::take(&mut self.is_busy) {
             true => now + TICK,

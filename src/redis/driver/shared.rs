@@ -15,7 +15,7 @@ use proto::core::{
 use std::{any::Any, collections::VecDeque, mem, sync::Arc};
 use tokio::sync::{Notify, watch};
 
-/// Whether a store works.
+/// The health of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Health {
     Well,
@@ -25,7 +25,7 @@ pub(in crate::redis) enum Health {
     Closed,
 }
 
-/// What was dropped.
+/// Something that was dropped.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Dropped {
     /// A permit, or a claim.
@@ -40,7 +40,7 @@ pub(super) enum Dropped {
     Keeper,
 }
 
-/// So much of what was dropped is taken under one hold of the core's lock.
+/// The most drops that are handled under one hold of the core's lock.
 const MOST: usize = 512;
 
 /// See the module docs.
@@ -52,32 +52,32 @@ pub(super) struct Shared<T: Transport> {
     /// Starts the keeper's thread.
     start: fn(&Arc<Self>),
     state: Mutex<State<T::Connection>>,
-    /// What drops have to say. Its own mutex is held for a push, or to take some.
+    /// The drops that the core has not handled. The mutex is held only to push or take some.
     inbox: Mutex<VecDeque<Dropped>>,
     /// Wakes the thread.
     pub(super) bell: Notify,
     /// Held while a replacement is made for a connection that may be mute: one at a time.
     pub(super) replacing: tokio::sync::Mutex<()>,
-    /// Whether the thread has ended because nothing was left to do.
+    /// True once the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
     /// True once nothing is left to send after a shutdown, or after the drop of the last handle and permit.
     pub(super) is_drained: watch::Sender<bool>,
 }
 
 struct State<C> {
-    /// `None`: it has panicked.
+    /// `None` once it has panicked.
     core: Option<Core>,
     rest: Rest<C>,
 }
 
-/// What goes with the core.
+/// The state beside the core.
 pub(super) struct Rest<C> {
     pub(super) cells: Cells,
     pub(super) runtimes: Runtimes<C>,
     pub(super) keeper: Keeper,
-    /// Whether the last thread had no runtime.
+    /// True if the last thread had no runtime.
     pub(super) has_failed: bool,
-    /// Whether a handle or a permit is left.
+    /// True while a handle or a permit is left.
     pub(super) is_used: bool,
     pub(super) is_shut: bool,
 }
@@ -89,16 +89,16 @@ pub(super) struct Load<C> {
     pub(super) connection: Arc<C>,
 }
 
-/// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
+/// The next call of a runtime. One call is made under one hold of the lock, because a call of many leases takes long.
 pub(super) struct Next<C> {
     pub(super) load: Option<Load<C>>,
     pub(super) has_more: bool,
 }
 
-/// What the current runtime sends of urgent releases.
+/// The current runtime, and its next call if releases are urgent.
 pub(super) type Urgent<C> = (RuntimeId, Next<C>);
 
-/// What is to be done once the lock is released.
+/// The work to do once the lock is released.
 #[derive(Default)]
 pub(super) struct Outbox {
     news: Vec<News>,
@@ -106,12 +106,12 @@ pub(super) struct Outbox {
     outages: Vec<(usize, Outage)>,
     /// Wakes the links whose connections may be mute.
     doubted: Vec<Arc<Notify>>,
-    /// The cells that were written to, and whether a loss was.
+    /// The cells that were written to. True if a loss was written.
     wakes: Vec<(Arc<Cell>, bool)>,
-    /// Dropped without the lock, because it holds wakers, and what a transport has.
+    /// Dropped without the lock, because drops of wakers and connections run other code.
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
     thread: Needs,
-    /// Whether nothing is left.
+    /// True if nothing is left.
     is_drained: bool,
 }
 
@@ -147,12 +147,12 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// Lets the core work. `None`: it has panicked.
+    /// Enters the core. Returns `None` if it has panicked.
     pub(super) fn enter<R>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
     ) -> Option<R> {
-        // What was dropped before comes first, however much that is: a claim sees the releases before it.
+        // Earlier drops come first, however many they are, so that a claim sees the releases before it.
         let before = self.inbox.lock().len();
         for _ in 0..before / MOST {
             self.hold(self.state.lock(), |_, _, _| ());
@@ -162,7 +162,7 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    /// Changes what goes with the core, which may have panicked.
+    /// Changes the state beside the core, which may have panicked.
     pub(super) fn change<R>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Rest<T::Connection>) -> R,
@@ -193,7 +193,7 @@ impl<T: Transport> Shared<T> {
         self.tell(News::NotConnected(why));
     }
 
-    /// Takes what was dropped. It never waits for the lock, and never panics.
+    /// Adds a drop to the inbox. Never waits for the core's lock, and never panics.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.post_and(dropped, |_, _, _| ());
     }
@@ -211,7 +211,7 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    /// Takes what the inbox holds, unless another has the lock, who looks after that.
+    /// Handles the inbox, unless another thread has the lock. That thread handles it then.
     fn settle(self: &Arc<Self>) {
         while !self.inbox.lock().is_empty() {
             let Some(state) = self.state.try_lock() else {
@@ -268,7 +268,7 @@ impl<T: Transport> Shared<T> {
 }
 
 impl<C: Connection> State<C> {
-    /// What was dropped comes before what is to be done, so that a claim sees the releases before it.
+    /// Handles the drops before the work, so that a claim sees the releases before it.
     fn step<R>(
         &mut self,
         now: Time,
@@ -336,7 +336,7 @@ impl<C: Connection> Rest<C> {
         }
     }
 
-    /// Writes to cells what the core tells.
+    /// Writes the events of the core to cells, and adds its reports to the outbox.
     fn tell(&mut self, core: &mut Core, outbox: &mut Outbox) {
         while let Some((id, event)) = core.poll_event() {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
@@ -351,7 +351,7 @@ impl<C: Connection> Rest<C> {
                 Event::Revoked | Event::Refused(..) | Event::Released(..)
             );
             match is_end {
-                // Its holder knows why.
+                // The holder is to see a shutdown, not a loss.
                 true => drop(cell.take(Event::Revoked)),
                 false => outbox.news.extend(cell.take(event)),
             }
@@ -372,7 +372,7 @@ impl<C: Connection> Rest<C> {
         }
     }
 
-    /// Without a core claims fail, and leases end at their ends.
+    /// Fails all claims after a panic of the core. Permits stay valid until their leases end.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
         for cell in self.cells.all() {
             let (has_changed, lost) = cell.close(now);
@@ -382,13 +382,13 @@ impl<C: Connection> Rest<C> {
         }
     }
 
-    /// When the thread has something to do.
+    /// The time at which the thread has work.
     pub(super) fn due(&mut self, core: &Core) -> Option<Time> {
         let connects = self.runtimes.connects_at(core.servers());
         core.poll_timeout().into_iter().chain(connects).min()
     }
 
-    /// A call that a runtime sends now.
+    /// Makes the next call of a runtime.
     pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
         let call = core.poll_call(now, from);
         let load = call.and_then(|call| self.load(core, now, call));
@@ -396,7 +396,7 @@ impl<C: Connection> Rest<C> {
         Next { load, has_more }
     }
 
-    /// Returns what the current runtime sends of urgent releases.
+    /// Makes the next call of the current runtime if releases are urgent.
     pub(super) fn urgent_releases(&mut self, core: &mut Core, now: Time) -> Option<Urgent<C>> {
         core.has_urgent_releases().then(|| {
             let from = self.runtimes.enter(here());
@@ -404,7 +404,7 @@ impl<C: Connection> Rest<C> {
         })
     }
 
-    /// A call, and the connection that it takes.
+    /// Adds the runtime's connection to a call. Without one the call has failed.
     pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
         let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
             core.handle_reply(now, call.id, Err(Failure::NotConnected));

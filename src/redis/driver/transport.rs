@@ -1,4 +1,4 @@
-//! What the driver needs from outside: what carries commands to servers, and who learns the news.
+//! The interface of the driver to the outside: connections to servers, and an observer of news.
 
 use crate::{
     observe::{Answered, LostBy},
@@ -10,46 +10,46 @@ use proto::{
 };
 use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
 
-/// Connects to servers. It repeats nothing and follows nothing.
+/// Connects to servers. Does not retry, and follows no redirect.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
     type Connection: Connection;
 
-    /// A connection of the current runtime to a server. `None`: there is none now.
+    /// Makes a connection of the current runtime to a server. Returns `None` if that fails.
     ///
-    /// What the server sends to this process goes to `messages`, if there are any. The connection has answered
-    /// once, so the server is not stalled.
+    /// `messages` receives the messages of the server to this process. The connection has answered once, so the server is not
+    /// stalled.
     fn connect(
         &self,
         server: usize,
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
 
-    /// The map of slots, once it is another than the one of this version, with its own version. The keeper's thread
-    /// always waits for it.
+    /// Waits for a map of slots with another version than this one. Returns its version and the map. The keeper's thread always
+    /// waits for it.
     fn slots(&self, _version: u64) -> impl Future<Output = (u64, Slots)> + Send {
         pending()
     }
 
-    /// Where a server listens, for people.
+    /// The address of a server, for people.
     fn address(&self, server: usize) -> String {
         server.to_string()
     }
 
-    /// What went wrong last with a server since a connection was last made: with connecting, or with a command.
+    /// The last error of a server since a connection was last made: of a connect, or of a command.
     fn error(&self, _server: usize) -> Option<Cause> {
         None
     }
 
-    /// Whether the last connection was refused by the server itself, as to a wrong password.
+    /// True if the server itself has refused the last connection, for example because of a wrong password.
     fn is_denied(&self, _server: usize) -> bool {
         false
     }
 }
 
-/// Which slots are on which servers.
+/// Ranges of slots, each with its server.
 pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
 
-/// Why a server was of no use.
+/// The reason why a server did not work.
 pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// A connection to a server. It is driven by the runtime that made it.
@@ -62,7 +62,7 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
         left: Duration,
     ) -> impl Future<Output = Result<Vec<Answer>, Failure>> + Send;
 
-    /// Whether nothing is sent over it any more, so that it is about to close.
+    /// True if it is about to close, and takes no more calls.
     fn is_over(&self) -> bool {
         false
     }
@@ -74,35 +74,34 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
 /// Takes the messages of a server.
 pub(in crate::redis) type Messages = Arc<dyn Fn(Message) + Send + Sync>;
 
-/// What only the transport can tell.
+/// News for operators.
 #[derive(Debug)]
 pub(in crate::redis) enum News {
     /// The keeper's thread has ended by a panic. Another one starts.
     KeeperDied,
     /// The core has panicked. The store is closed.
     CoreDied,
-    /// A runtime has a connection to the server at this address, and had one before or not.
+    /// A runtime has connected to the server at this address. True if it was connected before.
     Connected(String, bool),
     NotConnected(Option<Cause>),
-    /// Claims are decided without a server, or by it again.
+    /// An outage of a server has begun or ended.
     Outage(Outage, Option<Cause>),
-    /// Of the limits that operators set.
+    /// A change to the reported limits of operators.
     Limits(LimitsEvent),
-    /// A level of a permit is lost, which had this token.
+    /// A level of a permit with this token is lost.
     Lost(Policy, u64, LostBy),
-    /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted
-    /// before.
+    /// A level of a permit goes on without its server. The name is that of its semaphore. True if the server had granted it.
     Degraded(Policy, Arc<str>, bool),
-    /// A command of so many claims or permits has ended.
+    /// A command has ended. `size` is the number of its claims or permits.
     Called {
         verb: &'static str,
         size: usize,
         took: Duration,
         answered: Answered,
-        /// Whether the keeper's thread has carried it.
+        /// True if the keeper's thread has sent it.
         by_thread: bool,
     },
 }
 
-/// Learns the news. It must not block.
+/// Receives news. Must not block.
 pub(in crate::redis) type Observer = Box<dyn Fn(News) + Send + Sync>;
