@@ -42,7 +42,7 @@ impl Store {
     pub(super) async fn operator_turn(&self) -> OperatorTurn<'_> {
         OperatorTurn {
             _turn: self.turns.take().await,
-            deadline: Instant::now() + self.settings.budget(),
+            deadline: Instant::now() + self.settings.call_time(),
         }
     }
 

@@ -353,7 +353,7 @@ impl Builder {
         let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
         of_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
-        let ready = after(store.settings.budget());
+        let ready = after(store.settings.call_time());
         store.driver.warm_up(ready).await;
         if !store.driver.reads_limits() && !risks.contains(&Risk::NoLimits) {
             events::risk(&Risk::NoLimits);

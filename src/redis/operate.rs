@@ -252,7 +252,7 @@ impl Store {
         };
         let is_read = self.driver.read_limits(until).await;
         match set? {
-            true if uses_limits && !is_read => Err(CallError::Timeout(self.settings.budget())),
+            true if uses_limits && !is_read => Err(CallError::Timeout(self.settings.call_time())),
             is_set => Ok(is_set),
         }
     }

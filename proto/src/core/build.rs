@@ -26,8 +26,8 @@ struct Draft {
     size: CallSize,
     presence: bool,
     /// The leases and debts whose slots are moving to this server.
-    asking: BTreeSet<LeaseRef>,
-    asking_debts: BTreeSet<DebtId>,
+    redirected: BTreeSet<LeaseRef>,
+    redirected_debts: BTreeSet<DebtId>,
     releases: Vec<DebtId>,
     refreshes: Vec<LeaseRef>,
     acquires: Vec<LeaseRef>,
@@ -41,7 +41,7 @@ impl Draft {
     }
 
     /// Lets the next command run although its slot is moving to the server.
-    fn ask_if(&mut self, is_moving: bool) {
+    fn add_asking_if(&mut self, is_moving: bool) {
         if is_moving {
             self.add(Command::Asking, Items::Asking);
         }
@@ -57,19 +57,20 @@ impl Core {
         servers.find_map(|server| self.call_to(from, server))
     }
 
-    /// A call for a claim that has just been made, unless it would carry other claims, or a release that a task waits for
-    /// (rule 17).
+    /// A call for a claim that has just been made. `None` if it would include other claims, or a release that a task waits for
+    /// (rule 17), or if releases are urgent.
     pub(super) fn call_alone(&mut self, at: LeaseRef) -> Option<Call> {
         self.lease(at)?;
-        let (from, server) = (self.permits[at.0].from, self.server_of(at));
+        let (from, server) = (self.permits[at.0].from, self.target_of(at));
         let connection = self.connections.get(&(from, server))?;
         let is_alone = connection.claims == [at] && !self.servers[server].releases_now;
         let is_alone = is_alone && self.sends_for_no_other_task(server, at.0);
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
-    /// A call that a task sends for the release that it waits for. `None` if the connection is busy, or if another task
-    /// waits for a release in the same queue. Then another runtime or the thread sends the release.
+    /// A call that a task sends for the release that it waits for, with other waiting releases that no task waits for. `None` if
+    /// the connection is busy, or if another task waits for a release in the same queue. Then another runtime or the thread sends
+    /// the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
@@ -78,12 +79,12 @@ impl Core {
         let is_idle =
             connection.is_connected && connection.in_flight == 0 && connection.claims.is_empty();
         let is_alone = self.sends_for_no_other_task(server, id);
-        let can_send = is_idle && is_alone && self.servers[server].is_known();
+        let can_send = is_idle && is_alone && self.servers[server].is_clock_known();
         can_send.then(|| self.make_call(from, server)).flatten()
     }
 
     /// True if the next call to a server carries no release that another task waits for (rule 17). Few releases are looked
-    /// at, because each claim and each awaited release needs this.
+    /// at, because each claim and each awaited release needs this: it is also false if many wait.
     fn sends_for_no_other_task(&self, server: usize, own: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(*id);
@@ -115,7 +116,10 @@ impl Core {
             presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
             ..Draft::default()
         };
-        match (self.servers[server].is_known(), self.is_open(server)) {
+        match (
+            self.servers[server].is_clock_known(),
+            self.is_in_outage(server),
+        ) {
             (true, false) => self.fill(&mut draft),
             // A probe (rule 11).
             (true, true) if draft.presence => self.fill_releases(&mut draft),
@@ -146,15 +150,15 @@ impl Core {
         // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
         // Only claims wait for the limits (rule 18).
-        let claims = !connection.claims.is_empty() && self.knows_limits();
-        let serves = server.is_known() && !self.is_open(number);
+        let claims = !connection.claims.is_empty() && self.need_not_wait_for_limits();
+        let serves = server.is_clock_known() && !self.is_in_outage(number);
         let has_work = serves && (of_thread || releases || claims);
         let most = match (is_thread, releases) {
             (true, _) => server.most_calls(),
             (false, true) => MORE,
             (false, false) => 0,
         };
-        (has_work || is_thread && server.announces) && connection.is_open(most)
+        (has_work || is_thread && server.announces) && connection.can_send(most)
     }
 
     /// Puts in what waits, as far as it fits.
@@ -165,7 +169,7 @@ impl Core {
             // A poll takes the server some 15 µs, so this call blocks other clients for a millisecond at most.
             while draft.acquires.len() < MOST_CLAIMS && self.add_next(draft, SendQueue::Polls) {}
         }
-        if self.knows_limits() {
+        if self.need_not_wait_for_limits() {
             while draft.acquires.len() < MOST_CLAIMS && self.add_next(draft, SendQueue::Claims) {}
         }
     }
@@ -243,14 +247,14 @@ impl Core {
     /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
     /// not fit. Releases that did fit stay in this call.
     fn add_lease(&mut self, draft: &mut Draft, at: LeaseRef, queue: SendQueue) -> bool {
-        let asks = self.permits[at].route.asks;
+        let redirect = self.permits[at].route.redirect;
         if matches!(queue, SendQueue::Polls | SendQueue::Claims) {
             self.put_under_limits(at);
             for debt in self.debts_to_release_first(draft, at) {
                 if !self.add_release(draft, debt) {
                     return false;
                 }
-                draft.asking_debts.extend(asks.map(|_| debt));
+                draft.redirected_debts.extend(redirect.map(|_| debt));
             }
             for level in self.permits[at.0].levels_of(at.1) {
                 self.keys[level.key].released_in = draft.flight.id;
@@ -259,8 +263,8 @@ impl Core {
         if !add_size(draft, self.levels_of(at)) {
             return false;
         }
-        draft.asking.extend(asks.map(|_| at));
-        self.permits[at].route.asks = None;
+        draft.redirected.extend(redirect.map(|_| at));
+        self.permits[at].route.redirect = None;
         match queue {
             SendQueue::Refreshes => draft.refreshes.push(at),
             SendQueue::Polls | SendQueue::Claims => draft.acquires.push(at),
@@ -276,21 +280,21 @@ impl Core {
             debt.note_sent(&draft.flight);
             draft.releases.push(id);
             draft
-                .asking_debts
-                .extend(debt.route.asks.take().map(|_| id));
+                .redirected_debts
+                .extend(debt.route.redirect.take().map(|_| id));
         }
         fits
     }
 
-    /// The debts for a lease's keys whose releases have no answer yet, and are neither in this call nor before it on the
-    /// same connection (rule 4).
+    /// The unsettled debts for a lease's keys, except those that are released in this call, or before it on the same connection
+    /// (rule 4).
     fn debts_to_release_first(&self, draft: &Draft, at: LeaseRef) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
         let keys = keys.filter(|key| key.released_in != draft.flight.id);
         let all = keys.flat_map(|key| key.debts.iter().copied());
         // A server that a slot moves to may refuse the earlier release, and run the acquire once the slot has moved.
-        let is_moving = self.permits[at].route.asks.is_some();
+        let is_moving = self.permits[at].route.redirect.is_some();
         let is_before = |id: &DebtId| {
             let debt = &self.debts[*id];
             debt.is_released_in(draft.flight.id)
@@ -316,8 +320,8 @@ impl Core {
             commands,
             ..
         } = draft;
-        (flight.claims, flight.units) = (draft.acquires.len(), draft.size.units);
-        flight.may_stall = flight.runtime != THREAD && flight.claims == 0;
+        (flight.acquires, flight.units) = (draft.acquires.len(), draft.size.units);
+        flight.may_stall = flight.runtime != THREAD && flight.acquires == 0;
         let call = Call {
             id: flight.id,
             runtime: flight.runtime,
@@ -342,14 +346,14 @@ impl Core {
         let mut keys: Vec<_> = keys
             .filter(|(key, slot)| self.is_asked(*key, *slot, server))
             .collect();
-        if self.is_open(server) {
+        if self.is_in_outage(server) {
             keys.retain(|(key, _)| *key != StoreKey::Process);
         }
-        if keys.is_empty() || !self.servers[server].is_known() {
+        if keys.is_empty() || !self.servers[server].is_clock_known() {
             draft.add(Command::Presence(Vec::new()), Items::Presence(None));
         }
         for (key, _) in keys {
-            if self.asks_of_store.remove(&key) == Some(server) {
+            if self.store_redirects.remove(&key) == Some(server) {
                 draft.add(Command::Asking, Items::Asking);
             }
             let part = match key {
@@ -378,8 +382,8 @@ impl Core {
 
     /// True if the key's next command goes to this server: the redirect, if any, otherwise the owner of the slot.
     fn is_asked(&self, key: StoreKey, slot: u16, server: usize) -> bool {
-        let asked = self.asks_of_store.get(&key).copied();
-        asked.unwrap_or(self.slots.server_of(slot)) == server
+        let asked = self.store_redirects.get(&key).copied();
+        asked.unwrap_or(self.slots.owner_of(slot)) == server
     }
 
     /// Ends a call with a wait for replicas, unless it has only releases (rule 15).
@@ -400,12 +404,12 @@ impl Core {
             let is_alone = debt(id).route.is_alone.then_some(*id);
             (
                 debt(id).route.slot,
-                draft.asking_debts.contains(id),
+                draft.redirected_debts.contains(id),
                 is_alone,
             )
         });
         for all in all {
-            draft.ask_if(draft.asking_debts.contains(&all[0]));
+            draft.add_asking_if(draft.redirected_debts.contains(&all[0]));
             let levels = all.iter().map(|id| (*id, &debt(id).levels[..]));
             let (groups, order) = self.groups(levels);
             let release = Command::Release {
@@ -413,7 +417,9 @@ impl Core {
                 floor: self.highest.floor(draft.flight.sent),
                 groups,
             };
-            let settled = order.into_iter().map(|id| (id, debt(&id).is_settled()));
+            let settled = order
+                .into_iter()
+                .map(|id| (id, debt(&id).last_release_settles()));
             let items = Items::Release(debt(&all[0]).route.slot, settled.collect());
             draft.add(release, items);
         }
@@ -425,8 +431,8 @@ impl Core {
         together(all, |at| {
             let lease = &self.permits[*at];
             let is_alone = lease.route.is_alone.then_some(*at);
-            let is_asking = draft.asking.contains(at);
-            (lease.route.slot, is_asking, self.length(*at), is_alone)
+            let is_redirected = draft.redirected.contains(at);
+            (lease.route.slot, is_redirected, self.length(*at), is_alone)
         })
     }
 
@@ -441,7 +447,7 @@ impl Core {
 
     fn refresh_commands(&mut self, draft: &mut Draft) {
         for all in self.leases_together(draft, &draft.refreshes) {
-            draft.ask_if(draft.asking.contains(&all[0]));
+            draft.add_asking_if(draft.redirected.contains(&all[0]));
             let lasts = self.length(all[0]);
             for at in &all {
                 self.permits[*at].note_refresh(&draft.flight, lasts);
@@ -454,7 +460,7 @@ impl Core {
 
     fn acquire_commands(&mut self, draft: &mut Draft) {
         for mut all in self.leases_together(draft, &draft.acquires) {
-            draft.ask_if(draft.asking.contains(&all[0]));
+            draft.add_asking_if(draft.redirected.contains(&all[0]));
             self.sort_by_key(&mut all);
             let claims = all.iter().map(|at| self.wanted(*at)).collect();
             let lasts = self.length(all[0]);
@@ -465,7 +471,7 @@ impl Core {
             let acquire = Command::Acquire {
                 lasts,
                 // Rule 2.
-                runs_until: self.servers[draft.flight.server].at(draft.flight.deadline),
+                runs_until: self.servers[draft.flight.server].clock_at(draft.flight.deadline),
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
             };
@@ -500,7 +506,7 @@ impl Core {
                 position,
                 standing: if !permit.is_claim() {
                     Standing::Granted
-                } else if lease.remote.was_sent() || !level.units.id.name.is_first() {
+                } else if lease.remote.may_exist() || !level.units.id.name.is_first() {
                     Standing::Sent
                 } else {
                     Standing::New

@@ -19,16 +19,16 @@ use std::{
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<AtomicU8>);
 
-const SENT: u8 = 1;
+const WRITTEN: u8 = 1;
 const OVER: u8 = 2;
 
 impl Progress {
-    pub fn note_sent(&self) {
-        self.0.fetch_or(SENT, Ordering::Release);
+    pub fn note_written(&self) {
+        self.0.fetch_or(WRITTEN, Ordering::Release);
     }
 
-    pub(super) fn was_sent(&self) -> bool {
-        self.0.load(Ordering::Acquire) & SENT != 0
+    pub(super) fn was_written(&self) -> bool {
+        self.0.load(Ordering::Acquire) & WRITTEN != 0
     }
 
     pub(super) fn note_over(&self) {
@@ -51,7 +51,7 @@ pub struct Call {
     pub progress: Progress,
 }
 
-/// Why a call has no answer.
+/// Why a call has failed: it has no answer, or one that does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// It was not sent, because there was no connection.
@@ -72,12 +72,12 @@ pub(super) struct Flight {
     pub(super) id: CallId,
     pub(super) runtime: RuntimeId,
     pub(super) server: usize,
-    /// The number of the connection's connection that takes it.
+    /// The generation of the connection that it is sent over.
     pub(super) generation: u64,
     pub(super) sent: Time,
     pub(super) deadline: Time,
     /// The number of leases that it acquires.
-    pub(super) claims: usize,
+    pub(super) acquires: usize,
     /// The leases, debts or key of each command, in the order of the answers.
     pub(super) items: Vec<Items>,
     /// The number of units that the commands name.
@@ -97,6 +97,7 @@ impl Flight {
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub(super) call: CallId,
+    /// The call's deadline. An acquire cannot run later (rule 2).
     pub(super) until: Time,
     connection: ConnectionId,
     pub(super) progress: Progress,
@@ -114,7 +115,7 @@ impl Sent {
 
     /// True if the call has left over the connection of a later call, so that it runs before that one.
     pub(super) fn is_before(&self, later: &Flight) -> bool {
-        self.connection == later.connection() && self.progress.was_sent()
+        self.connection == later.connection() && self.progress.was_written()
     }
 }
 
@@ -217,7 +218,7 @@ const MOST_ARGS: usize = 3_999 - 16;
 const MOST_UNITS: usize = 4_000;
 
 impl CallSize {
-    /// Adds units of some levels, if they fit. The first growth always fits.
+    /// Adds units of some levels, if they fit. The first addition always fits.
     pub(super) fn add(&mut self, levels: usize, units: usize) -> bool {
         // Each level needs four keys, the number of its arguments, and the other arguments of an acquire.
         let args = self.args + levels * 9 + units;

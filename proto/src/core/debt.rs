@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     pub(super) id: DebtId,
-    /// The permit whose caller receives the outcome of the releases. It outlives the debt. `None` if no caller waits.
+    /// The ended permit that waits until this debt is paid, and outlives it. `None` for units of a lease that goes on.
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<ClaimedLevel>,
@@ -35,10 +35,10 @@ pub(super) struct Debt {
     /// The number of releases without an answer.
     in_flight: usize,
     last: Option<Sent>,
-    /// True if no acquire can run after the last release.
-    is_settled: bool,
+    /// True if no acquire can run after the last release that was sent.
+    last_release_settles: bool,
     /// True once such a release was answered. The answer to another release may still report that it found the units.
-    is_over: bool,
+    is_settled: bool,
     /// True if an unanswered release may have run, at least in part.
     may_have_run: bool,
     /// True if the releases have found all of the units.
@@ -59,12 +59,12 @@ pub(super) enum Next {
 }
 
 impl Debt {
-    /// A debt for units of a lease: all of them, some, or those that it has under an old id. `asks`: the lease's redirect,
+    /// A debt for units of a lease: all of them, some, or those that it has under an old id. `redirect`: that of the lease,
     /// which holds for one command, if the lease itself sends no more.
     pub(super) fn new(
         lease: &Lease,
         levels: Vec<ClaimedLevel>,
-        asks: Option<usize>,
+        redirect: Option<usize>,
         now: Time,
     ) -> Self {
         let held_until = match lease.state {
@@ -74,12 +74,12 @@ impl Debt {
         Self {
             levels,
             route: Route {
-                asks,
+                redirect,
                 ..lease.route.clone()
             },
             next: now,
             acquires: lease.remote.acquires.clone(),
-            forgotten_at: lease.remote.lasts().max(now),
+            forgotten_at: lease.remote.may_exist_until().max(now),
             held_until,
             ..Self::default()
         }
@@ -87,12 +87,12 @@ impl Debt {
 
     // Its releases.
 
-    /// True if it needs a release now. A release that was sent while an acquire could run is followed by another once none
-    /// can.
+    /// True if another release must follow, at `next` or later. Beside a release in flight another one is sent once all acquires
+    /// are over, if the first was sent before that.
     fn needs_release(&self) -> bool {
-        let can_settle = !self.is_settled && self.acquires.are_over();
-        let is_due = self.in_flight == 0 || can_settle || self.is_stalled;
-        is_due && !self.is_over
+        let can_settle = !self.last_release_settles && self.acquires.are_over();
+        let can_send = self.in_flight == 0 || can_settle || self.is_stalled;
+        can_send && !self.is_settled
     }
 
     /// The server in whose queue it waits.
@@ -114,12 +114,13 @@ impl Debt {
         self.waits_for = Some(server);
     }
 
-    /// Takes it out of its queue if its slot is on another server, and forgets a redirect. True if it was in either case.
+    /// Forgets its redirect, and takes it out of its queue if it had one or waits for another server. Returns true if either was
+    /// so.
     pub(super) fn leave_other_than(&mut self, server: usize) -> bool {
         let waits_elsewhere = self.waits_for.is_some_and(|waits| waits != server);
-        let leaves = waits_elsewhere || self.route.asks.is_some();
+        let leaves = waits_elsewhere || self.route.redirect.is_some();
         if leaves {
-            (self.waits_for, self.route.asks) = (None, None);
+            (self.waits_for, self.route.redirect) = (None, None);
         }
         leaves
     }
@@ -134,8 +135,8 @@ impl Debt {
         (self.is_stalled, self.next) = (true, now);
     }
 
-    /// True if its next release only pauses after a failure.
-    pub(super) fn pauses(&self, now: Time) -> bool {
+    /// True if its next release only waits for a retry after a failure.
+    pub(super) fn is_backing_off(&self, now: Time) -> bool {
         self.next > now && self.acquires.run_until() <= now
     }
 
@@ -151,12 +152,12 @@ impl Debt {
         self.in_flight += 1;
         self.is_stalled = false;
         self.last = Some(Sent::in_call(flight));
-        self.is_settled = self.acquires.are_before(flight);
+        self.last_release_settles = self.acquires.are_before(flight);
     }
 
-    /// True if its last release settles it.
-    pub(super) fn is_settled(&self) -> bool {
-        self.is_settled
+    /// True if the answer to its last release settles it.
+    pub(super) fn last_release_settles(&self) -> bool {
+        self.last_release_settles
     }
 
     /// True if a release of it is in this call.
@@ -169,27 +170,27 @@ impl Debt {
         self.last.as_ref().is_some_and(|last| {
             let is_before =
                 self.in_flight > 0 && !last.progress.is_over() && last.is_before(flight);
-            let settles = !self.is_settled && self.acquires.are_before(flight);
+            let settles = !self.last_release_settles && self.acquires.are_before(flight);
             is_before && !settles
         })
     }
 
     /// Notes that a release may have run, at least in part.
-    pub(super) fn may_have_freed(&mut self) {
+    pub(super) fn note_may_have_run(&mut self) {
         self.may_have_run = true;
     }
 
-    /// Notes whether a release has found all units. `is_settled`: no acquire can run after that release.
-    pub(super) fn note_answer(&mut self, now: Time, found: bool, is_settled: bool) {
+    /// Notes whether a release has found all units. `settles`: no acquire can run after that release.
+    pub(super) fn note_answer(&mut self, now: Time, found: bool, settles: bool) {
         self.count_unanswered(now);
         self.was_held |= found;
-        self.is_over |= is_settled;
+        self.is_settled |= settles;
     }
 
     /// Notes that a release is over. The next one, if any, is due at `then`, or once no acquire can run.
     pub(super) fn complete(&mut self, now: Time, then: Time) -> Next {
         self.in_flight -= 1;
-        if !self.is_over {
+        if !self.is_settled {
             self.next = then.max(self.acquires.run_until());
             return Next::Release;
         }

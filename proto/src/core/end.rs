@@ -46,7 +46,7 @@ impl Core {
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             self.handle_deadline(id);
         }
-        for at in self.leases_at(id) {
+        for at in self.lease_refs(id) {
             let expiry = self.lease(at).and_then(|lease| lease.expiry());
             if expiry.is_some_and(|expiry| expiry <= self.now) {
                 self.apply(at, lease::Event::Ended(self.on_loss(at)), self.now);
@@ -54,15 +54,15 @@ impl Core {
         }
     }
 
-    /// Applies an event that may take a lease from its permit. Schedules an acquire for `then` to get it back (rule 6). Leaves
-    /// the refusal of a claim to the caller.
+    /// Applies an event that may take a lease from its permit, and reports the permit's condition. A missing lease is acquired
+    /// again at `then`, that of a claim at once (rules 5 and 6). The caller refuses the claim if the outcome is a refusal.
     pub(super) fn apply(&mut self, at: LeaseRef, event: lease::Event, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
         let lease = &mut self.permits[at];
         let was_held = lease.is_held();
         let outcome = lease.on(event);
         if was_held && outcome != Outcome::CallsAgain {
-            self.assign_new_id_if_heavy(at);
+            self.assign_new_id_if_several_units(at);
         }
         match outcome {
             Outcome::FallsBack => {
@@ -102,13 +102,13 @@ impl Core {
     /// Until when the holder of a permit may rely on the permit and all its growths. `None` if any part is not held.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
-        let is_whole = is_granted && self.leases_of(root).all(Lease::is_relied_on);
-        let expiries = self.leases_of(root).filter_map(Lease::expiry);
+        let is_whole = is_granted && self.leases_with_growths(root).all(Lease::is_relied_on);
+        let expiries = self.leases_with_growths(root).filter_map(Lease::expiry);
         is_whole.then(|| expiries.min().unwrap_or(FOREVER))
     }
 
-    /// The leases of a permit and of its growths.
-    fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
+    /// The leases of a permit and of its granted growths.
+    fn leases_with_growths(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
         let root = &self.permits[root];
         let growths = root.growths.iter().map(|id| &self.permits[*id]);
         let growths = growths.filter(|growth| growth.is_granted());
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// Gives a lease of several units a new id when it is lost (rule 6).
-    fn assign_new_id_if_heavy(&mut self, at: LeaseRef) {
+    fn assign_new_id_if_several_units(&mut self, at: LeaseRef) {
         let mut levels = self.levels_of(at).iter();
         if levels.any(|level| level.units.id.weight > 1) {
             self.permits[at.0].note_repeat(at.1);
@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    /// Gives a lease of a claim back. It is acquired later under another id.
+    /// Gives a lease of a claim back, to acquire it later: under another id if a server may have this one.
     pub(super) fn give_back(&mut self, at: LeaseRef) {
         self.assign_new_id(at);
         let lease = &mut self.permits[at];
@@ -142,8 +142,8 @@ impl Core {
     /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in place
     /// again. Each is reported once until then, however often leases change.
     pub(super) fn report_condition(&mut self, root: PermitId) {
-        let is_whole = self.leases_of(root).all(Lease::is_relied_on);
-        let is_degraded = self.leases_of(root).any(Lease::is_degraded);
+        let is_whole = self.leases_with_growths(root).all(Lease::is_relied_on);
+        let is_degraded = self.leases_with_growths(root).any(Lease::is_degraded);
         if !is_whole {
             self.report_lost(root);
         }
@@ -242,8 +242,8 @@ impl Core {
         });
     }
 
-    /// Makes debts of the leases of all permits that have ended in this step. Each entry to the core ends with this, so no
-    /// step removes a lease that it still visits.
+    /// Makes debts of the leases of all permits that have ended in this step. Each entry that can end a permit ends with
+    /// this, so no step removes a lease that it still visits.
     pub(super) fn give_up_ended(&mut self) {
         while let Some(ended) = self.ended.pop_front() {
             self.give_up(ended);
@@ -266,8 +266,8 @@ impl Core {
         for (number, lease) in leases.into_iter().enumerate() {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
             let is_begun = !matches!(lease.state, State::NotStarted);
-            if is_begun && lease.remote.was_sent() {
-                let debt = Debt::new(&lease, own, lease.route.asks, self.now);
+            if is_begun && lease.remote.may_exist() {
+                let debt = Debt::new(&lease, own, lease.route.redirect, self.now);
                 self.owe(
                     Some(awaited_with),
                     (LeaseRef(id, number), lease.call()),
@@ -278,7 +278,7 @@ impl Core {
                     ended.was_held &= !is_begun;
                 }
                 for level in own {
-                    self.keys.leave(level.key, self.now);
+                    self.keys.remove_user(level.key, self.now);
                 }
             }
         }

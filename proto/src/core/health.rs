@@ -3,12 +3,14 @@
 use super::time::{Settings, Time};
 use std::time::Duration;
 
-/// This number of failed calls of the thread in a row is an outage, unless all of them fail within one timeout. A
+/// This number of failed calls of the thread in a row is an outage, unless less than a timeout has passed between the
+/// first failure and the thread's last. A
 /// single stall of the server, or of this process, fails all calls in flight.
 const OUTAGE: u32 = 3;
 
-/// The first and the longest pause between two probes. A pause is also at most a timeout.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// The base of the pause before a probe, which doubles with each failed call of the thread up to four times, and the longest
+/// pause. A pause is also at most a timeout.
+const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
 /// The longest time of a connect, including the longest pause before the next one.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -18,7 +20,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 pub enum Outage {
     /// Claims are decided without the server.
     Begins,
-    /// The server answers again. `works` is false if it answers with errors only.
+    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses connections.
     Ends { works: bool },
 }
 
@@ -28,7 +30,8 @@ pub(super) struct Health {
     /// The time at which the last answered call was sent.
     answered: Time,
     failing: Option<Failing>,
-    /// The time of the first answer after calls of the thread had failed.
+    /// The time at which the server last came back: an answer after failures of the thread and a silent timeout, the end of a
+    /// denial, or slots that it took over from a server that was not well.
     returned: Option<Time>,
 }
 
@@ -37,8 +40,9 @@ pub(super) struct Health {
 struct Failing {
     /// The time at which the first of them was sent.
     since: Time,
-    /// The times at which the first and the last of them failed.
+    /// The time at which the first of them failed.
     first: Time,
+    /// The time at which the thread's last one failed, or else `first`.
     last: Time,
     /// The number of the thread's calls among them. Others prove little, because a caller's runtime may stall.
     of_thread: u32,
@@ -58,7 +62,7 @@ impl Health {
         over.is_some()
     }
 
-    /// Notes that the server takes over slots from a server that is not well.
+    /// Notes that the server is back, or takes over slots of one that is not well.
     pub(super) fn note_return(&mut self, now: Time) {
         self.returned = Some(now);
     }
@@ -85,7 +89,7 @@ impl Health {
     }
 
     /// True during an outage: only probes are sent, and the policy decides claims.
-    pub(super) fn is_open(&self, settings: &Settings) -> bool {
+    pub(super) fn is_in_outage(&self, settings: &Settings) -> bool {
         self.failing.is_some_and(|failing| {
             let is_stall = failing.last - failing.first < settings.timeout;
             failing.of_thread >= OUTAGE && !is_stall
@@ -93,9 +97,9 @@ impl Health {
     }
 
     /// True if the server has failed for a timeout, so that it has not just answered others.
-    pub(super) fn is_clear(&self, now: Time, settings: &Settings) -> bool {
-        let is_clear = |failing: Failing| failing.since + settings.timeout <= now;
-        self.failing.is_some_and(is_clear)
+    pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &Settings) -> bool {
+        let has_failed_for_timeout = |failing: Failing| failing.since + settings.timeout <= now;
+        self.failing.is_some_and(has_failed_for_timeout)
     }
 
     /// True if no process can have treated the server as unavailable and still act on that.
@@ -108,7 +112,7 @@ impl Health {
     /// The pause between a failed probe and the next one.
     pub(super) fn pause(&self, settings: &Settings) -> Duration {
         let failures = self.failing.map_or(0, |failing| failing.of_thread);
-        let pause = PAUSE.0 * (1 << failures.min(4));
-        pause.min(PAUSE.1).min(settings.timeout)
+        let pause = PROBE_PAUSE.0 * (1 << failures.min(4));
+        pause.min(PROBE_PAUSE.1).min(settings.timeout)
     }
 }

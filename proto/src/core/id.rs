@@ -52,5 +52,6 @@ pub struct RuntimeId(pub u32);
 /// The keeper's thread.
 pub const THREAD: RuntimeId = RuntimeId(0);
 
-/// A runtime's connection to a server, and how many it had before. Calls that are sent over it arrive in their order.
+/// A network connection: its runtime, its server, and its generation. Commands arrive in the order in which they were written to
+/// it.
 pub(super) type ConnectionId = (RuntimeId, usize, u64);

@@ -1,4 +1,4 @@
-//! The state of the semaphores that this process has claimed.
+//! The state of the semaphores that this process has acquires_in_flight.
 
 use super::{
     id::{CallId, DebtId},
@@ -17,10 +17,10 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Key {
     pub(super) name: Arc<str>,
-    /// The number of this process's permits and debts that have the semaphore as a level. At 0 the key is removed.
-    pub(super) leases: u32,
-    /// The number of units that the permits of this process have of the semaphore.
-    pub(super) units: u32,
+    /// The number of levels of this process's permits and debts. At 0 the key is removed.
+    pub(super) users: u32,
+    /// The units that count in this process's share: those of permits and of sent claims (rule 12).
+    pub(super) counted: u32,
     /// The debts that no answered release has settled.
     pub(super) debts: BTreeSet<DebtId>,
     /// The last call that begins with these releases, except those that precede it on its connection.
@@ -41,7 +41,7 @@ impl Key {
     }
 }
 
-/// The semaphores that this process has claimed, by number.
+/// The semaphores that this process has acquires_in_flight, by number.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     all: Slab<Key>,
@@ -120,10 +120,11 @@ impl Keys {
         self.all.is_empty() && self.numbers.is_empty()
     }
 
-    pub(super) fn leave(&mut self, number: usize, now: Time) {
+    /// Removes a user of a semaphore, and the semaphore with the last.
+    pub(super) fn remove_user(&mut self, number: usize, now: Time) {
         let key = &mut self.all[number];
-        key.leases -= 1;
-        if key.leases == 0 {
+        key.users -= 1;
+        if key.users == 0 {
             let key = self.all.remove(number);
             self.numbers.remove(&key.name);
             if key.is_full(now) {
@@ -155,16 +156,16 @@ mod tests {
     /// Claims a semaphore, finds it full, and forgets it.
     fn fill(keys: &mut Keys, name: &str, now: Time) {
         let number = keys.number(&name.into());
-        keys[number].leases += 1;
+        keys[number].users += 1;
         keys[number].note_full(now);
-        keys.leave(number, now);
+        keys.remove_user(number, now);
     }
 
     fn is_full(keys: &mut Keys, name: &str, now: Time) -> bool {
         let number = keys.number(&name.into());
-        keys[number].leases += 1;
+        keys[number].users += 1;
         let is_full = keys[number].is_full(now);
-        keys.leave(number, now);
+        keys.remove_user(number, now);
         is_full
     }
 

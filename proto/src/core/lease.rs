@@ -193,7 +193,7 @@ impl Lease {
     // Its calls.
 
     /// The queue for its next call, if the call is due and not queued yet.
-    pub(super) fn queue_if_due(&self, now: Time) -> Option<SendQueue> {
+    pub(super) fn due_queue(&self, now: Time) -> Option<SendQueue> {
         let is_due = matches!(self.dispatch, Dispatch::Scheduled(then) if then <= now);
         self.queue().filter(|_| is_due)
     }
@@ -203,10 +203,11 @@ impl Lease {
         self.dispatch = Dispatch::Ready(queue, server);
     }
 
-    /// Takes it out of its queue if its slot is on another server, and forgets a redirect. True if it was in either case.
+    /// Forgets its redirect, and takes it out of its queue if it had one or waits for another server. Returns true if either was
+    /// so.
     pub(super) fn leave_other_than(&mut self, server: usize, now: Time) -> bool {
         let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, own) if own != server);
-        let leaves = self.route.asks.take().is_some() || waits_elsewhere;
+        let leaves = self.route.redirect.take().is_some() || waits_elsewhere;
         if leaves && matches!(self.dispatch, Dispatch::Ready(..)) {
             self.reschedule(now);
         }

@@ -33,11 +33,11 @@ impl Core {
 
     /// True if this process has read the limits at this time or later, or if it cannot read them.
     pub fn has_limits_since(&self, time: Time) -> bool {
-        self.limits.read_at >= time || self.limits.are_unreported()
+        self.limits.read_at >= time || self.limits.are_given_up()
     }
 
     /// The time of the next announcement to a server that has answered an announcement from `sent`.
-    pub(super) fn announces_at(&self, sent: Time) -> Time {
+    pub(super) fn next_announcement(&self, sent: Time) -> Time {
         if sent < self.limits.set_here {
             self.now
         } else {
@@ -59,7 +59,7 @@ impl Core {
     }
 
     /// True if claims need not wait for the limits: they are known, or their server cannot report them (rule 18).
-    pub(super) fn knows_limits(&self) -> bool {
+    pub(super) fn need_not_wait_for_limits(&self) -> bool {
         let cannot_tell = || {
             let server = &self.servers[self.counting_server()];
             server.health.is_failing() || server.is_denied
@@ -78,10 +78,10 @@ impl Core {
 
     /// Applies changed limits to a claim. Leases that wait under other limits are acquired again at once.
     pub(super) fn apply_limits(&mut self, id: PermitId) {
-        if self.refuse_if_heavy(id) {
+        if self.refuse_if_above_limit(id) {
             return;
         }
-        for at in self.leases_at(id) {
+        for at in self.lease_refs(id) {
             let has_changed = self.has_changed(at);
             let lease = &mut self.permits[at];
             match lease.state {
@@ -97,7 +97,7 @@ impl Core {
 
     /// Refuses a claim that could only wait in vain: it is heavier than an operator's limit for a level that it does
     /// not hold. Returns whether the claim is refused.
-    pub(super) fn refuse_if_heavy(&mut self, id: PermitId) -> bool {
+    pub(super) fn refuse_if_above_limit(&mut self, id: PermitId) -> bool {
         let Some(permit) = self.permits.get(id).filter(|permit| permit.is_claim()) else {
             return false;
         };
@@ -134,19 +134,19 @@ impl Core {
     /// Puts a lease under the limits in force before it is acquired (rule 18).
     pub(super) fn put_under_limits(&mut self, at: LeaseRef) {
         let lease = &self.permits[at];
-        let was_sent = lease.remote.was_sent();
-        if was_sent && !self.has_changed(at) {
+        let may_exist = lease.remote.may_exist();
+        if may_exist && !self.has_changed(at) {
             return;
         }
         // After this time its server has forgotten the lease by itself.
-        let is_known = was_sent && lease.remote.lasts() > self.now;
+        let is_known = may_exist && lease.remote.may_exist_until() > self.now;
         // An earlier acquire that still runs may be queued at one level, and then frees the wider ones that it names. So all
         // of these levels get new ids.
         let mut old = Vec::new();
         for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);
             let own = &mut self.permits[at.0].levels[level];
-            if !was_sent {
+            if !may_exist {
                 own.units.id.limit = limit;
             } else {
                 let units = own.units.under(limit);

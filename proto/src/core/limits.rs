@@ -19,7 +19,7 @@ pub enum LimitsEvent {
 
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    /// `None` until a server has reported limits.
+    /// `None` until a server has reported limits, or they are given up. Then it is 0.
     version: Option<u64>,
     /// The version at which the first limit was set on their server.
     first: u64,
@@ -29,7 +29,7 @@ pub(super) struct Limits {
     pub(super) set_here: Time,
     /// The time at which the last call that read the limits was sent.
     pub(super) read_at: Time,
-    is_unreported: bool,
+    are_given_up: bool,
     /// The time since which their server has refused to report them, because the slot of their key is moving.
     pub(super) refused: Option<Time>,
     /// The last event that was not polled yet.
@@ -58,30 +58,30 @@ impl Limits {
 
     /// Notes that their server reports them.
     pub(super) fn note_reported(&mut self) {
-        self.is_unreported = false;
+        self.are_given_up = false;
         self.refused = None;
     }
 
-    /// Notes that their server does not report them. The known limits stay in force.
+    /// Notes that their server does not report them, so that claims no longer wait for them. The known limits stay in force.
     pub(super) fn note_unreported(&mut self) {
-        if !mem::replace(&mut self.is_unreported, true) {
+        if !mem::replace(&mut self.are_given_up, true) {
             self.event = Some(LimitsEvent::Unreported);
             self.version.get_or_insert(0);
         }
     }
 
-    /// True if their server does not report them, for example because this process has no right to read them.
-    pub(super) fn are_unreported(&self) -> bool {
-        self.is_unreported
+    /// True if claims do not wait for them, for example because this process has no right to read them.
+    pub(super) fn are_given_up(&self) -> bool {
+        self.are_given_up
     }
 
-    pub(super) fn are_reported(&self) -> bool {
-        !self.is_unreported && self.refused.is_none()
+    pub(super) fn are_readable(&self) -> bool {
+        !self.are_given_up && self.refused.is_none()
     }
 
     /// The time from which claims no longer wait for limits that are refused.
     pub(super) fn gives_up_at(&self, settings: &Settings) -> Option<Time> {
-        let refused = self.refused.filter(|_| !self.is_unreported);
+        let refused = self.refused.filter(|_| !self.are_given_up);
         refused.map(|since| since + settings.timeout)
     }
 

@@ -5,15 +5,19 @@
 //! in seconds. quinn-proto, rustls and str0m are built the same way.
 //!
 //! ```text
-//! reply, end, releases, weight, outage, moving, limiting, build ─> core ─> permit, debt ─> lease ─> remote, call
-//!                                                              ─> server ─> health
-//!                                                              ─> timers, slots, connection, key, limits, pauses
-//!                                                              ─> id, time ─> table, policy
+//! reply, end, releases, weight, outage, moving, limiting, build ─> core
+//! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call
+//!      ─> server ─> health, connection
+//!      ─> slots ─> remote
+//!      ─> timers, limits, pauses ─> id, time ─> table, policy
 //! ```
 //!
 //! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
 //! from narrow (one account) to wide (the fleet). A server stores *units* of a level. A *key* is a semaphore. A *key of the
-//! store* belongs to no semaphore. A *growth* adds units to a permit, its *root*.
+//! store* belongs to no semaphore. A *growth* adds units to a permit, its *root*. The *thread* is the keeper's background thread,
+//! and a *runtime* a tokio runtime of callers. An *announcement* (`Presence`) is the thread's periodic call that reports this
+//! process and reads the keys of the store. A *sweep* visits each permit and debt after a change. A debt is *settled* once a
+//! release is answered after which no acquire of its units can run.
 //!
 //! | | holds |
 //! |---|---|
@@ -82,15 +86,14 @@
 //!     them. If too few of them have its writes, the call counts as unanswered.
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
 //!     separate command.
-//! 17. *A caller's task sends only its own claim or release*, and is never the first to send a release that another task
-//!     waits for, because its future may never be polled again. Spawned tasks send everything else. The thread takes over
+//! 17. *A caller's task sends its own claim or release*, besides only releases that no task waits for, because its future may never be polled again. Spawned tasks send everything else. The thread takes over
 //!     from a runtime that stalls. Claims are stalled if they wait, and no call with claims of their runtime was sent or
 //!     answered for a quarter of a timeout: the thread sends them. Releases in calls without claims are stalled by the same
 //!     rule for such calls: the thread sends them a second time.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, the levels that are not held get other ids, and the call begins with the release of the old ones. When
 //!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that
-//!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
+//!     counts processes reports the limits. Nothing is acquires_in_flight before it has reported them, unless it is failing, refuses
 //!     connections or the report, or has its slot moving for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
@@ -161,8 +164,8 @@ use std::{
 use table::Table;
 use timers::{Owner, Timers};
 
-/// The most timers that one entry handles, and the most leases of each kind that a call names, so that no entry blocks
-/// the others for long.
+/// The most overdue calls, timers and places of a sweep that one entry handles, and the most refreshes and waiting releases that
+/// a call takes. So no entry blocks the others for long.
 const MOST_DUE: usize = 512;
 
 /// The membership of this process among the live ones.
@@ -195,7 +198,7 @@ pub struct Core {
     servers: Vec<Server>,
     slots: Slots,
     /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
-    asks_of_store: BTreeMap<StoreKey, usize>,
+    store_redirects: BTreeMap<StoreKey, usize>,
     highest: Highest,
     connections: BTreeMap<(RuntimeId, usize), Connection>,
     keys: Keys,
@@ -243,7 +246,7 @@ impl Core {
     ) -> (PermitId, Option<Call>) {
         self.now = now;
         let id = self.permits.next_id();
-        let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
+        let since = self.servers[self.slots.owner_of(levels[0].slot)].clock_at(now);
         let own = levels.iter().map(|level| {
             let lease = LeaseId {
                 name: LeaseName::new(id.serial, 0),
@@ -266,7 +269,7 @@ impl Core {
 
     fn add(&mut self, permit: Permit) {
         for level in &permit.levels {
-            self.keys[level.key].leases += 1;
+            self.keys[level.key].users += 1;
         }
         self.permits.insert(permit);
     }
@@ -275,12 +278,12 @@ impl Core {
     fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
         let id = permit.id;
         self.add(permit);
-        for at in self.leases_at(id) {
+        for at in self.lease_refs(id) {
             self.put_under_limits(at);
         }
         if self.is_closed {
             self.refuse(id, Refusal::Closed);
-        } else if !self.refuse_if_heavy(id) {
+        } else if !self.refuse_if_above_limit(id) {
             self.start_acquire(LeaseRef(id, 0));
         }
         self.set_timer(id);
@@ -456,8 +459,8 @@ impl Core {
     }
 
     /// True if a runtime can send claims to a server: the server's clock and the limits are known.
-    pub fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
-        let is_ready = self.servers[server].is_known() && self.knows_limits();
+    pub fn can_send_claims(&self, runtime: RuntimeId, server: usize) -> bool {
+        let is_ready = self.servers[server].is_clock_known() && self.need_not_wait_for_limits();
         is_ready && self.has_connection(runtime, server)
     }
 
@@ -471,16 +474,16 @@ impl Core {
         let connection = self.connections.get(&(THREAD, number));
         let waits = connection
             .is_some_and(|connection| !connection.is_connected && !connection.claims.is_empty());
-        waits && self.servers[number].is_known() && !self.is_open(number)
+        waits && self.servers[number].is_clock_known() && !self.is_in_outage(number)
     }
 
-    /// The highest time that any server has shown to any process, in microseconds.
+    /// The time that the furthest clock known to any process would show now, in microseconds.
     pub fn floor(&self, now: Time) -> u64 {
         self.highest.floor(now)
     }
 
     pub fn server_at(&self, slot: u16) -> usize {
-        self.slots.server_of(slot)
+        self.slots.owner_of(slot)
     }
 
     /// The servers that have slots.
@@ -503,8 +506,8 @@ impl Core {
         servers.chain(connections).chain(others).min()
     }
 
-    /// Does work that is due, at most `MOST_DUE` items of each kind. Expiries are handled first, so that nothing is sent for
-    /// a lease that has just ended.
+    /// Does work that is due, at most `MOST_DUE` items of each kind. Overdue calls are completed first. For each permit,
+    /// ends are handled before its next calls are queued.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for _ in 0..MOST_DUE {
@@ -552,15 +555,15 @@ impl Core {
             .iter()
             .filter(|((from, server), _)| *from != THREAD && self.has_connection(THREAD, *server));
         others
-            .filter_map(move |(at, connection)| Some((connection.stalls_since()? + patience, *at)))
+            .filter_map(move |(at, connection)| Some((connection.last_activity()? + patience, *at)))
     }
 
     /// Handles the due timers of a permit. Ends come before sends.
     fn handle_permit_timer(&mut self, id: PermitId) {
         self.unset_timer(id);
         self.end_due(id);
-        for at in self.leases_at(id) {
-            self.send_if_due(at);
+        for at in self.lease_refs(id) {
+            self.enqueue_if_due(at);
         }
         self.set_timer(id);
     }
@@ -585,18 +588,18 @@ impl Core {
 
     /// Applies a change of servers, limits or this process to a permit.
     fn visit(&mut self, id: PermitId) {
-        self.wait_elsewhere(id);
+        self.requeue_leases_if_moved(id);
         if self.is_closed {
             return self.end(id, EndCause::Shutdown);
         }
         self.apply_limits(id);
         self.refresh_soon(id);
-        self.decide_if_open(id);
+        self.decide_if_unavailable(id);
     }
 
     /// Applies a change of servers or of this process to a debt.
     fn visit_debt(&mut self, id: DebtId) {
-        self.debt_waits_elsewhere(id);
+        self.requeue_debt_if_moved(id);
         if self.is_closed {
             self.release_soon(id);
         }
@@ -623,7 +626,7 @@ impl Core {
     /// sent at most once: after a lease this process no longer counts anyway.
     fn leave(&mut self) {
         let server = self.counting_server();
-        let can_say = self.has_connection(THREAD, server) && !self.is_open(server);
+        let can_say = self.has_connection(THREAD, server) && !self.is_in_outage(server);
         self.servers[server].announces |= can_say;
         self.membership = if can_say {
             Membership::Leaving
@@ -641,7 +644,7 @@ impl Core {
 
     /// The server that counts processes.
     fn counting_server(&self) -> usize {
-        self.slots.server_of(self.settings.slots_of_store[1])
+        self.slots.owner_of(self.settings.slots_of_store[1])
     }
 
     /// The next event for a caller.
@@ -664,9 +667,9 @@ impl Core {
         self.limits.event.take()
     }
 
-    /// True if the limits that operators set are read, false if their server refuses to report them.
+    /// False once the server of the limits has refused to report them, or their slot is moving. True before the first report.
     pub fn reads_limits(&self) -> bool {
-        self.limits.are_reported()
+        self.limits.are_readable()
     }
 
     /// The limit that an operator has set for the semaphore of this name.
@@ -690,7 +693,7 @@ impl Core {
     }
 
     /// The leases of a permit. They stay until this step is over, even if it ends the permit.
-    fn leases_at(&self, id: PermitId) -> impl Iterator<Item = LeaseRef> + use<> {
+    fn lease_refs(&self, id: PermitId) -> impl Iterator<Item = LeaseRef> + use<> {
         let count = self.permits[id].leases.len();
         (0..count).map(move |lease| LeaseRef(id, lease))
     }
@@ -699,7 +702,7 @@ impl Core {
         self.permits[id].levels_of(lease)
     }
 
-    /// Moves a claim to the runtime that has received news of it, which then sends its next calls.
+    /// Moves a claim to the runtime that received its answer. That runtime sends the first acquires of the claim's next leases.
     fn move_to_runtime(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permits.get_mut(id) {
             permit.from = runtime;
@@ -723,12 +726,12 @@ impl Core {
     }
 
     /// Queues a lease if its next call is due.
-    fn send_if_due(&mut self, at: LeaseRef) {
+    fn enqueue_if_due(&mut self, at: LeaseRef) {
         if self.lease(at).is_none() {
             return;
         }
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
-        let Some(queue) = lease.queue_if_due(self.now) else {
+        let Some(queue) = lease.due_queue(self.now) else {
             return;
         };
         // After a shutdown the sweep releases a missing lease, so the lease does not come back.
@@ -739,13 +742,13 @@ impl Core {
             return self.hold_back(at);
         }
         // A runtime sends the first acquire of each id of its claim. All others are the thread's.
-        let is_claim = !lease.remote.was_sent() && permit.is_claim();
+        let is_claim = !lease.remote.may_exist() && permit.is_claim();
         let from = if is_claim { permit.from } else { THREAD };
         self.enqueue(at, queue, from);
     }
 
     fn enqueue(&mut self, at: LeaseRef, queue: SendQueue, from: RuntimeId) {
-        let number = self.server_of(at);
+        let number = self.target_of(at);
         let lease = &mut self.permits[at];
         lease.enqueue(queue, number);
         let expiry = lease.expiry().unwrap_or_default();
@@ -778,14 +781,14 @@ impl Core {
 
     /// The runtime that sends: the thread if this one cannot.
     fn sender_for(&self, from: RuntimeId, server: usize) -> RuntimeId {
-        if self.is_connected(from, server) {
+        if self.can_send_claims(from, server) {
             from
         } else {
             THREAD
         }
     }
 
-    /// Moves the claims of a connection that cannot send to the thread.
+    /// Hands the claims that wait at a runtime's connection to the thread.
     fn move_claims_to_thread(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
             let waiting = mem::take(&mut self.connection(from, server).claims);
@@ -822,14 +825,13 @@ impl Core {
         })
     }
 
-    /// Starts to acquire a lease, which is the next one of its claim. A claim that is decided at once waits in no
-    /// queue, because nothing is sent during an outage.
+    /// Starts to acquire a lease, which is the next one of its claim. During an outage the claim is decided at once and not queued.
     fn start_acquire(&mut self, at: LeaseRef) {
         let lease = &mut self.permits[at];
         lease.on(lease::Event::Turn);
         lease.schedule(self.now);
-        self.decide_if_open(at.0);
-        self.send_if_due(at);
+        self.decide_if_unavailable(at.0);
+        self.enqueue_if_due(at);
     }
 }
 

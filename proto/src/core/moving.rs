@@ -15,7 +15,8 @@ use std::ops::Range;
 
 impl Core {
     /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the new one
-    /// counts as just returned. If the slots contain keys of the store, the new server is read by `then`.
+    /// counts as just returned. If the slots contain the keys of the
+    /// clock or of the processes, an announcement to the new server is due by `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.add_servers(server);
         let own = |slot: &u16| slots.contains(&usize::from(*slot));
@@ -26,7 +27,7 @@ impl Core {
         }
         self.sweep = Some(0);
         if has_own {
-            self.ask_at(server, then);
+            self.announce_by(server, then);
         }
         let is_well = |old: &usize| self.servers[*old].is_well(self.now, &self.settings);
         if !before.iter().all(is_well) {
@@ -41,14 +42,14 @@ impl Core {
     }
 
     /// The server for the next command of a lease (rule 14).
-    pub(super) fn server_of(&self, at: LeaseRef) -> usize {
-        self.slots.server_for(&self.permits[at].route)
+    pub(super) fn target_of(&self, at: LeaseRef) -> usize {
+        self.slots.target_of(&self.permits[at].route)
     }
 
     /// Schedules an announcement to a server that now has a key of the store.
-    fn ask_at(&mut self, server: usize, then: Time) {
+    fn announce_by(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
-        server.is_asked_again |= server.presence_at.is_none();
+        server.must_announce_again |= server.presence_at.is_none();
         server.presence_at = server.presence_at.map(|at| at.min(then));
     }
 
@@ -66,19 +67,19 @@ impl Core {
     /// server. That server gets the command once, at once.
     pub(super) fn handle_ask(&mut self, items: &Items, server: usize) -> Time {
         self.add_servers(server);
-        self.slots.note_asked(server);
+        self.slots.note_redirect(server);
         if let Items::Presence(Some(key)) = items {
-            self.asks_of_store.insert(*key, server);
-            self.ask_at(server, self.now);
+            self.store_redirects.insert(*key, server);
+            self.announce_by(server, self.now);
         }
         for at in items.leases() {
             if let Some(lease) = self.lease(*at) {
-                lease.route.asks = Some(server);
+                lease.route.redirect = Some(server);
             }
         }
         for debt in items.debts() {
             if let Some(debt) = self.debts.get_mut(debt) {
-                debt.route.asks = Some(server);
+                debt.route.redirect = Some(server);
             }
         }
         self.now
@@ -117,11 +118,11 @@ impl Core {
     }
 
     /// Moves the leases of a permit that wait for the previous server of their slot to the current one.
-    pub(super) fn wait_elsewhere(&mut self, id: PermitId) {
-        for at in self.leases_at(id) {
-            let server = self.server_of(at);
+    pub(super) fn requeue_leases_if_moved(&mut self, id: PermitId) {
+        for at in self.lease_refs(id) {
+            let server = self.target_of(at);
             if self.permits[at].leave_other_than(server, self.now) {
-                self.send_if_due(at);
+                self.enqueue_if_due(at);
                 self.set_timer(id);
             }
         }

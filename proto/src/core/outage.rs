@@ -14,7 +14,7 @@ impl Core {
     /// Notes an answer of a server to a call that was sent at `sent`. `works`: the server has also run all commands of
     /// the call.
     pub(super) fn note_answer(&mut self, number: usize, sent: Time, works: bool) {
-        let was_open = self.is_open(number);
+        let was_in_outage = self.is_in_outage(number);
         if works {
             self.end_denial(number);
         }
@@ -23,7 +23,7 @@ impl Core {
             return;
         }
         server.presence_at = server.presence_at.map(|_| self.now);
-        if was_open {
+        if was_in_outage {
             self.outages.push_back((number, Outage::Ends { works }));
         }
         self.sweep = Some(0);
@@ -48,7 +48,7 @@ impl Core {
     /// probe.
     pub(super) fn note_failure(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
-        let was_open = server.health.is_open(&self.settings);
+        let was_in_outage = server.health.is_in_outage(&self.settings);
         server.health.note_failure(sent, self.now, is_of_thread);
         if server.health.is_failing() {
             let pause = if is_of_thread {
@@ -58,28 +58,28 @@ impl Core {
             };
             server.presence_at = server.presence_at.map(|at| at.min(self.now + pause));
         }
-        if !was_open && server.health.is_open(&self.settings) {
+        if !was_in_outage && server.health.is_in_outage(&self.settings) {
             self.outages.push_back((number, Outage::Begins));
             self.sweep = Some(0);
         }
     }
 
     /// True during an outage: only probes are sent, and the policy decides claims.
-    pub fn is_open(&self, server: usize) -> bool {
-        self.servers[server].health.is_open(&self.settings)
+    pub fn is_in_outage(&self, server: usize) -> bool {
+        self.servers[server].health.is_in_outage(&self.settings)
     }
 
     // Claims.
 
     /// Decides a claim whose server is in an outage or refuses connections.
-    pub(super) fn decide_if_open(&mut self, id: PermitId) {
+    pub(super) fn decide_if_unavailable(&mut self, id: PermitId) {
         let undecided = self.permits.get(id).filter(|permit| permit.is_claim());
         let claim = undecided.and_then(|permit| Some((permit.from, permit.current_lease()?)));
         let Some((from, current)) = claim else {
             return;
         };
-        let server = self.server_of(LeaseRef(id, current));
-        if self.is_open(server) {
+        let server = self.target_of(LeaseRef(id, current));
+        if self.is_in_outage(server) {
             self.decide(id, server);
         } else if self.is_denied(from, server) {
             self.refuse(id, Refusal::Failed(server));
@@ -94,7 +94,7 @@ impl Core {
 
     /// Holds a claim beyond its share back until the next tick if it can wait, and else refuses it.
     pub(super) fn hold_back(&mut self, at: LeaseRef) {
-        let server = self.server_of(at);
+        let server = self.target_of(at);
         if self.may_wait(at.0) {
             self.schedule_call(at, self.now + self.settings.short_tick());
         } else {
@@ -106,11 +106,11 @@ impl Core {
     pub(super) fn restart(&mut self, at: LeaseRef) {
         let id = at.0;
         if !self.may_wait(id) {
-            let server = self.server_of(at);
+            let server = self.target_of(at);
             return self.refuse(id, Refusal::Unavailable(server));
         }
         self.uncount(id);
-        for at in self.leases_at(id) {
+        for at in self.lease_refs(id) {
             self.give_back(at);
         }
         self.start_acquire(LeaseRef(id, 0));
@@ -124,34 +124,38 @@ impl Core {
     }
 
     /// Handles a claim that its server cannot decide. A claim that waits is sent again. A claim that may fit into a
-    /// share is sent again until the server's failure is clear.
+    /// share is sent again until the server has failed for a timeout.
     pub(super) fn handle_undecided(&mut self, id: PermitId, server: usize) {
-        let is_clear = self.servers[server]
+        let has_failed_for_timeout = self.servers[server]
             .health
-            .is_clear(self.now, &self.settings);
+            .has_failed_for_timeout(self.now, &self.settings);
         let shares = !self.permits[id].is_strict && self.settings.policy.shares();
-        if !self.may_wait(id) && (!shares || is_clear) {
+        if !self.may_wait(id) && (!shares || has_failed_for_timeout) {
             self.decide(id, server);
         }
     }
 
-    /// Decides a claim whose budget is used up. The policy decides if the claim's server is failing, or if no server
-    /// serves its slot.
+    /// Decides a claim whose deadline has passed. If its server fails or its slot is unserved, the policy decides. A policy with
+    /// shares decides only once the server has failed for a timeout. All other claims are refused.
     pub(super) fn handle_deadline(&mut self, id: PermitId) {
         let current = self.permits[id].current_lease();
         let at = LeaseRef(id, current.unwrap_or_default());
-        let server = self.server_of(at);
+        let server = self.target_of(at);
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
         let leases = &self.permits[id].leases;
-        let was_sent = current.is_none_or(|current| leases[current].remote.was_sent());
+        let was_sent = current.is_none_or(|current| leases[current].remote.may_exist());
         let is_unserved = self
             .slots
             .is_unserved(self.permits[at].route.slot, self.now);
         match health.is_failing() || is_unserved {
-            true if !shares || health.is_clear(self.now, &self.settings) => self.decide(id, server),
+            true if !shares || health.has_failed_for_timeout(self.now, &self.settings) => {
+                self.decide(id, server)
+            }
             // It answers, but does not report its time.
-            false if !self.servers[server].is_known() => self.refuse(id, Refusal::Failed(server)),
+            false if !self.servers[server].is_clock_known() => {
+                self.refuse(id, Refusal::Failed(server))
+            }
             false if !was_sent => self.refuse(id, Refusal::Congested(server)),
             _ => self.refuse(id, Refusal::Unavailable(server)),
         }
@@ -190,7 +194,7 @@ impl Core {
             levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
         let event = Event::Granted(levels.collect());
         let then = self.now + self.settings.absence();
-        for at in self.leases_at(id) {
+        for at in self.lease_refs(id) {
             self.apply(at, lease::Event::Admitted, then);
         }
         self.permits[id].phase = Phase::Granted(Reported::default());
@@ -203,7 +207,7 @@ impl Core {
 
     /// True if no process can have treated the server of a lease as unavailable.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
-        let server = &self.servers[self.server_of(at)];
+        let server = &self.servers[self.target_of(at)];
         server.is_well(self.now, &self.settings)
     }
 
@@ -223,10 +227,10 @@ impl Core {
     /// The units of a semaphore that count in the share, including those of a permit.
     fn counted_with(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
         let units = level.units.count();
-        self.keys[level.key].units + if permit.counts { 0 } else { units }
+        self.keys[level.key].counted + if permit.counts { 0 } else { units }
     }
 
-    /// True if a claim needs room in its share and has none, even if it is granted (rule 12). While a server is not well, other
+    /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12). While a server is not well, other
     /// processes may have admitted claims without it, and this process must never take their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
@@ -253,7 +257,7 @@ impl Core {
         let permit = &mut self.permits[id];
         if !mem::replace(&mut permit.counts, true) {
             for level in &permit.levels {
-                self.keys[level.key].units += level.units.count();
+                self.keys[level.key].counted += level.units.count();
             }
         }
     }
@@ -262,7 +266,7 @@ impl Core {
         let permit = &mut self.permits[id];
         if mem::take(&mut permit.counts) {
             for level in &permit.levels {
-                self.keys[level.key].units -= level.units.count();
+                self.keys[level.key].counted -= level.units.count();
             }
         }
     }
@@ -291,7 +295,7 @@ mod tests {
     /// A core whose only server answers nothing, and the time at which it has noticed that.
     fn in_an_outage() -> (Core, Time) {
         let (mut core, mut now) = connected();
-        while !core.is_open(0) && now < Time::from_secs(100) {
+        while !core.is_in_outage(0) && now < Time::from_secs(100) {
             core.handle_timeout(now);
             while let Some(call) = core.poll_call(now, THREAD) {
                 core.handle_reply(now, call.id, Err(Failure::TimedOut));

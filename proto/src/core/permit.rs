@@ -24,7 +24,8 @@ pub struct Level {
     pub weight: u32,
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
-    /// True if an outage of its server refuses the claim and ends the permit.
+    /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at once (rule
+    /// 6). One strict level makes the permit strict.
     pub is_strict: bool,
     /// Its name for operators.
     pub label: Option<Arc<str>>,
@@ -113,7 +114,7 @@ pub(super) struct ClaimedLevel {
     pub(super) key: usize,
     /// The id under which a server knows its units.
     pub(super) units: Units,
-    /// The limit that it was claimed with. The units have the one in force.
+    /// The limit that it was acquires_in_flight with. The units have the one in force.
     pub(super) limit: u32,
     pub(super) wait: Option<Wait>,
     /// The token, and the number of units that are held, as last reported.
@@ -209,7 +210,7 @@ impl Permit {
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         let claiming = Claiming {
             asked,
-            deadline: asked + longest + settings.budget(),
+            deadline: asked + longest + settings.call_time(),
             must_reacquire: false,
         };
         Self {
@@ -368,8 +369,8 @@ impl Permit {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// True if this lease gets its full length: the claim is granted, or it is with this lease. Other leases last only as long
-    /// as a waiter counts as alive (rule 5).
+    /// True if the next acquire or refresh of this lease lasts for a whole lease: the permit is granted, or would be by this
+    /// acquire. Otherwise it lasts as long as a waiter counts as alive (rule 5).
     pub(super) fn gets_full_length(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
         let must_reacquire = self
@@ -380,8 +381,8 @@ impl Permit {
         !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_relied_on)
     }
 
-    /// Notes that an acquire of a lease is sent again, or that its next one is another try although it has another id (rule
-    /// 21).
+    /// Called before each acquire of a lease, and before it gets a new id. If an acquire of it was sent before, the narrower
+    /// leases must be acquired again (rule 21).
     pub(super) fn note_repeat(&mut self, number: usize) {
         let is_repeated = self.is_repeated(number);
         if let Phase::Claiming(claiming) = &mut self.phase {
@@ -389,9 +390,9 @@ impl Permit {
         }
     }
 
-    /// True if an acquire of a wider lease is sent again before the claim has reached the next lease.
+    /// True if an acquire of this lease was sent before, it is not the narrowest, and no wider lease is held.
     pub(super) fn is_repeated(&self, number: usize) -> bool {
-        let is_sent_again = number > 0 && self.leases[number].remote.was_sent();
+        let is_sent_again = number > 0 && self.leases[number].remote.may_exist();
         is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_relied_on)
     }
 

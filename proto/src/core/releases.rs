@@ -13,8 +13,8 @@ use crate::verbs::Acquired;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
-    pub(super) fn server_of_debt(&self, debt: &Debt) -> usize {
-        self.slots.server_for(&debt.route)
+    pub(super) fn target_of_debt(&self, debt: &Debt) -> usize {
+        self.slots.target_of(&debt.route)
     }
 
     /// Adds a debt for units of a lease, and schedules its release. The caller has counted its levels in `keys`. `call` is
@@ -95,10 +95,10 @@ impl Core {
     }
 
     /// Notes that releases may have run, at least in part.
-    pub(super) fn may_have_freed(&mut self, all: impl IntoIterator<Item = DebtId>) {
+    pub(super) fn note_may_have_run(&mut self, all: impl IntoIterator<Item = DebtId>) {
         for id in all {
             if let Some(debt) = self.debts.get_mut(id) {
-                debt.may_have_freed();
+                debt.note_may_have_run();
             }
         }
     }
@@ -143,7 +143,11 @@ impl Core {
     /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
-        if self.debts.get_mut(id).is_some_and(|debt| debt.pauses(now)) {
+        if self
+            .debts
+            .get_mut(id)
+            .is_some_and(|debt| debt.is_backing_off(now))
+        {
             self.release_at(id, now);
         }
     }
@@ -152,7 +156,7 @@ impl Core {
     fn schedule_debt(&mut self, id: DebtId) {
         let debt = &self.debts[id];
         if debt.is_due(self.now) {
-            let (server, is_urgent) = (self.server_of_debt(debt), self.is_urgent(debt));
+            let (server, is_urgent) = (self.target_of_debt(debt), self.is_urgent(debt));
             self.debts[id].enqueue(server);
             self.servers[server].release(self.now, id, is_urgent);
         }
@@ -171,15 +175,15 @@ impl Core {
     /// may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);
-        let is_of_thread = permit.is_some_and(Permit::is_awaited_by_thread);
+        let is_awaited_by_thread = permit.is_some_and(Permit::is_awaited_by_thread);
         let is_full = self.is_any_full(&debt.levels);
-        let is_awaited = is_full && !self.is_busy(self.server_of_debt(debt));
-        self.is_closed || is_of_thread || is_awaited
+        let blocks_others = is_full && !self.is_busy(self.target_of_debt(debt));
+        self.is_closed || is_awaited_by_thread || blocks_others
     }
 
     /// Moves a debt that waits for the previous server of its slot to the current one.
-    pub(super) fn debt_waits_elsewhere(&mut self, id: DebtId) {
-        let server = self.server_of_debt(&self.debts[id]);
+    pub(super) fn requeue_debt_if_moved(&mut self, id: DebtId) {
+        let server = self.target_of_debt(&self.debts[id]);
         if self.debts[id].leave_other_than(server) {
             self.schedule_debt(id);
         }
@@ -204,7 +208,7 @@ impl Core {
         self.clear_timer(id);
         let debt = self.debts.remove(id);
         for level in &debt.levels {
-            self.keys.leave(level.key, self.now);
+            self.keys.remove_user(level.key, self.now);
         }
         if let Some(id) = debt.permit {
             if let Some(ended) = self.permits[id].ended_mut() {

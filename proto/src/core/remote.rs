@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) struct Route {
     pub(super) slot: u16,
     /// The server for the next command, if the slot is moving to that server.
-    pub(super) asks: Option<usize>,
+    pub(super) redirect: Option<usize>,
     /// True if a separate command must name the units, because a command that named others too has failed with an error
     /// of a key (rule 16).
     pub(super) is_alone: bool,
@@ -22,20 +22,20 @@ pub(super) struct Route {
 pub(super) struct Remote {
     /// The acquires that may still run.
     pub(super) acquires: Acquires,
-    /// True if an acquire was sent, unless its refusal proved since then that the server has nothing of the lease.
-    was_sent: bool,
+    /// True once an acquire was sent, until a refusal proves that the server has nothing of the lease.
+    may_exist: bool,
     /// By how much calls without an answer may prolong the lease. An answer does not reset it.
     unanswered: Duration,
     /// How long the last acquire or refresh lasts on the server.
     length: Duration,
     /// The time until which the server may have the lease, after all that was sent.
-    lasts: Time,
+    may_exist_until: Time,
 }
 
 impl Remote {
     /// True if the server may have the lease now or later, unless time has ended it.
-    pub(super) fn was_sent(&self) -> bool {
-        self.was_sent
+    pub(super) fn may_exist(&self) -> bool {
+        self.may_exist
     }
 
     /// How long the last acquire or refresh lasts on the server.
@@ -44,28 +44,28 @@ impl Remote {
     }
 
     /// The time until which the server may have the lease.
-    pub(super) fn lasts(&self) -> Time {
-        self.lasts
+    pub(super) fn may_exist_until(&self) -> Time {
+        self.may_exist_until
     }
 
     /// Notes that an acquire is sent.
     pub(super) fn note_acquire(&mut self, flight: &Flight, length: Duration) {
-        self.was_sent = true;
+        self.may_exist = true;
         self.acquires.note_sent(flight);
         self.length = length;
-        self.lasts = self.lasts.max(flight.deadline + length);
+        self.may_exist_until = self.may_exist_until.max(flight.deadline + length);
     }
 
     /// Notes that a refresh is sent. A refresh that arrives late still finds the lease, as long as the earlier calls made
     /// it last.
     pub(super) fn note_refresh(&mut self, flight: &Flight, length: Duration) {
         self.length = length;
-        self.lasts = self.lasts.max(flight.deadline) + length;
+        self.may_exist_until = self.may_exist_until.max(flight.deadline) + length;
     }
 
     /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
     pub(super) fn note_refreshed(&mut self, now: Time) {
-        self.lasts = now + self.length + self.unanswered;
+        self.may_exist_until = now + self.length + self.unanswered;
     }
 
     /// Notes that the last call has no answer and may have run.

@@ -66,7 +66,7 @@ impl Core {
             (Items::Release(_, all), Answer::Held(each)) => self.handle_released(all, Some(&each)),
             (Items::Release(_, all), Answer::Done) => self.handle_released(all, None),
             (Items::Presence(key), Answer::Presence(_, highest, live, limits)) => {
-                self.announce_at(flight.server, self.announces_at(flight.sent));
+                self.schedule_announcement(flight.server, self.next_announcement(flight.sent));
                 self.highest.raise(highest.unwrap_or_default(), self.now);
                 if let Some(live) = live {
                     self.live.record(live, self.now, self.settings.lease);
@@ -90,7 +90,7 @@ impl Core {
     /// Handles a command that a server could not run, or not to its end.
     fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: Fault) {
         if let Fault::Mistake | Fault::Unavailable | Fault::Interrupted = fault {
-            self.may_have_freed(items.debts());
+            self.note_may_have_run(items.debts());
         }
         let then = match fault {
             // Rule 14.
@@ -153,7 +153,7 @@ impl Core {
             }
             Items::Release(..) => {
                 if may_run {
-                    self.may_have_freed(items.debts());
+                    self.note_may_have_run(items.debts());
                 }
                 for debt in items.debts() {
                     self.finish_release(debt, then);
@@ -164,7 +164,7 @@ impl Core {
                     Some(Failure::Abandoned) => Duration::ZERO,
                     _ => self.servers[flight.server].health.pause(&self.settings),
                 };
-                self.announce_at(flight.server, then.max(self.now + pause));
+                self.schedule_announcement(flight.server, then.max(self.now + pause));
             }
             Items::Leave => self.membership = Membership::Gone,
             Items::Asking | Items::Confirm => {}
@@ -191,13 +191,14 @@ impl Core {
             _ => Duration::ZERO,
         };
         let pause = pause.max(health.pause(&self.settings));
-        self.announce_at(server, self.now + pause);
+        self.schedule_announcement(server, self.now + pause);
     }
 
-    /// Schedules an announcement to a server at this time, unless one is due before.
-    fn announce_at(&mut self, server: usize, then: Time) {
+    /// Schedules an announcement to a server at this time, or now if a key has moved there since the last one. An earlier one
+    /// stays.
+    fn schedule_announcement(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
-        let then = if mem::take(&mut server.is_asked_again) {
+        let then = if mem::take(&mut server.must_announce_again) {
             self.now
         } else {
             then
@@ -214,7 +215,7 @@ impl Core {
             return false;
         }
         self.retry(flight, items, self.now, None);
-        // After `again`, which only queues. The next grant clears the flag.
+        // After `retry`, which only queues. A lease keeps the flag until it is held again, a debt for good.
         for at in leases {
             if let Some(lease) = self.lease(at) {
                 lease.route.is_alone = true;
@@ -228,7 +229,7 @@ impl Core {
         true
     }
 
-    /// Handles a call without an answer. Its commands may still run.
+    /// Handles a failed call. Its commands may still run.
     pub(super) fn handle_no_answer(&mut self, flight: &Flight, failure: Failure) {
         if failure == Failure::TimedOut {
             self.late_servers.insert(flight.server);
@@ -257,7 +258,7 @@ impl Core {
         if let Some(lease) = self.lease(at) {
             lease.schedule(then);
         }
-        self.send_if_due(at);
+        self.enqueue_if_due(at);
         self.set_timer(at.0);
     }
 
@@ -276,7 +277,7 @@ impl Core {
         let (permit, lease) = (&self.permits[at.0], &self.permits[at]);
         match acquired {
             Acquired::Granted(grants) => {
-                let lasts = self.lasts(at, sent);
+                let lasts = self.end_and_next_refresh(at, sent);
                 self.handle_grant(at, &grants, lasts);
             }
             Acquired::Queued(queued) => self.handle_queued(sent, at, queued, was_notified),
@@ -319,11 +320,11 @@ impl Core {
     }
 
     /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
-    pub(super) fn lasts(&self, at: LeaseRef, sent: Time) -> (Time, Time) {
+    pub(super) fn end_and_next_refresh(&self, at: LeaseRef, sent: Time) -> (Time, Time) {
         let length = self.permits[at].remote.length();
         let end = self.settings.held_until(sent, length);
         // This call was sent before the server lost leases, so the lease may be among them.
-        let is_old = sent < self.servers[self.server_of(at)].lost_before;
+        let is_old = sent < self.servers[self.target_of(at)].lost_before;
         let next = (!is_old).then(|| self.refresh_at(sent, length));
         (end, next.unwrap_or(self.now))
     }
@@ -374,7 +375,7 @@ impl Core {
         self.report_expiry(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.
-        for at in self.leases_at(at.0) {
+        for at in self.lease_refs(at.0) {
             if self.permits[at].remote.length() < self.settings.lease {
                 self.schedule_call(at, self.now);
             }
@@ -504,7 +505,7 @@ impl Core {
 
     /// A refresh has found a lease.
     fn handle_found(&mut self, at: LeaseRef, sent: Time) {
-        let (end, next) = self.lasts(at, sent);
+        let (end, next) = self.end_and_next_refresh(at, sent);
         let lease = &mut self.permits[at];
         match lease.on(lease::Event::Found(end)) {
             Outcome::IsHeld => {
@@ -519,24 +520,25 @@ impl Core {
     /// A server that has lost a lease may have lost others, so all leases that were not refreshed since are due.
     pub(super) fn refresh_all_since(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
-        // A call that was sent just after connecting may report a loss from before the connection.
+        // A call that was sent in the instant of connecting may report a loss too.
         if *lost_before <= sent {
             *lost_before = sent;
             self.sweep = Some(0);
         }
     }
 
-    /// Makes a call due for each lease of a permit that its server may have lost since its last answer.
+    /// Makes the next call due for each lease that its server may have lost since it was last found, and for each missing lease
+    /// whose server is not in an outage.
     pub(super) fn refresh_soon(&mut self, id: PermitId) {
-        for at in self.leases_at(id) {
-            let (server, lease) = (self.server_of(at), &self.permits[at]);
+        for at in self.lease_refs(id) {
+            let (server, lease) = (self.target_of(at), &self.permits[at]);
             let lost_before = self.servers[server].lost_before;
             // A lease that ends before this was refreshed before the loss.
             let found_until = self.settings.held_until(lost_before, self.settings.lease);
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
                 State::Queued(_, polled) => *polled < lost_before,
-                _ => lease.is_missing() && !self.is_open(server),
+                _ => lease.is_missing() && !self.is_in_outage(server),
             };
             if is_due && lease.is_scheduled_after(self.now) {
                 self.schedule_call(at, self.now);

@@ -30,13 +30,13 @@ pub enum Change {
     },
 }
 
-/// How long the release of a key that is not full waits for a call that can include it. The thread's timers count full
+/// How long a release that is not urgent waits for a call that can include it. The thread's timers count full
 /// milliseconds, so without such a call 1.2 to 2.4 ms pass.
 const RELEASE_DELAY: Duration = Duration::from_micros(250);
 
-/// A lower sample moves the estimate of the clock by this fraction of the difference, so that the estimate follows drift, and
+/// A lower sample moves the estimate of the clock by the difference divided by this, so that the estimate follows drift, and
 /// slow answers hardly change it.
-const WEIGHT: i64 = 256;
+const DRIFT_DIVISOR: i64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
@@ -45,11 +45,11 @@ pub(super) struct Server {
     offset: Option<i64>,
     /// The time at which messages were last lost, or the last call was sent that did not find a lease.
     pub(super) lost_before: Time,
-    /// The time of this process's next announcement. `None` without a connection, or if an announcement waits to be sent or is
-    /// in flight.
+    /// The time of this process's next announcement. `None` before the thread's first connection, and while an announcement
+    /// waits or is in flight.
     pub(super) presence_at: Option<Time>,
     /// True if another announcement is due after the answer to the one in flight, because a key has moved here since.
-    pub(super) is_asked_again: bool,
+    pub(super) must_announce_again: bool,
     /// True if the announcement waits to be sent.
     pub(super) announces: bool,
     /// True if it has refused a connection since the last call that it ran.
@@ -80,17 +80,17 @@ impl Server {
         let time = server_ms as i64 * 1_000;
         let (sample, highest) = (time - micros(now), time + 1_000 - micros(sent));
         self.offset = Some(match self.offset {
-            Some(old) if sample < old && old <= highest => old - (old - sample) / WEIGHT,
+            Some(old) if sample < old && old <= highest => old - (old - sample) / DRIFT_DIVISOR,
             _ => sample,
         });
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(super) fn is_clock_known(&self) -> bool {
         self.offset.is_some()
     }
 
     /// The least time that its clock can show at `then`, in ms.
-    pub(super) fn at(&self, then: Time) -> u64 {
+    pub(super) fn clock_at(&self, then: Time) -> u64 {
         (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
     }
 
@@ -104,7 +104,7 @@ impl Server {
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
     }
 
-    /// The thread sends another call only while fewer calls than this are in flight.
+    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered.
     pub(super) fn most_calls(&self) -> usize {
         match (self.refreshes.is_empty(), self.releases_now) {
             (false, _) => MOST,

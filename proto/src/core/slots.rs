@@ -25,14 +25,14 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn server_of(&self, slot: u16) -> usize {
+    pub(super) fn owner_of(&self, slot: u16) -> usize {
         let server = self.servers.get(usize::from(slot));
         server.copied().unwrap_or_default()
     }
 
     /// The server for the next command on this route (rule 14).
-    pub(super) fn server_for(&self, route: &Route) -> usize {
-        route.asks.unwrap_or(self.server_of(route.slot))
+    pub(super) fn target_of(&self, route: &Route) -> usize {
+        route.redirect.unwrap_or(self.owner_of(route.slot))
     }
 
     pub(super) fn is_used(&self, server: usize) -> bool {
@@ -70,7 +70,7 @@ impl Slots {
     }
 
     /// Notes that a slot is moving to a server.
-    pub(super) fn note_asked(&mut self, server: usize) {
+    pub(super) fn note_redirect(&mut self, server: usize) {
         self.asked.insert(server);
     }
 

@@ -181,14 +181,16 @@ fn a_claim_follows_a_release_that_did_not_run() {
         let mut core = connected(1);
         run(&mut core, NOW, |_, own| works(NOW, own));
         let (first, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
-        call.expect("nothing is in flight").progress.note_sent();
+        call.expect("nothing is in flight").progress.note_written();
         core.release(NOW, first, false);
         let (_, slow) = core.acquire(NOW, RUNTIME, &[waiting_level("b", 0)]);
-        slow.expect("it carries the release").progress.note_sent();
+        slow.expect("it carries the release")
+            .progress
+            .note_written();
         // A runtime without a connection. The thread sends its claim, behind a second release.
         core.acquire(NOW, RuntimeId(2), &[waiting_level("a", 0)]);
         let both = core.poll_call(NOW, THREAD).expect("it is sent");
-        both.progress.note_sent();
+        both.progress.note_written();
         let answers = vec![not_run; both.commands.len()];
         core.handle_reply(NOW, both.id, Ok(answers));
         let mut sent = Vec::new();
@@ -544,7 +546,7 @@ impl Disorder {
             *leases.entry(level.key).or_default() += 1;
         }
         for (key, count) in leases {
-            assert_eq!(core.keys[key].leases, count, "the levels of a semaphore");
+            assert_eq!(core.keys[key].users, count, "the levels of a semaphore");
         }
     }
 }

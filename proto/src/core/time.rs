@@ -71,8 +71,8 @@ impl Settings {
         (self.lease / 12).min(LONGEST_HEARTBEAT)
     }
 
-    /// How long a waiter counts as alive after a poll: three heartbeats, but at least one and two timeouts,
-    /// so that a poll that times out can be sent again.
+    /// How long a waiter counts as alive after a poll: three heartbeats, or one heartbeat plus two timeouts if that is longer, so
+    /// that a poll that times out can be sent again.
     pub(super) fn alive(&self) -> Duration {
         (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
     }
@@ -93,8 +93,7 @@ impl Settings {
         self.margin().min(self.alive() / 5) / 2
     }
 
-    /// How long claims and releases wait while no call of their runtime leaves or comes back (rule 17). Then the thread sends
-    /// them.
+    /// If a runtime sends and completes no call for this time, the thread takes over its waiting work (rule 17).
     pub(super) fn patience(&self) -> Duration {
         self.timeout / 4
     }
@@ -109,7 +108,7 @@ impl Settings {
     }
 
     /// How long a claim may take in addition to its wait: two calls.
-    pub fn budget(&self) -> Duration {
+    pub fn call_time(&self) -> Duration {
         self.timeout * 2
     }
 }

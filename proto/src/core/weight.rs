@@ -35,7 +35,8 @@ pub struct Growth {
 }
 
 impl Core {
-    /// Claims more units for a level of a permit, without waiting (rule 13). A level has one growth at a time. The core reports
+    /// Claims more units for a level of a permit, without waiting (rule 13). The caller awaits the outcome before it grows the level
+    /// again. The core reports
     /// the outcome for the growth, and later events for the permit. Returns `None` if the permit is released.
     pub fn grow(
         &mut self,
@@ -55,7 +56,7 @@ impl Core {
         let (slot, key) = (lease.route.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let id = self.permits.next_id();
-        let since = self.servers[self.slots.server_of(slot)].at(now);
+        let since = self.servers[self.slots.owner_of(slot)].clock_at(now);
         let permit = &mut self.permits[root];
         permit.last_growth += 1;
         let lease = LeaseId {
@@ -146,32 +147,33 @@ impl Core {
         let lease = &mut permit.leases[number];
         lease.note_shrink();
         let is_missing = lease.is_missing();
-        let is_known = lease.remote.was_sent();
-        self.keys[key].units -= others.count();
+        let may_exist = lease.remote.may_exist();
+        self.keys[key].counted -= others.count();
         let part = self.permits.next_id();
-        self.permits.insert(Permit::given_up(part, is_known));
-        if is_known {
+        self.permits.insert(Permit::given_up(part, may_exist));
+        if may_exist {
             let others = vec![ClaimedLevel::new(key, others, None)];
             self.owe_part(Some(part), LeaseRef(id, number), others);
         }
         self.end_if_over(part);
         if is_missing {
             self.assign_new_id(LeaseRef(id, number));
-            self.send_if_due(LeaseRef(id, number));
+            self.enqueue_if_due(LeaseRef(id, number));
             self.set_timer(id);
         }
         part
     }
 
-    /// Gives a lease an unused id, and releases everything that a server may have of it under the old one.
+    /// Gives a lease a new id, unless the current one is unused and whole. Releases everything that a server may have under the
+    /// old one.
     pub(super) fn assign_new_id(&mut self, at: LeaseRef) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
         let is_whole = levels.all(|level| level.units.count() == level.units.id.weight);
-        let is_known = lease.remote.was_sent();
-        if !is_known && is_whole {
+        let may_exist = lease.remote.may_exist();
+        if !may_exist && is_whole {
             return;
         }
         let levels = lease.levels.clone();
@@ -181,7 +183,7 @@ impl Core {
             ClaimedLevel::new(level.key, old, None)
         });
         let levels = levels.collect();
-        if is_known {
+        if may_exist {
             self.owe_part(None, at, levels);
         }
         self.permits[at].forget_calls();
@@ -195,7 +197,7 @@ impl Core {
         levels: Vec<ClaimedLevel>,
     ) {
         for level in &levels {
-            self.keys[level.key].leases += 1;
+            self.keys[level.key].users += 1;
         }
         let lease = &self.permits[at];
         let (call, debt) = (lease.call(), Debt::new(lease, levels, None, self.now));

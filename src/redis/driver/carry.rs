@@ -100,7 +100,7 @@ impl<T: Transport> Carrier<T> {
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
                 // Calls arrive in the order of their first polls.
-                load.call.progress.note_sent();
+                load.call.progress.note_written();
                 answered
             });
             sent.await

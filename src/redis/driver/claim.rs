@@ -176,7 +176,7 @@ impl<T: Transport> Driver<T> {
         while Instant::now() < until {
             let entered = shared.enter(|core, rest, now| {
                 let from = rest.runtimes.enter(here);
-                let is_ready = core.servers().all(|server| core.is_connected(from, server));
+                let is_ready = core.servers().all(|server| core.can_send_claims(from, server));
                 let servers = core.servers();
                 let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
                 (from, connects.collect::<Vec<_>>(), is_ready)
@@ -340,7 +340,7 @@ fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
     longest: Duration,
 ) -> impl Future<Output = Refused> + use<T> {
-    let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.budget();
+    let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.call_time();
     let shared = Arc::clone(shared);
     async move {
         loop {

@@ -137,7 +137,7 @@ impl Shipped {
             commands,
             confirms,
             deadline: now + self.settings.timeout,
-            left: subject::Left(Arc::new(move || progress.note_sent())),
+            left: subject::Left(Arc::new(move || progress.note_written())),
         }
     }
 }
