@@ -33,7 +33,7 @@
 //!
 //! The key `PREFIXclock` holds the highest time that any process has seen on the server, so that
 //! tokens grow even if the server's clock is set back. The sorted set `PREFIXprocesses` holds which
-//! processes are alive, and until when: each calls once per refresh interval.
+//! processes are alive, and until when: each calls once per refresh interval, and at least every 5 s.
 //!
 //! Three scripts work on a semaphore: *acquire* is the one round trip of a request, *refresh* and
 //! *release* follow. Each script is atomic and takes the time from the server. Each may be repeated,
@@ -60,8 +60,8 @@
 //! # When the server is unavailable
 //!
 //! The outcome of every call is observed. Three failures in a row of calls of the keeper, over at least a timeout,
-//! are an outage: from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
-//! one probe at a time, until one is answered. Claims that wait are decided when it begins. A caller's call
+//! are an outage: from then on claims are decided in this process, by [`WhenUnavailable`], and only
+//! probes are sent, one at a time and with the releases that wait, until one is answered. Claims that wait are decided when it begins. A caller's call
 //! that fails makes a probe due, because that caller's runtime may be what stands still.
 //!
 //! Permits that were held or admitted during the outage are acquired as soon as the server has
@@ -122,10 +122,10 @@
 //! a second, and uses no server that says it is a replica. A failover is noticed when calls fail, when
 //! the old primary refuses writes, or when the Sentinels name another one.
 //!
-//! [`Builder::connect_cluster`] has connections to each node. A claim goes to the node of its key's slot. When
-//! a node says that the slot is elsewhere, the claim follows in the same call; a claim whose keys are
-//! just moving is sent again until its budget is over. Which node has which slots is looked up when a
-//! node says so or cannot be reached, at most five times in a second. A node that is down fails claims
+//! [`Builder::connect_cluster`] has connections to each node. A claim goes to the node of its key's slot. If
+//! a node reports that the slot is on another node, the claim is sent there at once. A claim whose keys are
+//! moving is sent again until its time is over. The map of slots is read again when a node reports a move or cannot be reached,
+//! at most five times in a second. A node that is down fails claims
 //! for its own keys only. Messages go through any node that lives.
 //!
 //! Replication is asynchronous: a replica that is promoted may lack the last grants, which may then
@@ -180,11 +180,11 @@
 //! three for each character that is no letter, digit, `-` or `_`. A heavy permit has them once for each
 //! unit, so give it a short label.
 //!
-//! A process that has held a permit for longer than a second, or has a claim that waits, says who it is in
-//! `PREFIXprocess:ID` every other lease, and listens to revocations. Others are told by their next refresh.
-//! A revocation is remembered with its key for an hour, or eight leases if that is longer: so a holder that could not be reached does not get
-//! the permit back, unless the server has lost its data since. What a process admits while Redis is
-//! unavailable is in no list, and cannot be revoked until it is granted again.
+//! Each process that claims describes itself in `PREFIXprocess:ID` with each of its announcements, and subscribes to messages
+//! about revocations. If a message is lost, the next refresh finds the revocation. The server stores a revocation with its key for
+//! an hour, or for eight leases if that is longer. So a holder that could not be reached does not get the permit back, unless the
+//! server has lost its data since. Permits that a process admits while Redis is unavailable are in no list, and cannot be revoked
+//! until they are granted again.
 //!
 //! # Managed services
 //!

@@ -32,11 +32,10 @@ const PAGE_TIME: Duration = Duration::from_millis(100);
 /// The suffixes of keys that exist only while a semaphore has permits or waiters.
 const SUFFIXES: [&str; 2] = [":held", ":queue"];
 
-/// Lists the permits of all processes. A process that holds a permit for a while, or waits for one, also stores its host,
-/// pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
+/// Lists the permits of all processes. Each process that claims also stores its
+/// host, pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
 ///
-/// The holder of a revoked permit is notified by a message: at once if its process has held permits for longer than a
-/// second, else soon after that. If the message is lost with its connection, the holder learns of the revocation when its
+/// The holder of a revoked permit is notified by a message at once. If the message is lost with its connection, the holder learns of the revocation when its
 /// process has subscribed again, or at the next refresh of the permit, at most a third of a lease later. The server stores
 /// the id of the permit for an hour, or for eight leases if that is longer. So a holder that cannot reach the server for
 /// that long does not get the permit back. A failover may lose a revocation before the holder was notified, unless

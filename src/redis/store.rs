@@ -130,7 +130,8 @@ impl RedisSemaphore {
 pub struct Unreleased {
     /// The permit's semaphore: `PREFIX{POLICY:KEY}`, which the names of its keys in Redis begin with.
     pub semaphore: String,
-    /// The permit's token; `None` if the answer to its acquire never arrived.
+    /// The permit's token. `None` if no grant of these units is known: the answer to the acquire has not arrived, or the units were
+    /// given up while the permit went on.
     pub token: Option<u64>,
 }
 

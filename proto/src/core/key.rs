@@ -1,4 +1,4 @@
-//! The state of the semaphores that this process has acquires_in_flight.
+//! The state of the semaphores that this process has claimed.
 
 use super::{
     id::{CallId, DebtId},
@@ -41,7 +41,7 @@ impl Key {
     }
 }
 
-/// The semaphores that this process has acquires_in_flight, by number.
+/// The semaphores that this process has claimed, by number.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     all: Slab<Key>,

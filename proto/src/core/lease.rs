@@ -100,7 +100,8 @@ pub(super) enum OnLoss {
     NotifyAtOnce,
     /// Its holder is notified at the end that it knows.
     Notify,
-    /// Its server works. If the end passes without an answer, the permit goes on as the policy allows.
+    /// Its server works. If the end of a held lease passes without an answer, the permit goes on as the policy allows. A lease that
+    /// a refresh has not found is lost at that end.
     KeepAtEnd,
     /// Its server is not well: the permit goes on without it, as the policy allows.
     Keep,

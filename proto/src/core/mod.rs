@@ -51,7 +51,8 @@
 //!    wait in the queue. Its holder is notified when that acquire is refused, or at the last expiry that was reported to it,
 //!    whichever is first. Only the holder of a strict permit is notified before the lease is acquired again. A lease of
 //!    several units comes back under a new id, because the server may still have some of the units, or have freed some. The
-//!    release of the old id is in the same call, so no other claim gets the units in between. The lease comes back as a
+//!    release of the old id is in the same call, so usually no other claim gets the units in between. In an outage a probe may
+//!    carry the release alone. The lease comes back as a
 //!    whole: if one of its levels was lost and has no room, its units of the other levels are free a moment before the
 //!    holder is notified.
 //! 7. *A call is over at its deadline*, whatever is reported later. A timeout is at most a third of a lease, so a lease
@@ -86,14 +87,15 @@
 //!     them. If too few of them have its writes, the call counts as unanswered.
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
 //!     separate command.
-//! 17. *A caller's task sends its own claim or release*, besides only releases that no task waits for, because its future may never be polled again. Spawned tasks send everything else. The thread takes over
-//!     from a runtime that stalls. Claims are stalled if they wait, and no call with claims of their runtime was sent or
-//!     answered for a quarter of a timeout: the thread sends them. Releases in calls without claims are stalled by the same
-//!     rule for such calls: the thread sends them a second time.
+//! 17. *A caller's task sends its own claim or release*, and is never the first to send a release that another task waits for,
+//!     because its future may never be polled again. Spawned tasks send everything else. The thread takes over from a runtime
+//!     that stalls: claims of the runtime wait, or calls without acquires are in flight, and for a quarter of a timeout no call of
+//!     that kind was sent or answered. Then the thread sends the waiting claims, and sends the releases of those calls a second
+//!     time.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, the levels that are not held get other ids, and the call begins with the release of the old ones. When
 //!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that
-//!     counts processes reports the limits. Nothing is acquires_in_flight before it has reported them, unless it is failing, refuses
+//!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
 //!     connections or the report, or has its slot moving for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
@@ -236,8 +238,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. Any returned call must be sent by the caller's own task. It contains no other claim, and no release that
-    /// a task waits for, so a task that is not polled again delays no other.
+    /// Claims. Any returned call must be sent by the caller's own task. It contains no other claim, and is not the first
+    /// to contain a release that a task waits for. So a task that is not polled again delays no other.
     pub fn acquire(
         &mut self,
         now: Time,
@@ -299,8 +301,8 @@ impl Core {
         }
     }
 
-    /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if it was never
-    /// granted.
+    /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if no grant of these
+    /// units is known.
     pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
         let permits = self.permits.iter().map(|permit| &permit.levels);
         let debts = self.debts.iter().map(|debt| &debt.levels);

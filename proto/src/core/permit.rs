@@ -114,7 +114,7 @@ pub(super) struct ClaimedLevel {
     pub(super) key: usize,
     /// The id under which a server knows its units.
     pub(super) units: Units,
-    /// The limit that it was acquires_in_flight with. The units have the one in force.
+    /// The limit that it was claimed with. The units have the one in force.
     pub(super) limit: u32,
     pub(super) wait: Option<Wait>,
     /// The token, and the number of units that are held, as last reported.

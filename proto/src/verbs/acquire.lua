@@ -22,7 +22,7 @@
 --         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there.
 --                 LIMIT: the most units that may be held together; 0 for a permit of several units, so that it
 --                 never takes the fast path; -1 if it was sent before, so that an operator may have revoked it; -2
---                 if its caller holds the permit, which comes back, so that a pause does not apply to it.
+--                 if its caller holds the permit, which comes back, so that a pause does not take units that it still has.
 --                 ALIVE: for how many ms the waiter counts as alive. MAX_WAITING: how many claims may wait.
 --                 ARRIVAL: the arrival that an earlier call returned, or 0. HEAD_START: in microseconds
 --       and for each level of each claim

@@ -89,7 +89,8 @@ pub enum Standing {
     New,
     /// An acquire was sent before, so an operator may have revoked it.
     Sent,
-    /// The caller holds the permit, which comes back. An operator may have revoked it, and a pause does not apply to it.
+    /// The caller holds the permit, which comes back. An operator may have revoked it. A pause takes no units that it still has,
+    /// but a lease without units waits for the end of the pause.
     Granted,
 }
 

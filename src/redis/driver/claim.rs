@@ -176,7 +176,9 @@ impl<T: Transport> Driver<T> {
         while Instant::now() < until {
             let entered = shared.enter(|core, rest, now| {
                 let from = rest.runtimes.enter(here);
-                let is_ready = core.servers().all(|server| core.can_send_claims(from, server));
+                let is_ready = core
+                    .servers()
+                    .all(|server| core.can_send_claims(from, server));
                 let servers = core.servers();
                 let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
                 (from, connects.collect::<Vec<_>>(), is_ready)
@@ -260,7 +262,7 @@ impl<T: Transport> Driver<T> {
             let (id, call) = claim(core, now, from)?;
             let servers = cell.slots().map(|slot| core.server_at(slot));
             // In an outage only the thread checks whether the server is back.
-            let servers = servers.filter(|server| !core.is_open(*server));
+            let servers = servers.filter(|server| !core.is_in_outage(*server));
             let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.cells.insert(id, &cell);
