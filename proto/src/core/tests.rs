@@ -392,7 +392,7 @@ impl Disorder {
                 self.calls.extend(call);
             }
             (15..20, Some(id)) => self.core.release(now, id, self.random.bool()),
-            (20..26, Some(id)) if self.core.permits.get(id).is_some_and(Permit::is_granted) => {
+            (20..26, Some(id)) if self.is_granted_root(id) => {
                 let growth = self
                     .core
                     .grow(now, runtime, (id, 0), (1, 9), Merge::Smallest);
@@ -424,14 +424,15 @@ impl Disorder {
         }
     }
 
-    /// True if a granted permit has units to spare at its first level.
+    /// True if a permit is granted and no growth. Only such permits are grown and shrunk.
+    fn is_granted_root(&self, id: PermitId) -> bool {
+        let permit = self.core.permits.get(id);
+        permit.is_some_and(|permit| permit.is_granted() && permit.adds_to.is_none())
+    }
+
+    /// True if such a permit has units to spare at its first level.
     fn is_divisible(&self, id: PermitId) -> bool {
-        let permit = self
-            .core
-            .permits
-            .get(id)
-            .filter(|permit| permit.is_granted());
-        permit.is_some_and(|permit| permit.adds_to.is_none() && permit.levels[0].units.count() > 1)
+        self.is_granted_root(id) && self.core.permits[id].levels[0].units.count() > 1
     }
 
     fn change_servers(&mut self, runtime: RuntimeId) {

@@ -35,9 +35,9 @@ pub struct Growth {
 }
 
 impl Core {
-    /// Claims more units for a level of a permit, without waiting (rule 13). The caller awaits the outcome before it grows the level
-    /// again. The core reports
-    /// the outcome for the growth, and later events for the permit. Returns `None` if the permit is released.
+    /// Claims more units for a level of a permit that is no growth itself, without waiting (rule 13). The caller awaits the
+    /// outcome before it grows the level again. The core reports the outcome for the growth, and later events for the permit.
+    /// Returns `None` if the permit is released.
     pub fn grow(
         &mut self,
         now: Time,
