@@ -100,7 +100,7 @@ impl Core {
     }
 
     /// Until when the holder of a permit may rely on the permit and all its growths. `None` if any part is not held.
-    pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
+    pub(super) fn whole_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
         let is_whole = is_granted && self.leases_with_growths(root).all(Lease::is_relied_on);
         let expiries = self.leases_with_growths(root).filter_map(Lease::expiry);

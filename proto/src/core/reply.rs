@@ -322,7 +322,7 @@ impl Core {
     /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
     pub(super) fn end_and_next_refresh(&self, at: LeaseRef, sent: Time) -> (Time, Time) {
         let length = self.permits[at].remote.length();
-        let end = self.settings.held_until(sent, length);
+        let end = self.settings.lease_end(sent, length);
         // This call was sent before the server lost leases, so the lease may be among them.
         let is_old = sent < self.servers[self.target_of(at)].lost_before;
         let next = (!is_old).then(|| self.refresh_at(sent, length));
@@ -331,7 +331,7 @@ impl Core {
 
     pub(super) fn report_expiry(&mut self, id: PermitId) {
         let root = self.permits[id].root();
-        let end = self.held_until(root);
+        let end = self.whole_until(root);
         let end = end.map(|end| end + self.settings.lateness());
         self.events.extend(end.map(|end| (root, Event::Held(end))));
     }
@@ -372,6 +372,7 @@ impl Core {
         self.permits[at.0].phase = Phase::Granted(Reported::default());
         let permit = &self.permits[at.0];
         let event = Event::Granted(permit.grants().collect());
+        // First, so that the holder never sees a granted permit without an end.
         self.report_expiry(at.0);
         self.events.push_back((at.0, event));
         // Refreshes the leases that were acquired only until the claim is decided.
@@ -466,7 +467,7 @@ impl Core {
         let State::Queued(queued, polled) = &lease.state else {
             return;
         };
-        let end = self.settings.held_until(*polled, self.settings.alive());
+        let end = self.settings.lease_end(*polled, self.settings.alive());
         // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
         let may_be_refused = is_wait_over && lease.call().is_some();
         let is_grant = is_sure && token > queued.last_token && end > self.now && !may_be_refused;
@@ -534,7 +535,7 @@ impl Core {
             let (server, lease) = (self.target_of(at), &self.permits[at]);
             let lost_before = self.servers[server].lost_before;
             // A lease that ends before this was refreshed before the loss.
-            let found_until = self.settings.held_until(lost_before, self.settings.lease);
+            let found_until = self.settings.lease_end(lost_before, self.settings.lease);
             let is_due = match &lease.state {
                 State::Held(end) => *end < found_until,
                 State::Queued(_, polled) => *polled < lost_before,

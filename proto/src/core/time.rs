@@ -83,7 +83,7 @@ impl Settings {
     }
 
     /// The time until which a lease counts as held, if a call from `sent` makes it last for `lasts` on the server.
-    pub(super) fn held_until(&self, sent: Time, lasts: Duration) -> Time {
+    pub(super) fn lease_end(&self, sent: Time, lasts: Duration) -> Time {
         sent + lasts - self.margin().min(lasts / 5)
     }
 
