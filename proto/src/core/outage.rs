@@ -148,16 +148,19 @@ impl Core {
         let is_unserved = self
             .slots
             .is_unserved(self.permits[at].route.slot, self.now);
-        match health.is_failing() || is_unserved {
-            true if !shares || health.has_failed_for_timeout(self.now, &self.settings) => {
-                self.decide(id, server)
+        if health.is_failing() || is_unserved {
+            if !shares || health.has_failed_for_timeout(self.now, &self.settings) {
+                self.decide(id, server);
+            } else {
+                self.refuse(id, Refusal::Unavailable(server));
             }
+        } else if !self.servers[server].is_clock_known() {
             // It answers, but does not report its time.
-            false if !self.servers[server].is_clock_known() => {
-                self.refuse(id, Refusal::Failed(server))
-            }
-            false if !was_sent => self.refuse(id, Refusal::Congested(server)),
-            _ => self.refuse(id, Refusal::Unavailable(server)),
+            self.refuse(id, Refusal::Failed(server));
+        } else if !was_sent {
+            self.refuse(id, Refusal::Congested(server));
+        } else {
+            self.refuse(id, Refusal::Unavailable(server));
         }
     }
 

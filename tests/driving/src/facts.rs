@@ -647,7 +647,7 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
             .expect("it announces itself again")
             .max(now);
     }
-    assert!(core.is_open(0));
+    assert!(core.is_in_outage(0));
 }
 
 /// The name of the next test, and what it prints in another process.
