@@ -17,6 +17,7 @@ found() {
     [[ $1 == 'with limits:'* ]] && test+=_with_limits
     [[ $1 == 'with pauses:'* ]] && test+=_with_pauses
     [[ $1 == 'with questions:'* ]] && test+=_with_questions
+    [[ $1 == 'with a mixture:'* ]] && test+=_with_a_mixture
     # The files get a new time, so cargo sees the change.
     cp proto/src/core/*.rs "$copy/repo/proto/src/core/"
     cp proto/src/question.rs "$copy/repo/proto/src/"

@@ -23,6 +23,9 @@ const PAUSES: u64 = 0x7061_7573;
 /// Begins the draws of operators' questions.
 const QUESTIONS: u64 = 0x6173_6b73;
 
+/// Begins the draws of the mixed workload.
+const MIXED: u64 = 0x6d69_7865;
+
 /// The most processes.
 const PROCESSES: usize = 3;
 
@@ -45,6 +48,9 @@ pub enum Workload {
     Pauses,
     /// As `Cluster`, and operators ask.
     Questions,
+    /// As `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report their
+    /// time.
+    Mixed,
 }
 
 /// What an operator asks of a semaphore.
@@ -62,7 +68,7 @@ pub enum OperatorAction {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Server,
         Self::Cluster,
         Self::Outage,
@@ -71,6 +77,7 @@ impl Workload {
         Self::Limits,
         Self::Pauses,
         Self::Questions,
+        Self::Mixed,
     ];
 
     /// What the environment calls it.
@@ -84,6 +91,7 @@ impl Workload {
             Self::Limits => "limits",
             Self::Pauses => "pauses",
             Self::Questions => "questions",
+            Self::Mixed => "mixed",
         }
     }
 
@@ -103,6 +111,8 @@ impl Workload {
         match self {
             Self::Pauses => all[seed as usize % all.len()],
             Self::Questions => Self::Cluster,
+            Self::Mixed if seed.is_multiple_of(4) => Self::Server,
+            Self::Mixed => Self::Cluster,
             other => other,
         }
     }
@@ -194,6 +204,10 @@ pub enum Step {
     SetLimit(Key, bool, Option<u32>),
     /// A process asks something of a semaphore for an operator.
     Ask(usize, Key, OperatorAction),
+    /// A server does not report its time to a process for so long.
+    HideTime(usize, usize, Duration),
+    /// A server forgets its scripts, so the next commands do not run: so many.
+    Flush(usize, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -244,13 +258,16 @@ impl Schedule {
     /// The schedule of a seed.
     pub fn of(workload: Workload, seed: u64) -> Self {
         let base = workload.base(seed);
-        let (is_fair, has_limits) = (base == Workload::Fair, base == Workload::Limits);
+        let is_mixed = workload == Workload::Mixed;
+        let (is_fair, has_limits) = (base == Workload::Fair, base == Workload::Limits || is_mixed);
         let is_cluster = match base {
             Workload::Cluster | Workload::ClusterOutage => true,
             Workload::Server | Workload::Outage => false,
-            Workload::Fair | Workload::Limits | Workload::Pauses | Workload::Questions => {
-                seed % 2 == 1
-            }
+            Workload::Fair
+            | Workload::Limits
+            | Workload::Pauses
+            | Workload::Questions
+            | Workload::Mixed => seed % 2 == 1,
         };
         let has_outages = matches!(base, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
@@ -325,7 +342,10 @@ impl Schedule {
             schedule.add_limits(&mut Random::new(!seed), active);
         }
         schedule.add_late_faults(&mut Random::new(seed.rotate_left(32) ^ LATER), active);
-        if workload == Workload::Pauses {
+        if is_mixed {
+            schedule.add_mixture(&mut Random::new(seed.rotate_left(32) ^ MIXED), active);
+        }
+        if workload == Workload::Pauses || is_mixed {
             schedule.add_pauses(&mut Random::new(seed.rotate_left(32) ^ PAUSES), active);
         }
         if workload == Workload::Questions {
@@ -391,6 +411,254 @@ impl Schedule {
                 }
                 at += random.up_to_ms(time.as_millis() as u64 + 50);
             }
+        }
+    }
+
+    /// Claims of several levels that wait, faults where they do, and servers that do not report their time.
+    fn add_mixture(&mut self, random: &mut Random, active: Duration) {
+        // Where few claims are, a process may have none for a while, and so must have forgotten all.
+        if random.one_in(3) {
+            let mut is_first = true;
+            self.steps.retain(|(_, step)| {
+                let is_claim = matches!(step, Step::Claim { .. });
+                !is_claim || std::mem::take(&mut is_first) || random.one_in(8)
+            });
+        }
+        if self.is_cluster {
+            for _ in 0..random.pick(&[0, 1, 3]) {
+                self.add_chain(random, active);
+            }
+        }
+        for _ in 0..random.pick(&[0, 0, 1, 2]) {
+            self.add_flush(random, active);
+        }
+        if random.one_in(3) {
+            self.hide_times(random, active);
+        }
+        if self.is_cluster && random.one_in(6) {
+            self.add_lost_answer(random);
+        } else if random.one_in(6) {
+            self.add_revoked_growths(random);
+        }
+    }
+
+    /// A permit, alone, that grows several times in one call, because others are under way. An operator has revoked it a moment
+    /// before.
+    fn add_revoked_growths(&mut self, random: &mut Random) {
+        self.steps
+            .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
+        let process = random.below(self.processes as u64) as usize;
+        let runtime = self.runtimes - 1;
+        let level = Level {
+            key: 0,
+            limit: 20,
+            weight: 1,
+            wait: None,
+            flow: None,
+            is_strict: false,
+        };
+        let claim = |hold| Step::Claim {
+            process,
+            runtime,
+            claim: Claim([Some(level), None, None]),
+            hold,
+            cancel: None,
+            goes_on: true,
+        };
+        let begin = Duration::from_millis(300) + random.up_to_ms(1_000);
+        self.steps
+            .push((begin, claim(Duration::from_millis(2_000))));
+        let then = begin + Duration::from_millis(300) + random.up_to_ms(300);
+        for _ in 0..random.from(1, 6) {
+            self.steps.push((then, claim(random.up_to_ms(300))));
+        }
+        for _ in 0..random.from(2, 4) {
+            self.steps.push((then, Step::Resize(process, 0, 1)));
+        }
+        let before = random.up_to_ms(20);
+        self.steps.push((then - before, Step::Revoke(0, 0)));
+    }
+
+    /// A claim of two levels, alone. The answer to its acquire of the wider one is lost, both servers stand still a moment
+    /// later, and its caller gives up meanwhile: what had no answer lasts longer than what is sent after it.
+    fn add_lost_answer(&mut self, random: &mut Random) {
+        self.steps
+            .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
+        let (begin, narrow) = (random.up_to_ms(1_000), random.below(4) as Key);
+        let process = random.below(self.processes as u64) as usize;
+        let level = |key| Level {
+            key,
+            limit: 1,
+            weight: 1,
+            wait: Some(Wait {
+                time: Duration::from_secs(2),
+                max_waiting: 100,
+                head_start: Duration::ZERO,
+            }),
+            flow: None,
+            is_strict: false,
+        };
+        let claim = Step::Claim {
+            process,
+            runtime: self.runtimes - 1,
+            claim: Claim([Some(level(narrow)), Some(level(narrow + 1)), None]),
+            hold: random.up_to_ms(300),
+            cancel: Some(Duration::from_millis(random.from(500, 1_200))),
+            goes_on: false,
+        };
+        self.steps.push((begin, claim));
+        let [narrow, wide] = [narrow, narrow + 1].map(|key| usize::from(key) % self.servers);
+        let time = Duration::from_millis(random.from(150, 400));
+        for runtime in 0..self.runtimes {
+            let link = runtime * self.servers + wide;
+            self.steps
+                .push((begin, Step::Break(process, link, Break::Deaf(time))));
+        }
+        for (server, first, longest) in [(narrow, 300, 700), (wide, 500, 1_200)] {
+            let then = begin + Duration::from_millis(random.from(first, longest));
+            let long = Duration::from_millis(random.from(1_500, 2_500));
+            self.steps.push((then, Step::Pause(server, long)));
+        }
+    }
+
+    /// Claims that wait at several levels. While one of them is at a wider level, its narrowest one is paused, the limit of a
+    /// wider one is set, or its servers answer late or not at all.
+    fn add_chain(&mut self, random: &mut Random, active: Duration) {
+        let (active, narrow) = (active.as_millis() as u64, random.below(3) as Key);
+        let begin = Duration::from_millis(random.below(active / 2));
+        let (count, heaviest) = (random.from(2, 6), random.pick(&[1, 1, 2]));
+        let (longest, limit) = (active / 2, random.from(heaviest, 3) as u32);
+        for _ in 0..count {
+            let mut levels = [None; LEVELS];
+            let most = random.from(2, LEVELS as u64) as usize;
+            for (key, place) in (narrow..).zip(levels.iter_mut().take(most)) {
+                *place = Some(Level {
+                    key,
+                    limit,
+                    weight: random.from(1, heaviest) as u32,
+                    wait: Some(Wait {
+                        time: random.up_to_ms(longest),
+                        max_waiting: 100,
+                        head_start: Duration::ZERO,
+                    }),
+                    flow: None,
+                    is_strict: false,
+                });
+            }
+            let step = Step::Claim {
+                process: random.below(self.processes as u64) as usize,
+                runtime: self.runtimes - 1,
+                claim: Claim(levels),
+                hold: random.up_to_ms(600),
+                cancel: random.one_in(2).then(|| random.up_to_ms(longest)),
+                goes_on: random.one_in(2),
+            };
+            self.steps.push((begin + random.up_to_ms(200), step));
+        }
+        for _ in 0..random.from(1, 4) {
+            let at = begin + random.up_to_ms(1_500);
+            let process = random.below(self.processes as u64) as usize;
+            let wide = narrow + random.from(1, 2) as Key;
+            let step = match random.below(3) {
+                0 => Step::PauseKey(process, narrow, random.up_to_ms(1_000)),
+                1 => Step::SetLimit(wide, false, Some(random.from(1, 3) as u32)),
+                _ => {
+                    self.add_silence(random, at);
+                    continue;
+                }
+            };
+            self.steps.push((at, step));
+        }
+    }
+
+    /// A server whose answers are lost for a moment, and that stands still later: what had no answer lasts on.
+    fn add_silence(&mut self, random: &mut Random, at: Duration) {
+        let server = random.below(self.servers as u64) as usize;
+        let process = random.below(self.processes as u64) as usize;
+        let time = random.up_to_ms(400);
+        for runtime in 0..self.runtimes {
+            let link = runtime * self.servers + server;
+            let step = Step::Break(process, link, Break::Deaf(time));
+            self.steps.push((at, step));
+        }
+        let then = at + time + random.up_to_ms(800);
+        let long = Duration::from_millis(random.from(300, 2_500));
+        self.steps.push((then, Step::Pause(server, long)));
+    }
+
+    /// A server that forgets its scripts while a runtime's calls are slow, and claims of other runtimes for what these release.
+    fn add_flush(&mut self, random: &mut Random, active: Duration) {
+        let process = random.below(self.processes as u64) as usize;
+        let at = random.up_to_ms(active.as_millis() as u64);
+        let key = random.below(5) as Key;
+        let slow = random.below(self.runtimes as u64) as usize;
+        for _ in 0..random.from(2, 8) {
+            let level = Level {
+                key,
+                limit: 1,
+                weight: 1,
+                wait: random.one_in(2).then(|| Wait {
+                    time: random.up_to_ms(500),
+                    max_waiting: 100,
+                    head_start: Duration::ZERO,
+                }),
+                flow: None,
+                is_strict: false,
+            };
+            let step = Step::Claim {
+                process,
+                runtime: random.below(self.runtimes as u64) as usize,
+                claim: Claim([Some(level), None, None]),
+                hold: random.up_to_ms(60),
+                cancel: None,
+                goes_on: false,
+            };
+            self.steps.push((at + random.up_to_ms(200), step));
+        }
+        let then = at + random.up_to_ms(100);
+        for server in 0..self.servers {
+            let link = slow * self.servers + server;
+            let time = Duration::from_millis(random.from(50, 240));
+            self.steps
+                .push((then, Step::Break(process, link, Break::Stall(time))));
+            for _ in 0..random.from(1, 3) {
+                let step = Step::Flush(server, random.from(1, 4) as usize);
+                self.steps.push((then + random.up_to_ms(100), step));
+            }
+        }
+    }
+
+    /// Servers that do not report their time from the start on, some of them until the end, and mostly a stream of claims that
+    /// wait for it.
+    fn hide_times(&mut self, random: &mut Random, active: Duration) {
+        let active = active.as_millis() as u64;
+        let server = random.below(self.servers as u64) as usize;
+        for process in 0..self.processes {
+            let most = random.pick(&[100, 1_000, active, STUCK]);
+            let time = Duration::from_millis(random.from(most / 2, most));
+            let step = Step::HideTime(process, server, time);
+            self.steps.push((Duration::ZERO, step));
+        }
+        let process = random.below(self.processes as u64) as usize;
+        for _ in 0..random.pick(&[0, 0, 0, 20, 20, 80, 300, 0]) {
+            let key = random.below(5) as Key;
+            let level = Level {
+                key,
+                limit: 3,
+                weight: 1,
+                wait: None,
+                flow: None,
+                is_strict: false,
+            };
+            let step = Step::Claim {
+                process,
+                runtime: self.runtimes - 1,
+                claim: Claim([Some(level), None, None]),
+                hold: random.up_to_ms(20),
+                cancel: random.one_in(2).then(|| random.up_to_ms(50)),
+                goes_on: false,
+            };
+            self.steps.push((random.up_to_ms(active), step));
         }
     }
 

@@ -117,6 +117,8 @@ pub struct Server {
     asked: usize,
     /// When it last did not know a script.
     refused: Duration,
+    /// How many of the next commands find that it does not know their scripts.
+    pub flushed: usize,
     /// Whether it gives away the slot of the script that runs next.
     pub gives_away: bool,
     /// Until when it stands still.
@@ -389,7 +391,8 @@ impl Server {
         if now < self.loaded {
             return Some(Refused::Loading);
         }
-        let is_flushed = self.asked.is_multiple_of(FLUSH);
+        let is_flushed = self.flushed > 0 || self.asked.is_multiple_of(FLUSH);
+        self.flushed = self.flushed.saturating_sub(1);
         if is_flushed {
             self.refused = now;
         }

@@ -150,7 +150,9 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
         Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
         Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
-        Err(subject::Refused::WrongType) => Some(Answer::Failed(Fault::Mistake)),
+        Err(subject::Refused::WrongType | subject::Refused::Forbidden) => {
+            Some(Answer::Failed(Fault::Mistake))
+        }
         Err(subject::Refused::Midway) => Some(Answer::Failed(Fault::Interrupted)),
         Err(subject::Refused::Unserved) => Some(Answer::Failed(Fault::Unserved)),
         Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
@@ -406,6 +408,11 @@ impl Shipped {
         self.core.is_idle()
     }
 
+    /// How often it names a lease anywhere, as its debug text shows: also in queues whose entries are out of date.
+    pub(crate) fn count_leases(&self) -> usize {
+        format!("{:?}", self.core).matches("LeaseRef(").count()
+    }
+
     /// What to tell callers.
     pub(crate) fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
@@ -425,9 +432,8 @@ impl Shipped {
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,
                         Refusal::Failed(_) => subject::Refusal::Failed,
-                        Refusal::Unavailable(_) | Refusal::Congested(_) => {
-                            subject::Refusal::Unavailable
-                        }
+                        Refusal::Unavailable(_) => subject::Refusal::Unavailable,
+                        Refusal::Congested(_) => subject::Refusal::Congested,
                     };
                     subject::Event::Refused(permit, why)
                 }
@@ -437,8 +443,9 @@ impl Shipped {
                     subject::Event::Regained(permit, tokens)
                 }
                 Event::Revoked => subject::Event::Revoked(permit),
-                // Of what a caller has given up it alone learns.
-                Event::Released(_) if self.waits.remove(&id) => continue,
+                Event::Released(was_held) if self.waits.remove(&id) => {
+                    subject::Event::GivenUp(permit, was_held)
+                }
                 Event::Released(_) => subject::Event::Released(permit),
                 Event::Degraded => subject::Event::Degraded(permit),
                 Event::Queued(_) | Event::Held(_) => continue,

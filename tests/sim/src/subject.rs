@@ -435,6 +435,8 @@ pub enum Refused {
     Unserved,
     /// A key has a value of another type. What it has done before it met that is done.
     WrongType,
+    /// The process has no right to run the script.
+    Forbidden,
     /// The slot is moving away, and the script has named a key that it had emptied. What it has done before is done.
     Midway,
 }
@@ -578,6 +580,8 @@ pub enum Event {
     Revoked(PermitId),
     /// What was taken from a permit is released.
     Released(PermitId),
+    /// What its caller has given up is over, on servers too. True if all of it was held until then.
+    GivenUp(PermitId, bool),
 }
 
 impl Event {
@@ -590,7 +594,8 @@ impl Event {
             | Self::Regained(permit, _)
             | Self::Revoked(permit)
             | Self::Degraded(permit)
-            | Self::Released(permit) => permit,
+            | Self::Released(permit)
+            | Self::GivenUp(permit, _) => permit,
         }
     }
 }
@@ -614,4 +619,6 @@ pub enum Refusal {
     Unavailable,
     /// The server has answered with an error of a key.
     Failed,
+    /// More claims came than can be sent to the server.
+    Congested,
 }

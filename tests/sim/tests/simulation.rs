@@ -47,10 +47,10 @@ fn one_schedule_of_the_shipped_core() {
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
-/// The number of schedules that a test runs. Schedules of fair queues and of questions have crowds, and take longer.
+/// The number of schedules that a test runs. Schedules with crowds take longer.
 fn part_of(workload: Workload) -> u64 {
     match workload {
-        Workload::Fair | Workload::Questions => PART / 2,
+        Workload::Fair | Workload::Questions | Workload::Mixed => PART / 2,
         _ => PART,
     }
 }
@@ -122,6 +122,7 @@ mod the_shipped_core_passes_further {
         Limits with_limits: second = 1 third = 2 fourth = 3;
         Pauses with_pauses: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
         Questions with_questions: second = 1 third = 2 fourth = 3;
+        Mixed with_a_mixture: second = 1 third = 2 fourth = 3;
     }
 }
 
@@ -209,6 +210,11 @@ fn the_shipped_core_passes_with_pauses() {
 #[test]
 fn the_shipped_core_passes_with_questions() {
     pass(Workload::Questions);
+}
+
+#[test]
+fn the_shipped_core_passes_with_a_mixture() {
+    pass(Workload::Mixed);
 }
 
 #[test]

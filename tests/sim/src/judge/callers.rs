@@ -27,6 +27,9 @@ use std::{
 /// For so long after it has come back a server may not be well.
 const SETTLES: Duration = Duration::from_secs(5);
 
+/// How many leases that are over a process may name beside twice the most claims that it had at once.
+const SPARE: usize = 100;
+
 /// What is at hand when a caller is told something.
 pub(super) struct Seen<'a> {
     pub(super) process: &'a Process,
@@ -38,6 +41,7 @@ pub(super) struct Seen<'a> {
     /// Whether a token may be given again.
     pub(super) repeats: bool,
     pub(super) limits: &'a Limits,
+    pub(super) calls: &'a Calls,
 }
 
 /// All callers.
@@ -58,6 +62,8 @@ pub(super) struct Callers {
     admitted: BTreeSet<Key>,
     /// Until when a process has paused a semaphore, by its clock.
     paused: BTreeMap<(usize, Key), Time>,
+    /// The most claims and permits that a process had at once.
+    most: BTreeMap<usize, usize>,
 }
 
 impl Callers {
@@ -72,6 +78,7 @@ impl Callers {
             denied: BTreeMap::new(),
             admitted: BTreeSet::new(),
             paused: BTreeMap::new(),
+            most: BTreeMap::new(),
         }
     }
 
@@ -89,6 +96,12 @@ impl Callers {
         let leases = self.settings.leases(claim);
         let record = Record::new(who.1, claim, leases, local);
         let old = self.records.insert(who, record);
+        let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
+        let count = own
+            .filter(|(_, record)| record.state != State::Over)
+            .count();
+        let most = self.most.entry(who.0).or_default();
+        *most = count.max(*most);
         check(old.is_none(), "ids", || format!("{who:?} is used again"))
     }
 
@@ -254,7 +267,11 @@ impl Callers {
             }
             // What is refused of the store's own keys is no reason to refuse a claim.
             Answer::Error(
-                Refused::Moved(_) | Refused::Ask(_) | Refused::Again | Refused::Unserved,
+                Refused::Moved(_)
+                | Refused::Ask(_)
+                | Refused::Again
+                | Refused::Unserved
+                | Refused::Forbidden,
             ) if matches!(command, Command::Clock { .. }) => {}
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
@@ -364,7 +381,7 @@ impl Callers {
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
             Event::Revoked(_) if record.state == State::Lost => State::Lost,
-            Event::Revoked(_) | Event::Released(_) => State::Holds,
+            Event::Revoked(_) | Event::Released(_) | Event::GivenUp(..) => State::Holds,
             Event::Degraded(_) => record.state,
         };
         check(record.state == expected, "events", || {
@@ -438,7 +455,7 @@ impl Callers {
                     says("though its server refuses connections, which is no outage")
                 })?;
             }
-            Event::Released(_) => {}
+            Event::Released(_) | Event::GivenUp(..) => {}
             Event::Revoked(_) => {
                 check(record.revoked.is_some(), "the truth", || {
                     says("but nobody has")
@@ -487,8 +504,11 @@ impl Callers {
                 return self.admitted.extend(keys);
             }
             Event::Lost(_) => State::Lost,
-            Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
+            Event::Refused(..) | Event::Revoked(_) | Event::Released(_) | Event::GivenUp(..) => {
+                State::Over
+            }
         };
+        record.was_granted |= matches!(event, Event::Granted(..));
         if let Event::Granted(_, tokens) | Event::Regained(_, tokens) = event {
             record.tokens = tokens;
         }
@@ -569,11 +589,16 @@ impl Callers {
                 let is_denied = |server| self.denied.contains_key(&(who.0, server));
                 let mut servers = 0..self.settings.servers;
                 self.was_poisoned(record, self.settings.timeout, seen)
+                    || self.untimed(who.0, record, seen.calls).next().is_some()
+                    || is_vague
+                        && servers
+                            .clone()
+                            .any(|server| !seen.calls.is_timed(who.0, server))
                     || keys.any(|key| is_denied(self.settings.server_of(key)))
                     || is_vague && servers.any(is_denied)
             }
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
-            Refusal::Unavailable => {
+            Refusal::Unavailable | Refusal::Congested => {
                 // Answers that are slow, and each in time, may take the whole budget together.
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
                 let is_spent = now >= record.asked + budget && is_asked(who, record, seen);
@@ -583,9 +608,47 @@ impl Callers {
                     false => Duration::ZERO,
                 };
                 let since = record.asked.saturating_sub(ago);
-                is_spent || self.was_silent(who.0, record, since, seen)
+                let is_cut_off = is_spent || self.was_silent(who.0, record, since, seen);
+                // Nothing can be sent to a server whose time is not known: that is a fault of the server.
+                let is_congested = self.untimed(who.0, record, seen.calls).count()
+                    < record.leases.len()
+                    || self.settings.slots.is_unknown(seen.times.0);
+                is_cut_off && (why == Refusal::Unavailable || is_congested)
             }
         }
+    }
+
+    /// The leases of a claim whose server has not reported its time.
+    fn untimed<'a>(
+        &'a self,
+        at: usize,
+        record: &'a Record,
+        calls: &'a Calls,
+    ) -> impl Iterator<Item = &'a Lease> {
+        let leases = record.leases.iter();
+        leases.filter(move |lease| {
+            let server = self.settings.server_of(lease.levels[0].key);
+            !calls.is_timed(at, server)
+        })
+    }
+
+    /// What a caller has given up is over. Nobody has held what was never granted.
+    pub(super) fn given_up(&self, who: Who, was_held: bool) -> Verdict {
+        let record = self.records.get(&who);
+        let was_granted = record.is_none_or(|record| record.was_granted);
+        check(was_granted || !was_held, "the truth", || {
+            format!("{who:?} was held until its release, which was never granted: {record:?}")
+        })
+    }
+
+    /// The queues of a process that has no claims name few leases that are over, also while nothing can be sent because a
+    /// server does not report its time.
+    pub(super) fn check_memory(&self, at: usize, leases: usize, is_timed: bool) -> Verdict {
+        let most = self.most.get(&at).copied().unwrap_or_default();
+        let most = if is_timed { 0 } else { SPARE + 2 * most };
+        check(leases <= most, "memory", || {
+            format!("p{at} names {leases} leases that are over, and may name {most}")
+        })
     }
 
     /// Whether another program's value was in a key of a claim, so long ago at most.

@@ -126,6 +126,8 @@ struct Seen {
 pub(super) struct Calls {
     settings: Settings,
     seen: BTreeMap<(usize, usize), Seen>,
+    /// The servers that have reported their time to a process. Nothing else is sent to the others.
+    timed: BTreeSet<(usize, usize)>,
     permits: BTreeMap<Who, Vec<Record>>,
     /// Where a process knows a slot to be that has moved, and since when.
     places: BTreeMap<(usize, u16), (usize, Time)>,
@@ -136,6 +138,7 @@ impl Calls {
         Self {
             settings: schedule.settings(0),
             seen: BTreeMap::new(),
+            timed: BTreeSet::new(),
             permits: BTreeMap::new(),
             places: BTreeMap::new(),
         }
@@ -308,6 +311,17 @@ impl Calls {
         seen.is_none_or(|seen| seen.failed <= seen.worked)
     }
 
+    /// Whether a process knows the time of all servers.
+    pub(super) fn are_timed(&self, at: usize) -> bool {
+        let mut servers = 0..self.settings.servers;
+        servers.all(|server| self.is_timed(at, server))
+    }
+
+    /// Whether a process knows the time of a server.
+    pub(super) fn is_timed(&self, at: usize, server: usize) -> bool {
+        self.timed.contains(&(at, server))
+    }
+
     /// When a call that acquires or refreshes a lease was sent last.
     pub(super) fn named(&self, who: Who, key: Key) -> Time {
         let own = self.permits.get(&who).into_iter().flatten();
@@ -473,7 +487,7 @@ impl Calls {
             let is_over = process.local(now) > record.lasts;
             // A server that has not answered is left in peace until it does.
             let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
-            let could = could && seen.failed <= seen.worked;
+            let could = could && seen.failed <= seen.worked && self.is_timed(*at, server);
             let known = self.settings.slots.known(record.keys[0]);
             let could = could && now >= known;
             let since = since.max(seen.returned).max(process.local(known.min(now)));
@@ -684,6 +698,15 @@ impl Calls {
             }
             _ => self.call_failed(at, flight, local),
         }
+        let has_time = |answer: &Answer| {
+            matches!(
+                answer,
+                Answer::Clock(..) | Answer::Late(_) | Answer::Acquired(..)
+            )
+        };
+        if is_timely && reply.iter().flatten().any(has_time) {
+            self.timed.insert((at, flight.call.server));
+        }
         let has_lost = has_lost(flight, reply);
         if is_timely && has_lost {
             self.recheck(at, flight, local);
@@ -803,6 +826,7 @@ impl Record {
             units: [(key, units)].into(),
             is_widest: self.is_widest,
             is_whole: self.is_whole,
+            waited: self.waited,
             was_sent: self.was_sent,
             is_lost: self.is_lost,
             was_granted: self.was_granted,
@@ -835,6 +859,8 @@ impl Record {
                 && !self.is_lost
                 && !self.is_parted,
             confirmed: self.confirmed,
+            // What waited under an earlier id is another try all the same.
+            waited: self.waited,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             is_parted: self.is_parted,

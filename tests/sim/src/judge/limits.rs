@@ -249,6 +249,7 @@ impl Limits {
                     && link.in_flight.is_empty()
                     && servers[number].is_ready(now)
                     && calls.works(who.0, number)
+                    && calls.is_timed(who.0, number)
                     && !self.settings.slots.is_unknown(now)
                     && !is_dazed(process, now)
                     && !is_named;

@@ -116,6 +116,8 @@ pub struct Judge {
     limits: Limits,
     /// Operators' questions.
     pub questions: Questions,
+    /// The processes that remembered something of a claim a moment ago.
+    busy: BTreeSet<usize>,
     /// Judges what is admitted without its server.
     shares: Option<Shares>,
 }
@@ -131,6 +133,7 @@ impl Judge {
             calls: Calls::new(schedule),
             limits: Limits::new(schedule.settings(0)),
             questions: Questions::default(),
+            busy: BTreeSet::new(),
             shares: schedule.admits().then(|| Shares::new(schedule)),
         }
     }
@@ -333,6 +336,10 @@ impl Judge {
             let verdict = self.callers.weights.released(who);
             return self.note(verdict);
         }
+        if let Event::GivenUp(_, was_held) = event {
+            let verdict = self.callers.given_up(who, was_held);
+            return self.note(verdict);
+        }
         let is_closed = self.callers.is_closed(at);
         for other in self.callers.family(who) {
             match event {
@@ -341,7 +348,6 @@ impl Judge {
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
-                // Without its server.
                 // Without its server.
                 Event::Granted(_, [0, ..]) => {
                     self.calls.granted(other, false);
@@ -359,7 +365,7 @@ impl Judge {
                     shares.for_each(|shares| shares.over(other));
                 }
                 Event::Lost(_) | Event::Degraded(_) => self.calls.lost(other),
-                Event::Released(_) => {}
+                Event::Released(_) | Event::GivenUp(..) => {}
             }
         }
         // What was added to a permit has tokens of its own.
@@ -371,6 +377,7 @@ impl Judge {
             tokens: permits.flat_map(|who| self.storage.tokens(who)).collect(),
             repeats: self.storage.repeats(),
             limits: &self.limits,
+            calls: &self.calls,
         };
         let verdict = self.callers.told(who, event, &seen);
         self.note(verdict);
@@ -419,7 +426,7 @@ impl Judge {
         }
     }
 
-    /// A server has refused a command of a call. Until its process knows that, what the command was to release is beside
+    /// A server has not run a command of a call. Until its process knows that, what the command was to release is beside
     /// its claims: those were sent as if the release came first.
     pub fn refused(&mut self, at: usize, call: CallId, command: &Command) {
         let Command::Release { of, .. } = command else {
@@ -480,6 +487,17 @@ impl Judge {
 
     /// Time passes.
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        for (at, process) in processes.iter().enumerate() {
+            let is_idle = process.core.as_ref().is_some_and(Shipped::is_idle);
+            // Its servers have something of it at most until it has forgotten the last.
+            let forgets = is_idle && self.busy.remove(&at);
+            if forgets {
+                let verdict = self.storage.forgets(servers, at, now);
+                self.note(verdict);
+            } else if !is_idle {
+                self.busy.insert(at);
+            }
+        }
         let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
         let verdict = self
@@ -583,9 +601,15 @@ impl Judge {
     pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
-            self.note(check(is_idle, "memory", || {
+            // What has moved to a server that does not report its time is released by its end alone, which each refresh may
+            // have moved that had no answer.
+            let is_timed = self.calls.are_timed(at);
+            self.note(check(is_idle || !is_timed, "memory", || {
                 format!("p{at} remembers what is over: {:?}", process.core)
             }));
+            let leases = process.core.as_ref().map_or(0, Shipped::count_leases);
+            let verdict = self.callers.check_memory(at, leases, is_timed);
+            self.note(verdict);
         }
         let verdict = self.callers.weights.all_told(processes);
         self.note(verdict);

@@ -73,6 +73,8 @@ pub(super) struct Record {
     pub(super) opened_since: Option<Time>,
     /// Whether that server knows of it.
     pub(super) is_remembered: bool,
+    /// True if it was ever granted.
+    pub(super) was_granted: bool,
     /// Whether its process stood still a moment ago or does now, and whether it ever has.
     pub(super) is_dazed: bool,
     pub(super) was_dazed: bool,
@@ -100,7 +102,7 @@ impl Moment<'_> {
         let (server, now) = (&self.servers[number], self.now);
         let link = &self.process.links[self.process.settings.link(0, number)];
         let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
-        let works = self.calls.works(self.who.0, number);
+        let works = self.calls.works(self.who.0, number) && self.calls.is_timed(self.who.0, number);
         let is_known = !self.process.settings.slots.is_unknown(now);
         is_quiet && is_known && link.is_up && works && !is_dazed(self.process, now)
     }
@@ -203,6 +205,7 @@ impl Record {
             hears_since: None,
             disordered_since: None,
             opened_since: None,
+            was_granted: false,
             is_dazed: false,
             was_dazed: false,
         }

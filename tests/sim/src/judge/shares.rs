@@ -213,7 +213,7 @@ impl Shares {
                 });
             }
             Event::Refused(..) | Event::Revoked(_) => self.over(who),
-            Event::Lost(_) | Event::Released(_) => {}
+            Event::Lost(_) | Event::Released(_) | Event::GivenUp(..) => {}
         }
         Ok(())
     }

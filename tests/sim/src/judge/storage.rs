@@ -17,6 +17,9 @@ use std::{
     time::Duration,
 };
 
+/// How much the clocks of a process and a server may differ in the length of a lease, ms.
+const MOMENT: i64 = 20;
+
 /// What has happened to a server.
 #[derive(Debug, Default, Clone, Copy)]
 struct Past {
@@ -389,6 +392,23 @@ impl Storage {
         Ok(())
     }
 
+    /// A process has forgotten the last of its claims: no server has anything of them, except for a moment that its clock
+    /// may be ahead.
+    pub(super) fn forgets(&self, servers: &[Server], at: usize, now: Duration) -> Verdict {
+        for (key, server) in self.left(servers) {
+            if self.settings.slots.poisoned(key).is_some() {
+                continue;
+            }
+            let (view, clock) = (server.view(key), server.clock(now) / 1_000);
+            let mut left = live(&view.held, clock + MOMENT);
+            let left = left.find(|name| name.process == at);
+            check(left.is_none(), "L3", || {
+                format!("{left:?} of key {key} is forgotten before its release or its end")
+            })?;
+        }
+        Ok(())
+    }
+
     /// At last nothing is left, even of processes that were killed.
     pub(super) fn end(&self, servers: &[Server], now: Duration) -> Verdict {
         for (key, server) in self.left(servers) {
@@ -509,7 +529,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
 pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
-        let is_judged = acquired == Means::Full && !run.is_fresh;
+        let is_judged = acquired == Means::Full;
         let Some((_, _, view)) = view.filter(|_| is_judged) else {
             continue;
         };

@@ -98,6 +98,8 @@ struct World<'a> {
     merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
     /// Operators' questions without a final outcome.
     questions: BTreeMap<u64, Asked>,
+    /// Until when a server does not report its time to a process.
+    hidden: BTreeMap<(usize, usize), Duration>,
     judge: Judge,
     trace: Option<String>,
     scripts: usize,
@@ -142,6 +144,7 @@ impl<'a> World<'a> {
             conduct: BTreeMap::new(),
             merges: BTreeMap::new(),
             questions: BTreeMap::new(),
+            hidden: BTreeMap::new(),
             judge: Judge::new(schedule),
             trace: None,
             scripts: 0,

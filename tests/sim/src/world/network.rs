@@ -7,7 +7,7 @@ use crate::{
     subject::{Answer, Call, CallId, Command, Failure, PermitId, Refused, Said, Servers},
     wire::{self, Script},
 };
-use model::stand_in::Reply;
+use model::{scripts::Verb, stand_in::Reply};
 use std::time::Duration;
 
 impl World<'_> {
@@ -169,10 +169,11 @@ impl World<'_> {
         let link = self.processes[at].link(call.runtime, server);
         let refused = match link.is_misled && link.in_flight.contains(&call.id) {
             true => Some(Refused::Loading),
+            false if self.hides_time(at, server, what.0) => Some(Refused::Forbidden),
             false => self.redirects(server, what.0),
         };
         if let Some(refused) = refused {
-            self.note(|| format!("server {server} redirects p{at} {:?}: {refused:?}", call.id));
+            self.note(|| format!("server {server} refuses p{at} {:?}: {refused:?}", call.id));
             self.judge.refused(at, call.id, what.1);
             return Some(Said {
                 reply: Err(refused),
@@ -186,6 +187,9 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
+                if let Answer::Error(_) = run.answer {
+                    self.judge.refused(at, call.id, what.1);
+                }
                 self.publish(&run);
                 Some(run.said())
             }
@@ -194,6 +198,12 @@ impl World<'_> {
                 None
             }
         }
+    }
+
+    /// True if a process may not run the script that reports a server's time.
+    fn hides_time(&self, at: usize, server: usize, script: &Script) -> bool {
+        let until = self.hidden.get(&(at, server));
+        script.verb == Verb::Presence && until.is_some_and(|until| self.now < *until)
     }
 
     pub(super) fn publish(&mut self, run: &Run) {

@@ -208,6 +208,9 @@ impl World<'_> {
             event,
             (self.now, local),
         );
+        if let Event::GivenUp(..) = event {
+            return;
+        }
         let merged = self.merges.remove(&(at, event.permit()));
         match (event, merged) {
             (Event::Granted(..), Some((permit, key, size))) if size.units > 0 => {

@@ -52,6 +52,10 @@ impl World<'_> {
             Step::ResumeKey(process, key) => self.pause_key(process, key, None),
             Step::Ask(process, key, query) => self.ask(process, key, query),
             Step::SetLimit(key, is_policy, limit) => self.set_limit(key, is_policy, limit),
+            Step::HideTime(process, server, time) => {
+                self.hidden.insert((process, server), now + time);
+            }
+            Step::Flush(server, commands) => self.servers[server].flushed = commands,
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
             Step::Deny(server, time, ends) => {
