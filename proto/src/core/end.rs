@@ -61,14 +61,15 @@ impl Core {
         let lease = &mut self.permits[at];
         let was_held = lease.is_held();
         let outcome = lease.on(event);
+        if outcome == Outcome::FallsBack {
+            // Before the new id, because a claim that still has a wider lease does not count the repeat (rule 21).
+            self.give_wider_back(at);
+        }
         if was_held && outcome != Outcome::CallsAgain {
             self.assign_new_id_if_several_units(at);
         }
         match outcome {
-            Outcome::FallsBack => {
-                self.give_wider_back(at);
-                self.start_acquire(at);
-            }
+            Outcome::FallsBack => self.start_acquire(at),
             Outcome::CallsAgain => self.schedule_call(at, self.now),
             Outcome::IsMissing | Outcome::IsDegraded => {
                 if outcome == Outcome::IsDegraded {

@@ -174,6 +174,64 @@ fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_li
     assert!(!events(&mut core).iter().any(is_grant));
 }
 
+/// Rule 21. While the claim acquires its narrower leases again, one of them is lost that has several units, and so gets a
+/// new id. The claim has passed the narrowest lease already, whose key may be paused before the lost one is back.
+#[test]
+fn a_claim_acquires_its_narrowest_lease_again_after_the_loss_of_a_heavy_one() {
+    let mut core = connected(4);
+    let (mut wide, mut is_silent, mut is_lost, mut narrow_after_loss) = (0, false, false, 0);
+    let heavy = Level {
+        weight: 2,
+        limit: 2,
+        ..waiting_level("heavy", 1)
+    };
+    let (narrow, third, widest) = (
+        waiting_level("narrow", 0),
+        waiting_level("third", 2),
+        waiting_level("widest", 3),
+    );
+    let mut claim = None;
+    for step in 0..3_000 {
+        let now = NOW + ms(step);
+        if step == 20 {
+            let levels = [narrow.clone(), heavy.clone(), third.clone(), widest.clone()];
+            claim = core.acquire(now, RUNTIME, &levels).1;
+        }
+        let was_silent = is_silent;
+        let mut answer = |call: &Call, command: &Command| match (command, call.server) {
+            (Command::Acquire { .. }, 0) => {
+                narrow_after_loss += u32::from(is_lost);
+                works(now, command)
+            }
+            (Command::Acquire { .. }, 2) if wide > 1 && !is_silent => {
+                is_silent = true;
+                None
+            }
+            (Command::Acquire { .. }, 3) => {
+                wide += 1;
+                let acquired = if wide == 1 { queued(None) } else { granted() };
+                Some(Answer::Acquired(1, vec![acquired]))
+            }
+            (Command::Refresh { groups, .. }, 1) if is_silent && !is_lost => {
+                is_lost = true;
+                Some(Answer::Held(vec![false; groups.len()]))
+            }
+            _ => works(now, command),
+        };
+        if let Some(call) = claim.take() {
+            reply(&mut core, now, &call, &mut answer);
+        }
+        run(&mut core, now, answer);
+        if is_silent && !was_silent {
+            // Makes all refreshes due.
+            core.handle_message(now, Message::Subscribed);
+        }
+    }
+    let is_grant = |event: &Event| matches!(event, Event::Granted(_));
+    assert!(is_lost && events(&mut core).iter().any(is_grant));
+    assert!(narrow_after_loss > 0);
+}
+
 /// Rule 4. One release is slow on another connection, and one on this connection has not run.
 #[test]
 fn a_claim_follows_a_release_that_did_not_run() {
