@@ -268,12 +268,10 @@ impl Core {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
             let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.may_exist() {
+                // The answer to the call that has ended the permit was applied in this step.
+                let call = lease.call().filter(|call| self.calls.contains_key(call));
                 let debt = Debt::new(&lease, own, lease.route.redirect, self.now);
-                self.owe(
-                    Some(awaited_with),
-                    (LeaseRef(id, number), lease.call()),
-                    debt,
-                );
+                self.owe(Some(awaited_with), (LeaseRef(id, number), call), debt);
             } else {
                 if let Some(ended) = self.permits[awaited_with].ended_mut() {
                     ended.was_held &= !is_begun;

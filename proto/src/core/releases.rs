@@ -26,8 +26,7 @@ impl Core {
         mut debt: Debt,
     ) {
         let id = self.debts.next_id();
-        // The answer to a call that is over is being applied, and does not reach a lease that has ended.
-        if let Some(call) = call.filter(|call| self.calls.contains_key(call)) {
+        if let Some(call) = call {
             self.owed_in.entry(call).or_default().push((at, id));
         }
         for level in &debt.levels {
