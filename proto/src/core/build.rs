@@ -6,8 +6,9 @@ use super::{
     connection::{Connection, MORE, MOST_CLAIMS},
     debt::Debt,
     id::{CallId, DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
-    lease::{Lease, SendQueue},
+    lease::Lease,
     permit::ClaimedLevel,
+    queues::SendQueue,
     time::Time,
 };
 use crate::verbs::{Command, Group, Part, Position, Standing, Units, Wanted};
@@ -63,7 +64,10 @@ impl Core {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.target_of(at));
         let connection = self.connections.get(&(from, server))?;
-        let is_alone = connection.claims == [at] && !self.servers[server].releases_now;
+        let queues = &connection.queues;
+        let is_only =
+            queues.len(SendQueue::Claims) == 1 && queues.first(SendQueue::Claims) == Some(at);
+        let is_alone = is_only && !self.servers[server].releases_now;
         let is_alone = is_alone && self.sends_for_no_other_task(server, at.0);
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
@@ -76,8 +80,8 @@ impl Core {
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
         let server = self.debts.get_mut(debt)?.waits()?;
         let connection = self.connections.get(&(from, server))?;
-        let is_idle =
-            connection.is_connected && connection.in_flight == 0 && connection.claims.is_empty();
+        let has_claims = !connection.queues.is_empty(SendQueue::Claims);
+        let is_idle = connection.is_connected && connection.in_flight == 0 && !has_claims;
         let is_alone = self.sends_for_no_other_task(server, id);
         let can_send = is_idle && is_alone && self.servers[server].is_clock_known();
         can_send.then(|| self.make_call(from, server)).flatten()
@@ -144,17 +148,17 @@ impl Core {
         let Some(connection) = self.connections.get(&(runtime, number)) else {
             return false;
         };
-        let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
-        let of_thread = is_thread && is_due;
+        let waits = |queue| !connection.queues.is_empty(queue);
+        let of_thread = waits(SendQueue::Refreshes) || waits(SendQueue::Polls);
         // The first runtime that enters sends them. After a shutdown only the thread does: the process may be about to
         // end, and its runtimes end before the thread.
         let releases = server.releases_now && (is_thread || !self.is_closed);
         // Only claims wait for the limits (rule 18).
-        let claims = !connection.claims.is_empty() && self.need_not_wait_for_limits();
+        let claims = waits(SendQueue::Claims) && self.need_not_wait_for_limits();
         let serves = server.is_clock_known() && !self.is_in_outage(number);
         let has_work = serves && (of_thread || releases || claims);
         let most = match (is_thread, releases) {
-            (true, _) => server.most_calls(),
+            (true, _) => connection.most_calls_of_thread(server.releases_now),
             (false, true) => MORE,
             (false, false) => 0,
         };
@@ -196,14 +200,14 @@ impl Core {
 
     /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
     fn add_next(&mut self, draft: &mut Draft, queue: SendQueue) -> bool {
-        let Some(at) = self.first(draft, queue) else {
+        let Some(at) = self.connection_of(draft).queues.first(queue) else {
             return false;
         };
         let server = draft.flight.server;
         let waits = |lease: &mut Lease| lease.waits_in(queue, server);
         if !self.lease(at).is_some_and(waits) {
             // It has been sent, waits elsewhere, or is over.
-            self.pop(draft, queue);
+            self.connection_of(draft).queues.pop(queue);
             return true;
         };
         // Since it was queued, its server may have failed, or other claims may have filled the share.
@@ -211,7 +215,7 @@ impl Core {
         if has_room && !self.add_lease(draft, at, queue) {
             return false;
         }
-        self.pop(draft, queue);
+        self.connection_of(draft).queues.pop(queue);
         self.permits[at].reschedule(self.now);
         match queue {
             SendQueue::Claims if has_room => self.count(at.0),
@@ -220,24 +224,6 @@ impl Core {
             _ => {}
         }
         true
-    }
-
-    fn first(&mut self, draft: &Draft, queue: SendQueue) -> Option<LeaseRef> {
-        let server = &self.servers[draft.flight.server];
-        match queue {
-            SendQueue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
-            SendQueue::Polls => server.polls.front().copied(),
-            SendQueue::Claims => self.connection_of(draft).claims.front().copied(),
-        }
-    }
-
-    fn pop(&mut self, draft: &Draft, queue: SendQueue) {
-        let server = &mut self.servers[draft.flight.server];
-        match queue {
-            SendQueue::Refreshes => drop(server.refreshes.pop_first()),
-            SendQueue::Polls => drop(server.polls.pop_front()),
-            SendQueue::Claims => drop(self.connection_of(draft).claims.pop_front()),
-        }
     }
 
     fn connection_of(&mut self, draft: &Draft) -> &mut Connection {

@@ -1,7 +1,10 @@
 //! One runtime's link to a server. It survives reconnects.
 
-use super::{call::Flight, id::LeaseRef, time::Time};
-use std::collections::VecDeque;
+use super::{
+    call::Flight,
+    queues::{SendQueue, SendQueues},
+    time::Time,
+};
 
 /// The bound for calls of the thread without refreshes, urgent releases or gathered claims. A runtime with this many calls in
 /// flight is busy (rule 19).
@@ -11,7 +14,7 @@ pub(super) const FEW: usize = 4;
 pub(super) const MORE: usize = 8;
 
 /// The most calls in flight.
-pub(super) const MOST: usize = 16;
+const MOST: usize = 16;
 
 /// A call leaves only while the calls in flight have fewer units than this. A server runs all commands that have
 /// arrived over a connection in one go, while its other clients wait.
@@ -25,8 +28,8 @@ pub(super) struct Connection {
     /// The number of times that it was established.
     pub(super) generation: u64,
     pub(super) is_connected: bool,
-    /// The claims that wait to be sent.
-    pub(super) claims: VecDeque<LeaseRef>,
+    /// The leases that wait to be sent over it.
+    pub(super) queues: SendQueues,
     /// The time at which a call with acquires was last sent or completed.
     last_acquires: Time,
     /// The same for calls without acquires, which prove nothing about the tasks of claims.
@@ -45,11 +48,22 @@ impl Connection {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
+    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered.
+    pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
+        if !self.queues.is_empty(SendQueue::Refreshes) {
+            MOST
+        } else if releases_now {
+            MORE
+        } else {
+            FEW
+        }
+    }
+
     /// True if a call may leave while fewer than `most` are in flight, or if as many claims have gathered as are in
     /// flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
     /// are few and large.
     pub(super) fn can_send(&self, most: usize) -> bool {
-        let waiting = self.claims.len();
+        let waiting = self.queues.len(SendQueue::Claims);
         let have_gathered = waiting > 0 && waiting >= self.acquires_in_flight.min(MOST_CLAIMS);
         let most = if have_gathered { MOST } else { most };
         let has_room = self.units < MOST_UNITS;
@@ -66,7 +80,8 @@ impl Connection {
     /// The time at which the runtime last sent or completed a call of a kind that waits now. This may be long before the work was
     /// queued. `None` if nothing waits.
     pub(super) fn last_activity(&self) -> Option<Time> {
-        let claims = (!self.claims.is_empty()).then_some(self.last_acquires);
+        let waits = !self.queues.is_empty(SendQueue::Claims);
+        let claims = waits.then_some(self.last_acquires);
         let releases = (self.may_stall > 0).then_some(self.last_others);
         claims.into_iter().chain(releases).min()
     }

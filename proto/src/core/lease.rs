@@ -26,19 +26,12 @@
 use super::{
     call::Flight,
     id::CallId,
+    queues::SendQueue,
     remote::{Remote, Route},
     time::Time,
 };
 use crate::verbs::Queued;
 use std::{mem, ops::Range, time::Duration};
-
-/// The queue in which a lease waits to be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SendQueue {
-    Refreshes,
-    Polls,
-    Claims,
-}
 
 /// A state changes in [`Lease::on`] only.
 #[derive(Debug, Default)]

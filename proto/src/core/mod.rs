@@ -7,7 +7,7 @@
 //! ```text
 //! reply, end, releases, weight, outage, moving, limiting, build ─> core
 //! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call
-//!      ─> server ─> health, connection
+//!      ─> server ─> health;  connection ─> queues
 //!      ─> slots ─> remote
 //!      ─> timers, limits, pauses ─> id, time ─> table, policy
 //! ```
@@ -125,6 +125,7 @@ mod outage;
 mod pauses;
 mod permit;
 mod policy;
+mod queues;
 mod releases;
 mod remote;
 mod reply;
@@ -151,11 +152,12 @@ use debt::Debt;
 use end::{EndCause, EndedPermit};
 use id::{DebtId, LeaseRef};
 use key::Keys;
-use lease::{Lease, SendQueue, State};
+use lease::{Lease, State};
 use limits::Limits;
 use pauses::LocalPauses;
 use permit::{ClaimedLevel, Permit};
 use policy::LiveProcesses;
+use queues::SendQueue;
 use server::{Highest, Server};
 use slots::Slots;
 use std::{
@@ -440,8 +442,8 @@ impl Core {
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
         self.connection(runtime, server).connect();
         if self.is_stuck(server) {
-            let waiting = mem::take(&mut self.connection(THREAD, server).claims);
-            self.connection(runtime, server).claims.extend(waiting);
+            let waiting = self.connection(THREAD, server).queues.take_claims();
+            self.connection(runtime, server).queues.add_claims(waiting);
         }
         if runtime == THREAD {
             // Messages may have been lost while the thread had no connection.
@@ -474,8 +476,9 @@ impl Core {
     /// True if claims wait for the thread, and the thread has no connection to send them over.
     pub fn is_stuck(&self, number: usize) -> bool {
         let connection = self.connections.get(&(THREAD, number));
-        let waits = connection
-            .is_some_and(|connection| !connection.is_connected && !connection.claims.is_empty());
+        let waits = connection.is_some_and(|connection| {
+            !connection.is_connected && !connection.queues.is_empty(SendQueue::Claims)
+        });
         waits && self.servers[number].is_clock_known() && !self.is_in_outage(number)
     }
 
@@ -754,31 +757,25 @@ impl Core {
         let lease = &mut self.permits[at];
         lease.enqueue(queue, number);
         let expiry = lease.expiry().unwrap_or_default();
-        let server = &mut self.servers[number];
-        match queue {
-            SendQueue::Refreshes => drop(server.refreshes.insert((expiry, at))),
-            SendQueue::Polls => server.polls.push_back(at),
-            SendQueue::Claims => {
-                let from = self.sender_for(from, number);
-                self.connection(from, number).claims.push_back(at);
-                self.prune_claims(from, number);
-            }
+        let from = if queue == SendQueue::Claims {
+            self.sender_for(from, number)
+        } else {
+            THREAD
+        };
+        let queues = &mut self.connection(from, number).queues;
+        queues.push(queue, at, expiry);
+        if let Some(claims) = queues.begin_cleanup() {
+            self.clean_up(from, number, claims);
         }
     }
 
-    /// Removes claims that are over from a connection that may send nothing for long. It has at most twice as many entries as there
-    /// are permits, and a few.
-    fn prune_claims(&mut self, from: RuntimeId, server: usize) {
-        const SPARE: usize = 64;
-        let most = 2 * self.permits.len() + SPARE;
-        if self.connection(from, server).claims.len() > most {
-            let mut claims = mem::take(&mut self.connection(from, server).claims);
-            claims.retain(|at| {
-                let lease = self.lease(*at);
-                lease.is_some_and(|lease| lease.waits_in(SendQueue::Claims, server))
-            });
-            self.connection(from, server).claims = claims;
-        }
+    /// Drops the claims that no longer wait at a connection.
+    fn clean_up(&mut self, from: RuntimeId, server: usize, mut claims: VecDeque<LeaseRef>) {
+        claims.retain(|at| {
+            let lease = self.lease(*at);
+            lease.is_some_and(|lease| lease.waits_in(SendQueue::Claims, server))
+        });
+        self.connection(from, server).queues.end_cleanup(claims);
     }
 
     /// The runtime that sends: the thread if this one cannot.
@@ -793,8 +790,8 @@ impl Core {
     /// Hands the claims that wait at a runtime's connection to the thread.
     fn move_claims_to_thread(&mut self, from: RuntimeId, server: usize) {
         if from != THREAD {
-            let waiting = mem::take(&mut self.connection(from, server).claims);
-            self.connection(THREAD, server).claims.extend(waiting);
+            let waiting = self.connection(from, server).queues.take_claims();
+            self.connection(THREAD, server).queues.add_claims(waiting);
         }
     }
 

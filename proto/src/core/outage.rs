@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            Change, Failure, THREAD,
+            Change, Failure, SendQueue, THREAD,
             tests::{level, settings},
         },
         verbs::{Answer, Fault},
@@ -317,7 +317,7 @@ mod tests {
         assert!(
             core.connections
                 .values()
-                .all(|connection| connection.claims.is_empty())
+                .all(|connection| connection.queues.is_empty(SendQueue::Claims))
         );
     }
 

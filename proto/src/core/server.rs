@@ -1,16 +1,11 @@
 //! A server: its clock, its health, and the work that waits to be sent to it.
 
 use super::{
-    connection::{FEW, MORE, MOST},
     health::Health,
-    id::{DebtId, LeaseRef, RuntimeId},
+    id::{DebtId, RuntimeId},
     time::{Settings, Time},
 };
-use std::{
-    collections::{BTreeSet, VecDeque},
-    ops::Range,
-    time::Duration,
-};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 /// A change of a server, or of a runtime's connection to it.
 #[derive(Debug, Clone)]
@@ -60,9 +55,6 @@ pub(super) struct Server {
     pub(super) release_at: Option<Time>,
     /// True if the first runtime that enters the core should send the releases.
     pub(super) releases_now: bool,
-    /// In the order of the ends of the leases.
-    pub(super) refreshes: BTreeSet<(Time, LeaseRef)>,
-    pub(super) polls: VecDeque<LeaseRef>,
 }
 
 impl Server {
@@ -102,15 +94,6 @@ impl Server {
         let by = if is_urgent { now } else { now + RELEASE_DELAY };
         self.releases_now |= is_urgent;
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
-    }
-
-    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered.
-    pub(super) fn most_calls(&self) -> usize {
-        match (self.refreshes.is_empty(), self.releases_now) {
-            (false, _) => MOST,
-            (true, true) => MORE,
-            (true, false) => FEW,
-        }
     }
 
     /// Notes that waiting releases were put into a call.

@@ -76,10 +76,6 @@ impl<T: Entry> Table<T> {
         self.entries.capacity()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -354,7 +354,7 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
     let waiting: usize = core
         .connections
         .values()
-        .map(|connection| connection.claims.len())
+        .map(|connection| connection.queues.len(SendQueue::Claims))
         .sum();
     assert!(waiting < 200, "{waiting} entries");
 }

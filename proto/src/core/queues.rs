@@ -1,0 +1,102 @@
+//! The leases that wait to be sent over a connection.
+
+use super::{id::LeaseRef, time::Time};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    mem,
+};
+
+/// The queue in which a lease waits to be sent. Refreshes and polls wait at the thread's connection only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendQueue {
+    /// In the order of the ends of the leases.
+    Refreshes,
+    Polls,
+    /// Acquires of leases that wait in no queue of a server: of new claims, and of lost leases.
+    Claims,
+}
+
+/// An entry may be out of date: its lease may have been sent, may wait elsewhere, or may be over. So the reader of an entry
+/// checks that the lease still waits in that queue.
+#[derive(Debug)]
+pub(super) struct SendQueues {
+    refreshes: BTreeSet<(Time, LeaseRef)>,
+    polls: VecDeque<LeaseRef>,
+    claims: VecDeque<LeaseRef>,
+    /// The number of claims that triggers the next cleanup.
+    cleanup_at: usize,
+}
+
+/// Fewer claims than this are never cleaned up.
+const FEW: usize = 128;
+
+impl Default for SendQueues {
+    fn default() -> Self {
+        Self {
+            refreshes: BTreeSet::new(),
+            polls: VecDeque::new(),
+            claims: VecDeque::new(),
+            cleanup_at: FEW,
+        }
+    }
+}
+
+impl SendQueues {
+    /// Adds a lease that ends at `end`.
+    pub(super) fn push(&mut self, queue: SendQueue, at: LeaseRef, end: Time) {
+        match queue {
+            SendQueue::Refreshes => drop(self.refreshes.insert((end, at))),
+            SendQueue::Polls => self.polls.push_back(at),
+            SendQueue::Claims => self.claims.push_back(at),
+        }
+    }
+
+    pub(super) fn first(&self, queue: SendQueue) -> Option<LeaseRef> {
+        match queue {
+            SendQueue::Refreshes => self.refreshes.first().map(|(_, at)| *at),
+            SendQueue::Polls => self.polls.front().copied(),
+            SendQueue::Claims => self.claims.front().copied(),
+        }
+    }
+
+    pub(super) fn pop(&mut self, queue: SendQueue) {
+        match queue {
+            SendQueue::Refreshes => drop(self.refreshes.pop_first()),
+            SendQueue::Polls => drop(self.polls.pop_front()),
+            SendQueue::Claims => drop(self.claims.pop_front()),
+        }
+    }
+
+    pub(super) fn len(&self, queue: SendQueue) -> usize {
+        match queue {
+            SendQueue::Refreshes => self.refreshes.len(),
+            SendQueue::Polls => self.polls.len(),
+            SendQueue::Claims => self.claims.len(),
+        }
+    }
+
+    pub(super) fn is_empty(&self, queue: SendQueue) -> bool {
+        self.len(queue) == 0
+    }
+
+    /// Takes the waiting claims, to move them to another connection.
+    pub(super) fn take_claims(&mut self) -> VecDeque<LeaseRef> {
+        mem::take(&mut self.claims)
+    }
+
+    pub(super) fn add_claims(&mut self, claims: VecDeque<LeaseRef>) {
+        self.claims.extend(claims);
+    }
+
+    /// Takes the claims if many have gathered since the last cleanup. The caller drops those that are over, and returns the others
+    /// to [`end_cleanup`](Self::end_cleanup). So entries of a connection that sends nothing for long are at most twice as many as
+    /// waiting claims, and a few.
+    pub(super) fn begin_cleanup(&mut self) -> Option<VecDeque<LeaseRef>> {
+        (self.claims.len() > self.cleanup_at).then(|| self.take_claims())
+    }
+
+    pub(super) fn end_cleanup(&mut self, claims: VecDeque<LeaseRef>) {
+        self.cleanup_at = FEW.max(2 * claims.len());
+        self.claims = claims;
+    }
+}
