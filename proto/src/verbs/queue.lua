@@ -15,8 +15,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     grant, hold, flow_of, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
-  -- The waiters in this call are alive, however late their heartbeat arrives. Note this before a queue advances and
-  -- removes dead waiters.
+  -- The waiters in this call are alive, however late their heartbeat arrives, and even if another program has overwritten
+  -- `alive`. Note this before a queue advances and removes dead waiters.
   while ARGV[at] do
     local levels = equal
     if equal == 0 then
@@ -28,8 +28,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local alive_ms = wait_of(ARGV[terms + level])
       for claim = first + 2 * level, alive_ms and at - 1 or 0, 2 * levels do
         local number = ARGV[claim] + 0
-        if is_contended[number] then
-          call('ZADD', KEYS[number * 4 - 1], 'XX', text(now + alive_ms), ARGV[claim + 1])
+        local id = ARGV[claim + 1]
+        if is_contended[number] and call('ZSCORE', KEYS[number * 4 - 2], id) then
+          call('ZADD', KEYS[number * 4 - 1], text(now + alive_ms), id)
         end
       end
     end
@@ -96,8 +97,6 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local size = waiting_in(queue)
     local known = size > 0 and call('ZSCORE', queue, id)
     if known then
-      -- Another program may have overwritten `alive`, and a pause keeps a dead waiter in the queue.
-      call('ZADD', alive, text(now + alive_ms), id)
       return known + head_start
     end
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}

@@ -187,7 +187,8 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
-                if let Answer::Error(_) = run.answer {
+                // It has not run at all. After an error of a key the releases of other keys have to run at once.
+                if let Answer::Error(Refused::NoScript | Refused::Loading) = run.answer {
                     self.judge.refused(at, call.id, what.1);
                 }
                 self.publish(&run);
