@@ -13,7 +13,7 @@
 //! | the server is silent, away or unable to work now | several failures in a row, over more than a stall, or an outage |
 //! | only a person can correct it: credentials, permissions, a paused clock | the first failure |
 //!
-//! Claims work again with the first answered claim after a lease without a failure. So calls that fail and succeed by turns are
+//! Claims work again with the first answered claim after a lease without a failure that counts. So calls that fail and succeed by turns are
 //! logged once, not many times. The end of an outage ends its log entry sooner. While claims fail, a cause further down in the
 //! table is logged too, because it needs another remedy. Answers to other commands end nothing, because claims may use another
 //! connection with other credentials.
@@ -249,7 +249,8 @@ fn told(news: News) {
 #[derive(Default)]
 struct State {
     told: Told,
-    /// The time at which a claim last failed, unless an outage has ended since.
+    /// The time of the last failed claim that counts. A temporary failure counts only in a row that is long enough to be logged.
+    /// `None` after the end of an outage.
     failed: Option<Instant>,
     /// The number of outages. Begin and end of two that overlap may be noted in either order.
     open: i32,
@@ -314,7 +315,7 @@ impl State {
         has_passed && has_worked && self.end()
     }
 
-    /// Returns true if this cause, or one further down in the table, was not logged yet.
+    /// Notes a cause to log. Returns true unless this cause, or one further down in the table, was logged already.
     fn tell(&mut self, told: Told) -> bool {
         let is_news = told > self.told;
         self.told = self.told.max(told);

@@ -36,8 +36,9 @@ pub(super) struct Connection {
     last_others: Time,
     /// The number of calls without an answer.
     pub(super) in_flight: usize,
-    /// The number of claims and of units in these calls.
+    /// The number of acquires in these calls.
     pub(super) acquires_in_flight: usize,
+    /// The number of units in these calls.
     pub(super) units: usize,
     /// The number of calls in flight that [may stall](Flight::may_stall).
     pub(super) may_stall: usize,

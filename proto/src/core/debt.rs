@@ -16,7 +16,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     pub(super) id: DebtId,
-    /// The ended permit that waits until this debt is paid, and outlives it. `None` for units of a lease that goes on.
+    /// The ended permit, or the part of a shrink, that is removed only after this debt is paid. `None` for units under an old id,
+    /// for which no permit waits.
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<ClaimedLevel>,
@@ -41,9 +42,9 @@ pub(super) struct Debt {
     is_settled: bool,
     /// True if an unanswered release may have run, at least in part.
     may_have_run: bool,
-    /// True if the releases have found all of the units.
+    /// True if one release has found all of the units, or one without an answer may have before they expired.
     was_held: bool,
-    /// True if the thread should send a second release, because the runtime that sent the first may be stalled.
+    /// True if a second release should be sent, because the runtime that sent the first may be stalled.
     is_stalled: bool,
 }
 
@@ -87,8 +88,8 @@ impl Debt {
 
     // Its releases.
 
-    /// True if another release must follow, at `next` or later. Beside a release in flight another one is sent once all acquires
-    /// are over, if the first was sent before that.
+    /// True if another release must follow, at `next` or later. With one in flight, a second is needed if the first cannot settle,
+    /// and all acquires are over.
     fn needs_release(&self) -> bool {
         let can_settle = !self.last_release_settles && self.acquires.are_over();
         let can_send = self.in_flight == 0 || can_settle || self.is_stalled;

@@ -62,7 +62,7 @@ impl Core {
         let was_held = lease.is_held();
         let outcome = lease.on(event);
         if outcome == Outcome::FallsBack {
-            // Before the new id, because a claim that still has a wider lease does not count the repeat (rule 21).
+            // Before the new id, because a repeat does not count while a wider lease is held (rule 21).
             self.give_wider_back(at);
         }
         if was_held && outcome != Outcome::CallsAgain {
@@ -100,7 +100,8 @@ impl Core {
         }
     }
 
-    /// Until when the holder of a permit may rely on the permit and all its growths. `None` if any part is not held.
+    /// The time until which the holder may rely on a permit and its granted growths, or `FOREVER` if all of it is degraded. `None` if
+    /// it is not granted, or if the holder was notified of a loss.
     pub(super) fn whole_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
         let is_whole = is_granted && self.leases_with_growths(root).all(Lease::is_relied_on);
@@ -251,7 +252,7 @@ impl Core {
         }
     }
 
-    /// Makes debts of the leases that a server may have of a permit.
+    /// Makes a debt of each lease that a server may have.
     fn give_up(&mut self, EndedPermit { id, awaited_with }: EndedPermit) {
         if let Some((root, _)) = self.permits[id].adds_to
             && let Some(permit) = self.permits.get_mut(root)
@@ -268,7 +269,7 @@ impl Core {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
             let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.may_exist() {
-                // The answer to the call that has ended the permit was applied in this step.
+                // A call that is over was applied in this step, and tells the debt nothing more.
                 let call = lease.call().filter(|call| self.calls.contains_key(call));
                 let debt = Debt::new(&lease, own, lease.route.redirect, self.now);
                 self.owe(Some(awaited_with), (LeaseRef(id, number), call), debt);

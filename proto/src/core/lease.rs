@@ -41,8 +41,8 @@ pub(super) enum State {
     NotStarted,
     /// It should be acquired.
     Wanted,
-    /// It waits in the queue of one of its levels, by the level's number in the permit. The time is that of the last
-    /// answered poll, when it was sent.
+    /// It waits in the queue of one of its levels, whose number counts in the permit. The time is that at which the last answered
+    /// acquire was sent.
     Queued(Queued, Time),
     /// It is held until this time.
     Held(Time),
@@ -312,7 +312,7 @@ impl Lease {
 
     // Its state.
 
-    /// Changes its state. A held lease is named together with others again (rule 16).
+    /// Changes its state. A held lease may share a command again (rule 16).
     pub(super) fn on(&mut self, event: Event) -> Outcome {
         let (state, outcome) = match (mem::take(&mut self.state), event) {
             (_, Event::Turn) => (State::Wanted, Outcome::Nothing),

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! reply, end, releases, weight, outage, moving, limiting, build ─> core
-//! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call
-//!      ─> server ─> health;  connection ─> queues
+//! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call, queues
+//!      ─> server ─> health;  connection ─> queues, call
 //!      ─> slots ─> remote
 //!      ─> timers, limits, pauses ─> id, time ─> table, policy
 //! ```
@@ -25,8 +25,8 @@
 //! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
-//! | `Connection` | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | `Key` | the units of a semaphore that this process has, and the debts that no answered release has settled |
+//! | `Connection` | one runtime's link to a server: the leases that wait to be sent over it, and counts of its calls in flight |
+//! | `Key` | the units of a semaphore that count in this process's share, and the debts that are not settled |
 //!
 //! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `give_up_ended`
 //! makes debts of their leases. So what a step visits stays until the step is over. The states of a lease, and what changes
@@ -295,7 +295,8 @@ impl Core {
         (id, self.call_alone(LeaseRef(id, 0)))
     }
 
-    /// Refuses all claims, and releases all permits, which are reported as lost. Then this process leaves.
+    /// Starts the shutdown: the next sweep refuses all claims, and releases all permits, which are reported as lost. Then this
+    /// process leaves.
     pub fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
         for server in &mut self.servers {
@@ -462,7 +463,8 @@ impl Core {
         }
     }
 
-    /// True if a runtime can send claims to a server: the server's clock and the limits are known.
+    /// True if a runtime can send claims to a server: it is connected, the server's clock is known, and claims need not wait for the
+    /// limits.
     pub fn can_send_claims(&self, runtime: RuntimeId, server: usize) -> bool {
         let is_ready = self.servers[server].is_clock_known() && self.need_not_wait_for_limits();
         is_ready && self.has_connection(runtime, server)
@@ -473,7 +475,8 @@ impl Core {
         connection.is_some_and(|connection| connection.is_connected)
     }
 
-    /// True if claims wait for the thread, and the thread has no connection to send them over.
+    /// True if claims wait at the thread's lost connection to a server that is not in an outage and whose clock is known. Another
+    /// runtime can send them.
     pub fn is_stuck(&self, number: usize) -> bool {
         let connection = self.connections.get(&(THREAD, number));
         let waits = connection.is_some_and(|connection| {
@@ -491,7 +494,7 @@ impl Core {
         self.slots.owner_of(slot)
     }
 
-    /// The servers that have slots.
+    /// The servers that have slots, or that slots are moving to. The first server, if no map is known.
     pub fn servers(&self) -> impl Iterator<Item = usize> {
         (0..self.servers.len()).filter(|server| self.slots.is_used(*server))
     }
@@ -511,8 +514,8 @@ impl Core {
         servers.chain(connections).chain(others).min()
     }
 
-    /// Does work that is due, at most `MOST_DUE` items of each kind. Overdue calls are completed first. For each permit,
-    /// ends are handled before its next calls are queued.
+    /// Does work that is due, at most `MOST_DUE` items of each kind. Overdue calls are completed first. The timer of a
+    /// permit handles ends before it queues calls.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for _ in 0..MOST_DUE {
@@ -730,7 +733,8 @@ impl Core {
         self.timers.clear(Owner::Permit(id), scheduled);
     }
 
-    /// Queues a lease if its next call is due.
+    /// Queues a lease if its next call is due. A claim beyond its share is held back or refused instead (rule 12). After a shutdown
+    /// a missing lease is not queued.
     fn enqueue_if_due(&mut self, at: LeaseRef) {
         if self.lease(at).is_none() {
             return;

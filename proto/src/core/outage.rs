@@ -36,7 +36,8 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// Notes that a server no longer refuses connections. While it did, other processes may have gone on without it.
+    /// Notes that a server has run a call, or that the last attempt to connect was not refused. While it refused connections, other
+    /// processes may have gone on without it, so it counts as just returned.
     pub(super) fn end_denial(&mut self, number: usize) {
         let server = &mut self.servers[number];
         if mem::take(&mut server.is_denied) {
@@ -155,7 +156,7 @@ impl Core {
                 self.refuse(id, Refusal::Unavailable(server));
             }
         } else if !self.servers[server].is_clock_known() {
-            // It answers, but does not report its time.
+            // It does not report its time, or the first connection is still being made.
             self.refuse(id, Refusal::Failed(server));
         } else if !was_sent {
             self.refuse(id, Refusal::Congested(server));
@@ -208,7 +209,7 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable.
+    /// True if no process can have treated the server of a lease as unavailable and still act on that.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let server = &self.servers[self.target_of(at)];
         server.is_well(self.now, &self.settings)

@@ -40,7 +40,7 @@ pub struct Wait {
     pub time: Duration,
     /// How many may wait.
     pub max_waiting: u32,
-    /// How much earlier than it came it counts as arrived.
+    /// By how much its arrival is moved forward.
     pub head_start: Duration,
 }
 
@@ -64,8 +64,8 @@ pub enum Merge {
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// A limit is reached: which level's, the units that are held, and the limit in force. 0: an operator has closed
-    /// it.
+    /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that is heavier
+    /// than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore.
     Full(usize, u32, u32),
     /// Too many wait at this level, under this limit.
     QueueFull(usize, u32),
@@ -90,7 +90,8 @@ pub enum Refusal {
 pub enum Event {
     /// The claim waits in the queue of this level. It holds the narrower levels.
     Queued(usize),
-    /// It is held: the token of each level, the number of units held there, and the limit in force.
+    /// The claim is granted: the token of each level, the number of units held there, and the limit in force. If it is admitted
+    /// without its server, the tokens are 0.
     Granted(Vec<(u64, u32, u32)>),
     /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the loss.
     Held(Time),
@@ -144,7 +145,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Claiming {
     asked: Time,
-    /// The time at which the claim is refused (rule 1).
+    /// The time at which the claim is decided without an answer: refused, or admitted by the policy (rule 1).
     pub(super) deadline: Time,
     /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
     pub(super) must_reacquire: bool,
@@ -290,7 +291,7 @@ impl Permit {
         }
     }
 
-    /// The time at which the claim is refused if it is not decided.
+    /// The time at which the claim is decided without an answer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.claiming().map(|claiming| claiming.deadline)
     }
@@ -347,7 +348,8 @@ impl Permit {
         self.ended().is_some_and(|ended| ended.reports)
     }
 
-    /// True if a caller waits for its release, and only the thread can send that.
+    /// True if a caller waits for its release, and the permit's last answer or message came over the thread, or the permit is a
+    /// part that a shrink has released.
     pub(super) fn is_awaited_by_thread(&self) -> bool {
         self.is_awaited() && self.from == THREAD
     }

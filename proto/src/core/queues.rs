@@ -89,8 +89,8 @@ impl SendQueues {
     }
 
     /// Takes the claims if many have gathered since the last cleanup. The caller drops those that are over, and returns the others
-    /// to [`end_cleanup`](Self::end_cleanup). So entries of a connection that sends nothing for long are at most twice as many as
-    /// waiting claims, and a few.
+    /// to [`end_cleanup`](Self::end_cleanup). So a connection that sends nothing for long has at most 128 entries, or twice those that
+    /// the last cleanup has left.
     pub(super) fn begin_cleanup(&mut self) -> Option<VecDeque<LeaseRef>> {
         (self.claims.len() > self.cleanup_at).then(|| self.take_claims())
     }

@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Sends a release again while an earlier one has no answer.
+    /// Queues a second release while the first has no answer.
     pub(super) fn release_beside(&mut self, id: DebtId) {
         let now = self.now;
         if let Some(debt) = self.debts.get_mut(id) {
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Sends a release at once even if it pauses after a failure, because this process may be about to end.
+    /// Makes the next release due now if it only waits for a retry after a failure, because this process may be about to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
         if self
@@ -170,7 +170,8 @@ impl Core {
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives (rule 19), a caller waits for a release that the thread sends, or the process
+    /// may be refused until it arrives (rule 19), a caller waits for the release of a permit whose last answer came over
+    /// the thread, or the process
     /// may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);

@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Schedules what a command names again. `failure` is `None` if a server has answered that the command did not run to its
+    /// Schedules the named leases and debts again. `failure` is `None` if a server has answered that the command did not run to its
     /// end.
     fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
@@ -518,10 +518,11 @@ impl Core {
         }
     }
 
-    /// A server that has lost a lease may have lost others, so all leases that were not refreshed since are due.
+    /// A server may have lost leases or messages by the time of a call from `sent`. So the next sweep makes a call due for each lease
+    /// that was not found since.
     pub(super) fn refresh_all_since(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
-        // A call that was sent in the instant of connecting may report a loss too.
+        // `<=`, because a second loss in the same instant needs another sweep.
         if *lost_before <= sent {
             *lost_before = sent;
             self.sweep = Some(0);

@@ -13,7 +13,7 @@ pub enum Change {
     Connected(RuntimeId, usize),
     /// A new connection has replaced a mute one. Calls that were sent over the old one may still run.
     Replaced(RuntimeId, usize),
-    /// Calls in flight fail one by one.
+    /// A connection has ended, or an attempt to make one has failed. Calls in flight fail one by one.
     Gone(RuntimeId, usize),
     /// These slots are on that server.
     Slots(Vec<(Range<usize>, usize)>),
@@ -47,7 +47,7 @@ pub(super) struct Server {
     pub(super) must_announce_again: bool,
     /// True if the announcement waits to be sent.
     pub(super) announces: bool,
-    /// True if it has refused a connection since the last call that it ran.
+    /// True from a refused connection until a call whose commands all ran, or an attempt to connect that failed for another reason.
     pub(super) is_denied: bool,
     /// The debts whose releases wait to be sent.
     pub(super) releases: VecDeque<DebtId>,

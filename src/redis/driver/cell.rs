@@ -47,7 +47,7 @@ pub(in crate::redis) struct Cell {
     levels: Box<[Level]>,
     /// The number of the level in whose queue the claim waits, from 1 on.
     queued: AtomicUsize,
-    /// True once it was released or revoked.
+    /// True once it was released, revoked or ended by a shutdown.
     is_gone: AtomicBool,
     /// The outcome of the claim.
     outcome: OnceLock<Result<(), Refused>>,
@@ -144,9 +144,12 @@ impl Cell {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
         self.release(false);
-        let lost = match self.is_lost_by(now) {
-            true => self.lose(LostBy::Lease),
-            false => Vec::new(),
+        // An undecided claim has no end, and was never held.
+        let was_granted = matches!(self.outcome(), Some(Ok(())));
+        let lost = if was_granted && self.is_lost_by(now) {
+            self.lose(LostBy::Lease)
+        } else {
+            Vec::new()
         };
         (is_new || !lost.is_empty(), lost)
     }
@@ -235,7 +238,8 @@ impl Cell {
         self.poll(cx, || self.was_held.get().copied())
     }
 
-    /// Removes the waker, because the caller has the result.
+    /// Removes the waker while the caller itself polls the call, so that an outcome of that poll does not wake the caller's task
+    /// again.
     pub(super) fn unregister(&self) {
         drop(self.waker.take());
     }

@@ -11,8 +11,7 @@ use tokio::{
 /// The runtime of claims that no Tokio runtime polls. It has no connections, so the thread sends its calls.
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
 
-/// While claims come and go, the thread looks for work this often, at the full milliseconds of Tokio's timers. So releases need
-/// not wake it.
+/// The thread's sleep while claims come and go, so that releases need not wake it. Tokio's timers round it up to 1.2 to 2.4 ms.
 const TICK: Duration = Duration::from_micros(250);
 
 /// The thread is not woken for work that is due less than this before it wakes.
@@ -91,7 +90,7 @@ impl<C> Runtimes<C> {
         }
     }
 
-    /// The number of a runtime. A runtime without connections has ended, and another one gets its number.
+    /// The number of a runtime. A runtime that neither has a connection nor makes one gives its number up to the next new runtime.
     pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
         if id.is_none() {
             return NOWHERE;
@@ -235,7 +234,7 @@ impl<C> Runtimes<C> {
 pub(super) enum Needs {
     #[default]
     Nothing,
-    /// It has work before it wakes by itself.
+    /// It has work before it wakes by itself, or should end.
     Bell,
     /// There is no thread.
     Start,
@@ -244,6 +243,7 @@ pub(super) enum Needs {
 /// The state of the thread.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
+    /// True from the decision to start a thread until it has ended.
     pub(super) runs: bool,
     /// The time at which it wakes by itself. Zero if it does not sleep.
     sleeps_until: Time,
@@ -252,7 +252,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// The need of the thread once the lock is released. `due` is the time of its next work.
+    /// Decides how to wake or start the thread once the lock is released. The thread then counts as running and awake already. `due`
+    /// is the time of its next work.
     pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {

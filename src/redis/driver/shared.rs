@@ -32,7 +32,7 @@ pub(super) enum Dropped {
     Permit(PermitId),
     /// The carrier of a call that has no answer.
     Carrier(CallId),
-    /// A runtime's connection to a server.
+    /// A runtime's connection to a server, or its attempt to connect.
     Connection(RuntimeId, usize, Ending),
     /// The last handle and permit.
     Handles,
@@ -193,7 +193,8 @@ impl<T: Transport> Shared<T> {
         self.tell(News::NotConnected(why));
     }
 
-    /// Adds a drop to the inbox. Never waits for the core's lock, and never panics.
+    /// Adds a drop to the inbox, and handles the inbox unless another thread has the core's lock. Never panics. Waits for that lock
+    /// only if the keeper's thread cannot be started.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.post_and(dropped, |_, _, _| ());
     }
@@ -350,10 +351,11 @@ impl<C: Connection> Rest<C> {
                 event,
                 Event::Revoked | Event::Refused(..) | Event::Released(..)
             );
-            match is_end {
-                // The holder is to see a shutdown, not a loss.
-                true => drop(cell.take(Event::Revoked)),
-                false => outbox.news.extend(cell.take(event)),
+            if is_end {
+                // A shutdown appears to the holder as a revocation, not as a loss.
+                drop(cell.take(Event::Revoked));
+            } else {
+                outbox.news.extend(cell.take(event));
             }
             if is_end || is_last {
                 let cell = self.cells.remove(id);
@@ -372,7 +374,7 @@ impl<C: Connection> Rest<C> {
         }
     }
 
-    /// Fails all claims after a panic of the core. Permits stay valid until their leases end.
+    /// After a panic of the core: fails undecided claims, and reports each permit whose lease has ended.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
         for cell in self.cells.all() {
             let (has_changed, lost) = cell.close(now);

@@ -1,9 +1,10 @@
 //! What no program of its own shows.
 
 use super::cell::Cell;
+use crate::semaphore::Policy;
 use futures_util::FutureExt;
-use proto::core::Event;
-use std::{iter, pin::pin};
+use proto::core::{Event, Time};
+use std::{iter, pin::pin, time::Duration};
 
 #[test]
 fn who_waits_for_a_loss_is_told_of_one_that_is_over_before_the_wake() {
@@ -17,4 +18,15 @@ fn who_waits_for_a_loss_is_told_of_one_that_is_over_before_the_wake() {
     assert!(waiting.as_mut().now_or_never().is_none());
     cell.wake(true);
     assert!(waiting.now_or_never().is_some());
+}
+
+#[test]
+fn after_a_panic_of_the_core_a_granted_permit_is_lost_and_a_claim_is_not() {
+    let (before, after) = (Time::from_secs(1), Time::from_secs(2));
+    let one_level = || iter::once((Policy::DEFAULT, "a".into(), 0));
+    let (granted, claim) = (Cell::new(one_level()), Cell::new(one_level()));
+    granted.take(Event::Held(before + Duration::from_millis(1)));
+    granted.take(Event::Granted(vec![(7, 1, 1)]));
+    let lost = [&granted, &claim].map(|cell| [before, after].map(|now| cell.close(now).1.len()));
+    assert_eq!(lost, [[0, 1], [0, 0]]);
 }
