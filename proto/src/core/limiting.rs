@@ -16,7 +16,8 @@ use crate::verbs::OperatorLimits;
 use std::{mem, ops::Range};
 
 impl Core {
-    /// Takes the limits that a server has reported. They differ from those that this process knows.
+    /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the call. The
+    /// next sweep applies them to claims.
     pub(super) fn take_limits(&mut self, told: OperatorLimits) {
         self.limits.take(told);
         self.sweep = Some(0);
