@@ -64,9 +64,7 @@ impl Core {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.target_of(at));
         let connection = self.connections.get(&(from, server))?;
-        let queues = &connection.queues;
-        let is_only =
-            queues.len(SendQueue::Claims) == 1 && queues.first(SendQueue::Claims) == Some(at);
+        let is_only = connection.queues.has_only_claim(at);
         let is_alone = is_only && !self.servers[server].releases_now;
         let is_alone = is_alone && self.sends_for_no_other_task(server, at.0);
         is_alone.then(|| self.call_to(from, server)).flatten()
@@ -78,7 +76,7 @@ impl Core {
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
-        let server = self.debts.get_mut(debt)?.waits()?;
+        let server = self.debts.get(debt)?.waits()?;
         let connection = self.connections.get(&(from, server))?;
         let has_claims = !connection.queues.is_empty(SendQueue::Claims);
         let is_idle = connection.is_connected && connection.in_flight == 0 && !has_claims;
@@ -190,8 +188,8 @@ impl Core {
             return false;
         };
         // Otherwise it has been sent, waits elsewhere, or is paid.
-        let waits = |debt: &mut Debt| debt.waits() == Some(server);
-        if self.debts.get_mut(id).is_some_and(waits) && !self.add_release(draft, id) {
+        let waits = |debt: &Debt| debt.waits() == Some(server);
+        if self.debts.get(id).is_some_and(waits) && !self.add_release(draft, id) {
             return false;
         }
         self.servers[server].releases.pop_front();

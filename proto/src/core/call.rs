@@ -51,7 +51,7 @@ pub struct Call {
     pub progress: Progress,
 }
 
-/// Why a call has failed: it has no answer, or one that does not count.
+/// The reason of a failed call. A call also fails if its answer does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// It was not sent, because there was no connection.

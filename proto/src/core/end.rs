@@ -269,7 +269,7 @@ impl Core {
             let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
             let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.may_exist() {
-                // A call that is over was applied in this step, and tells the debt nothing more.
+                // The answer to a call that is over was applied in this step.
                 let call = lease.call().filter(|call| self.calls.contains_key(call));
                 let debt = Debt::new(&lease, own, lease.route.redirect, self.now);
                 self.owe(Some(awaited_with), (LeaseRef(id, number), call), debt);
@@ -288,10 +288,7 @@ impl Core {
 
     /// Removes a permit that is given up, once its debts are paid.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
-        let ended = self
-            .permits
-            .get_mut(id)
-            .and_then(|permit| permit.ended_mut());
+        let ended = self.permits.get(id).and_then(|permit| permit.ended());
         let Some(ended) = ended.filter(|ended| ended.debts.is_empty()) else {
             return;
         };

@@ -62,7 +62,7 @@ impl Health {
         over.is_some()
     }
 
-    /// Notes that the server is back, or takes over slots of one that is not well.
+    /// Notes that the server is back, or takes over slots of a server that is not well.
     pub(super) fn note_return(&mut self, now: Time) {
         self.returned = Some(now);
     }

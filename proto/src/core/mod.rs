@@ -90,8 +90,7 @@
 //! 17. *A caller's task sends its own claim or release*, and is never the first to send a release that another task waits for,
 //!     because its future may never be polled again. Spawned tasks send everything else. The thread takes over from a runtime
 //!     that stalls: claims of the runtime wait, or calls without acquires are in flight, and for a quarter of a timeout no call of
-//!     that kind was sent or answered. Then the thread sends the waiting claims, and sends the releases of those calls a second
-//!     time.
+//!     that kind was sent or answered. Then the thread sends the waiting claims, and sends these releases again.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, the levels that are not held get other ids, and the call begins with the release of the old ones. When
 //!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that

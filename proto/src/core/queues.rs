@@ -18,28 +18,17 @@ pub(super) enum SendQueue {
 
 /// An entry may be out of date: its lease may have been sent, may wait elsewhere, or may be over. So the reader of an entry
 /// checks that the lease still waits in that queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SendQueues {
     refreshes: BTreeSet<(Time, LeaseRef)>,
     polls: VecDeque<LeaseRef>,
     claims: VecDeque<LeaseRef>,
-    /// The number of claims that triggers the next cleanup.
-    cleanup_at: usize,
+    /// The number of claims that the last cleanup has left.
+    left_by_cleanup: usize,
 }
 
 /// Fewer claims than this are never cleaned up.
 const FEW: usize = 128;
-
-impl Default for SendQueues {
-    fn default() -> Self {
-        Self {
-            refreshes: BTreeSet::new(),
-            polls: VecDeque::new(),
-            claims: VecDeque::new(),
-            cleanup_at: FEW,
-        }
-    }
-}
 
 impl SendQueues {
     /// Adds a lease that ends at `end`.
@@ -79,6 +68,11 @@ impl SendQueues {
         self.len(queue) == 0
     }
 
+    /// True if this lease is the only waiting claim.
+    pub(super) fn has_only_claim(&self, at: LeaseRef) -> bool {
+        self.claims == [at]
+    }
+
     /// Takes the waiting claims, to move them to another connection.
     pub(super) fn take_claims(&mut self) -> VecDeque<LeaseRef> {
         mem::take(&mut self.claims)
@@ -92,11 +86,12 @@ impl SendQueues {
     /// to [`end_cleanup`](Self::end_cleanup). So a connection that sends nothing for long has at most 128 entries, or twice those that
     /// the last cleanup has left.
     pub(super) fn begin_cleanup(&mut self) -> Option<VecDeque<LeaseRef>> {
-        (self.claims.len() > self.cleanup_at).then(|| self.take_claims())
+        let most = FEW.max(2 * self.left_by_cleanup);
+        (self.claims.len() > most).then(|| self.take_claims())
     }
 
     pub(super) fn end_cleanup(&mut self, claims: VecDeque<LeaseRef>) {
-        self.cleanup_at = FEW.max(2 * claims.len());
+        self.left_by_cleanup = claims.len();
         self.claims = claims;
     }
 }

@@ -144,7 +144,7 @@ impl Core {
         let now = self.now;
         if self
             .debts
-            .get_mut(id)
+            .get(id)
             .is_some_and(|debt| debt.is_backing_off(now))
         {
             self.release_at(id, now);
@@ -201,7 +201,7 @@ impl Core {
 
     /// Removes a debt once no server has any of its units.
     fn pay(&mut self, id: DebtId) {
-        if self.debts.get_mut(id).is_none() {
+        if self.debts.get(id).is_none() {
             return;
         }
         self.unlink_from_keys(id);

@@ -6,7 +6,7 @@ use super::{
     end::EndCause,
     id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
     lease::{self, InFlight, Outcome, State},
-    permit::{Event, Phase, Refusal, Reported},
+    permit::{Event, Permit, Phase, Refusal, Reported},
     time::{PAUSE, Time},
 };
 use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
@@ -110,10 +110,7 @@ impl Core {
         };
         for &at in all {
             let LeaseRef(id, _) = at;
-            let is_undecided = self
-                .permits
-                .get_mut(id)
-                .is_some_and(|permit| permit.is_claim());
+            let is_undecided = self.permits.get(id).is_some_and(Permit::is_claim);
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
                 Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),

@@ -62,11 +62,11 @@ impl<T: Entry> Table<T> {
 
     /// Removes an entry, which must be there.
     pub(super) fn remove(&mut self, id: T::Id) -> T {
-        debug_assert_eq!(self[id].id(), id, "another entry has this place");
+        debug_assert!(self.get(id).is_some(), "another entry has this place");
         self.entries.remove(id.index())
     }
 
-    /// The id of the entry at a place, if there is one.
+    /// The id of the entry at a place, or `None` if the place is free.
     pub(super) fn id_at(&self, index: usize) -> Option<T::Id> {
         self.entries.get(index).map(T::id)
     }

@@ -47,7 +47,7 @@ fn waiting_level(name: &str, slot: u16) -> Level {
     }
 }
 
-/// A core with connections to servers, each of which has the slot of its number.
+/// A core with connections to servers. Each server has the slot of its number.
 fn connected(servers: usize) -> Core {
     let mut core = Core::new(settings());
     let slots = (0..servers).map(|server| (server..server + 1, server));
@@ -420,10 +420,6 @@ impl Disorder {
         }
     }
 
-    fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
-        self.random.choice(all).cloned()
-    }
-
     fn level(&mut self) -> Level {
         let (slot, number) = (self.random.u16(0..2), self.random.u8(0..3));
         let name = format!("s{{{slot}-{number}}}");
@@ -440,8 +436,7 @@ impl Disorder {
     fn step(&mut self) {
         let now = self.now;
         let runtime = Self::RUNTIMES[self.random.usize(0..2)];
-        let permit = self.permits.clone();
-        let permit = self.pick(&permit);
+        let permit = self.random.choice(&self.permits).copied();
         match (self.random.u8(0..100), permit) {
             (0..15, _) => {
                 let levels: Vec<_> = (0..self.random.usize(1..4)).map(|_| self.level()).collect();

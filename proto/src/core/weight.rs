@@ -48,7 +48,7 @@ impl Core {
     ) -> Option<Growth> {
         self.now = now;
         self.permits
-            .get_mut(root)
+            .get(root)
             .filter(|permit| !permit.has_ended())?;
         let merged = self.units_to_merge(root, level, merge);
         let permit = &self.permits[root];
@@ -114,7 +114,7 @@ impl Core {
     ) -> Option<Vec<PermitId>> {
         self.now = now;
         self.permits
-            .get_mut(root)
+            .get(root)
             .filter(|permit| !permit.has_ended())?;
         let mut parts = Vec::new();
         for (own, id) in self.granted_growths(root, level) {

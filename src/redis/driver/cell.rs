@@ -160,7 +160,7 @@ impl Cell {
         }
     }
 
-    /// Wakes the tasks that wait for an event. A loss wakes its waiters even if the permit is held again by then.
+    /// Wakes the tasks that wait for an event. A loss wakes its waiters even if the permit is held again.
     pub(super) fn wake(&self, is_loss: bool) {
         if is_loss {
             self.loss.wake();

@@ -236,7 +236,7 @@ pub(super) enum Needs {
     Nothing,
     /// It has work before it wakes by itself, or should end.
     Bell,
-    /// There is no thread.
+    /// No thread runs.
     Start,
 }
 

@@ -206,7 +206,7 @@ pub enum Step {
     Ask(usize, Key, OperatorAction),
     /// A server does not report its time to a process for so long.
     HideTime(usize, usize, Duration),
-    /// A server forgets its scripts, so the next commands do not run: so many.
+    /// A server forgets its scripts, so this number of its next commands does not run.
     Flush(usize, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
@@ -449,18 +449,11 @@ impl Schedule {
             .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
         let process = random.below(self.processes as u64) as usize;
         let runtime = self.runtimes - 1;
-        let level = Level {
-            key: 0,
-            limit: 20,
-            weight: 1,
-            wait: None,
-            flow: None,
-            is_strict: false,
-        };
+        let level = Level::new(0, 20);
         let claim = |hold| Step::Claim {
             process,
             runtime,
-            claim: Claim([Some(level), None, None]),
+            claim: Claim::from(level),
             hold,
             cancel: None,
             goes_on: true,
@@ -480,23 +473,15 @@ impl Schedule {
     }
 
     /// A claim of two levels, alone. The answer to its acquire of the wider one is lost, both servers stand still a moment
-    /// later, and its caller gives up meanwhile: what had no answer lasts longer than what is sent after it.
+    /// later, and its caller gives up. So a call without an answer lasts longer than later calls.
     fn add_lost_answer(&mut self, random: &mut Random) {
         self.steps
             .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
         let (begin, narrow) = (random.up_to_ms(1_000), random.below(4) as Key);
         let process = random.below(self.processes as u64) as usize;
         let level = |key| Level {
-            key,
-            limit: 1,
-            weight: 1,
-            wait: Some(Wait {
-                time: Duration::from_secs(2),
-                max_waiting: 100,
-                head_start: Duration::ZERO,
-            }),
-            flow: None,
-            is_strict: false,
+            wait: Some(Wait::new(Duration::from_secs(2))),
+            ..Level::new(key, 1)
         };
         let claim = Step::Claim {
             process,
@@ -533,16 +518,9 @@ impl Schedule {
             let most = random.from(2, LEVELS as u64) as usize;
             for (key, place) in (narrow..).zip(levels.iter_mut().take(most)) {
                 *place = Some(Level {
-                    key,
-                    limit,
                     weight: random.from(1, heaviest) as u32,
-                    wait: Some(Wait {
-                        time: random.up_to_ms(longest),
-                        max_waiting: 100,
-                        head_start: Duration::ZERO,
-                    }),
-                    flow: None,
-                    is_strict: false,
+                    wait: Some(Wait::new(random.up_to_ms(longest))),
+                    ..Level::new(key, limit)
                 });
             }
             let step = Step::Claim {
@@ -594,21 +572,13 @@ impl Schedule {
         let slow = random.below(self.runtimes as u64) as usize;
         for _ in 0..random.from(2, 8) {
             let level = Level {
-                key,
-                limit: 1,
-                weight: 1,
-                wait: random.one_in(2).then(|| Wait {
-                    time: random.up_to_ms(500),
-                    max_waiting: 100,
-                    head_start: Duration::ZERO,
-                }),
-                flow: None,
-                is_strict: false,
+                wait: random.one_in(2).then(|| Wait::new(random.up_to_ms(500))),
+                ..Level::new(key, 1)
             };
             let step = Step::Claim {
                 process,
                 runtime: random.below(self.runtimes as u64) as usize,
-                claim: Claim([Some(level), None, None]),
+                claim: Claim::from(level),
                 hold: random.up_to_ms(60),
                 cancel: None,
                 goes_on: false,
@@ -642,18 +612,11 @@ impl Schedule {
         let process = random.below(self.processes as u64) as usize;
         for _ in 0..random.pick(&[0, 0, 0, 20, 20, 80, 300, 0]) {
             let key = random.below(5) as Key;
-            let level = Level {
-                key,
-                limit: 3,
-                weight: 1,
-                wait: None,
-                flow: None,
-                is_strict: false,
-            };
+            let level = Level::new(key, 3);
             let step = Step::Claim {
                 process,
                 runtime: self.runtimes - 1,
-                claim: Claim([Some(level), None, None]),
+                claim: Claim::from(level),
                 hold: random.up_to_ms(20),
                 cancel: random.one_in(2).then(|| random.up_to_ms(50)),
                 goes_on: false,
@@ -709,22 +672,15 @@ impl Schedule {
             self.add_crowds(random, Duration::from_millis(active));
         }
         let level = Level {
-            key: LOCK,
-            limit: 1,
-            weight: 1,
-            wait: Some(Wait {
-                time: random.up_to_ms(active / 3),
-                max_waiting: 100,
-                head_start: Duration::ZERO,
-            }),
-            flow: None,
+            wait: Some(Wait::new(random.up_to_ms(active / 3))),
             is_strict: true,
+            ..Level::new(LOCK, 1)
         };
         for _ in 0..random.from(0, 6) {
             let step = Step::Claim {
                 process: random.below(self.processes as u64) as usize,
                 runtime: self.runtimes - 1,
-                claim: Claim([Some(level), None, None]),
+                claim: Claim::from(level),
                 hold: random.up_to_ms(200),
                 cancel: None,
                 goes_on: false,
@@ -766,21 +722,18 @@ impl Schedule {
         );
         for _ in 0..random.from(5, 40) {
             let level = Level {
-                key,
-                limit,
                 weight: random.pick(&[1, 1, 1, 2]).min(limit),
                 wait: Some(Wait {
                     time: random.up_to_ms(active / 3),
                     max_waiting: random.pick(&[3, 10, 100, 100]),
                     head_start: Duration::ZERO,
                 }),
-                flow: None,
-                is_strict: false,
+                ..Level::new(key, limit)
             };
             let step = Step::Claim {
                 process: random.below(self.processes as u64) as usize,
                 runtime: self.runtimes - 1,
-                claim: Claim([Some(level), None, None]),
+                claim: Claim::from(level),
                 hold: random.up_to_ms(60),
                 cancel: random.one_in(8).then(|| random.up_to_ms(active / 3)),
                 goes_on: false,
@@ -849,14 +802,7 @@ impl Schedule {
         let (process, narrow) = (random.below(self.processes as u64), random.below(4) as Key);
         let (limit, runtime) = (random.from(1, 3) as u32, self.runtimes - 1);
         for _ in 0..random.from(2, 12) {
-            let level = |key| Level {
-                key,
-                limit,
-                weight: 1,
-                wait: None,
-                flow: None,
-                is_strict: false,
-            };
+            let level = |key| Level::new(key, limit);
             let wide = random.one_in(2).then(|| level(narrow + 1));
             let step = Step::Claim {
                 process: process as usize,
@@ -1025,7 +971,7 @@ impl Schedule {
                 flow: None,
                 is_strict: false,
             };
-            let claim = Claim([Some(level), None, None]);
+            let claim = Claim::from(level);
             let step = Step::Claim {
                 process: process as usize,
                 runtime: self.runtimes - 1,
@@ -1101,18 +1047,11 @@ impl Schedule {
     /// A permit that grows by a unit hundreds of times, as one that counts the tokens of a stream.
     fn add_growth(&mut self, random: &mut Random, active: Duration) {
         let (process, key) = (random.below(self.processes as u64) as usize, 0);
-        let level = Level {
-            key,
-            limit: random.pick(&[60, 900]),
-            weight: 1,
-            wait: None,
-            flow: None,
-            is_strict: false,
-        };
+        let level = Level::new(key, random.pick(&[60, 900]));
         let claim = Step::Claim {
             process,
             runtime: self.runtimes - 1,
-            claim: Claim([Some(level), None, None]),
+            claim: Claim::from(level),
             hold: active,
             cancel: None,
             goes_on: true,

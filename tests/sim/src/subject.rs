@@ -218,6 +218,31 @@ pub struct Wait {
     pub head_start: Duration,
 }
 
+impl Level {
+    /// One unit, without a wait.
+    pub fn new(key: Key, limit: u32) -> Self {
+        Self {
+            key,
+            limit,
+            weight: 1,
+            wait: None,
+            flow: None,
+            is_strict: false,
+        }
+    }
+}
+
+impl Wait {
+    /// A wait among at most 100 others, without a head start.
+    pub fn new(time: Duration) -> Self {
+        Self {
+            time,
+            max_waiting: 100,
+            head_start: Duration::ZERO,
+        }
+    }
+}
+
 /// A change of a permit's weight.
 #[derive(Debug, Clone, Copy)]
 pub struct Resize {
@@ -241,6 +266,12 @@ impl Resize {
             is_strict: false,
         };
         Claim([Some(level), None, None])
+    }
+}
+
+impl From<Level> for Claim {
+    fn from(level: Level) -> Self {
+        Self([Some(level), None, None])
     }
 }
 
@@ -580,7 +611,7 @@ pub enum Event {
     Revoked(PermitId),
     /// What was taken from a permit is released.
     Released(PermitId),
-    /// What its caller has given up is over, on servers too. True if all of it was held until then.
+    /// The releases of a permit that its caller has given up are over. True if all of it was held until then.
     GivenUp(PermitId, bool),
 }
 

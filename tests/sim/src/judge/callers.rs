@@ -632,7 +632,7 @@ impl Callers {
         })
     }
 
-    /// What a caller has given up is over. Nobody has held what was never granted.
+    /// The releases of a permit are over. A permit that was never granted was not held until then.
     pub(super) fn given_up(&self, who: Who, was_held: bool) -> Verdict {
         let record = self.records.get(&who);
         let was_granted = record.is_none_or(|record| record.was_granted);

@@ -311,13 +311,13 @@ impl Calls {
         seen.is_none_or(|seen| seen.failed <= seen.worked)
     }
 
-    /// Whether a process knows the time of all servers.
+    /// True if all servers have reported their time to a process.
     pub(super) fn are_timed(&self, at: usize) -> bool {
         let mut servers = 0..self.settings.servers;
         servers.all(|server| self.is_timed(at, server))
     }
 
-    /// Whether a process knows the time of a server.
+    /// True if a server has reported its time to a process.
     pub(super) fn is_timed(&self, at: usize, server: usize) -> bool {
         self.timed.contains(&(at, server))
     }
@@ -859,7 +859,7 @@ impl Record {
                 && !self.is_lost
                 && !self.is_parted,
             confirmed: self.confirmed,
-            // What waited under an earlier id is another try all the same.
+            // A wait under an earlier id makes this acquire another try.
             waited: self.waited,
             is_widest: self.is_widest,
             is_whole: self.is_whole,

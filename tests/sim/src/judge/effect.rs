@@ -396,7 +396,7 @@ impl Effect<'_> {
     pub(super) fn all_waiters(&self) -> usize {
         let stored = self.before.queue.iter().chain(&self.after.queue);
         let stored = stored.filter_map(|(id, _)| Name::read(id));
-        // Who joined in this call may have been granted by a later claim of it.
+        // A claim that joined in this call may have been granted because of a later claim of the call.
         let queued = self.wanted();
         let queued = queued.filter(|(.., means)| matches!(means, Means::Queued));
         let all: BTreeSet<_> = stored.chain(queued.map(|(name, ..)| name)).collect();

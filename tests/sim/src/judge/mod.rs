@@ -601,8 +601,8 @@ impl Judge {
     pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
-            // What has moved to a server that does not report its time is released by its end alone, which each refresh may
-            // have moved that had no answer.
+            // Nothing is sent to a server that has not reported its time. So units whose slot has moved there end by themselves, at
+            // an end that each unanswered refresh may have moved.
             let is_timed = self.calls.are_timed(at);
             self.note(check(is_idle || !is_timed, "memory", || {
                 format!("p{at} remembers what is over: {:?}", process.core)
