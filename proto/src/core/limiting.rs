@@ -6,7 +6,7 @@
 //! others of its flow.
 
 use super::{
-    Core,
+    Core, Membership,
     id::{CallId, LeaseRef, PermitId},
     lease::State,
     permit::{ClaimedLevel, Refusal},
@@ -59,13 +59,15 @@ impl Core {
         }
     }
 
-    /// True if claims need not wait for the limits: they are known, or their server cannot report them (rule 18).
+    /// True if claims need not wait for the limits: they are known, this process has left and no longer reads them, or their
+    /// server cannot report them (rule 18).
     pub(super) fn need_not_wait_for_limits(&self) -> bool {
-        let cannot_tell = || {
+        let cannot_report = || {
             let server = &self.servers[self.counting_server()];
             server.health.is_failing() || server.is_denied
         };
-        self.limits.version().is_some() || cannot_tell()
+        let has_left = self.membership != Membership::Member;
+        self.limits.version().is_some() || has_left || cannot_report()
     }
 
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {

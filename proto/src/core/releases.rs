@@ -5,6 +5,7 @@ use super::{
     call::Flight,
     debt::{Debt, Next},
     id::{CallId, DebtId, LeaseRef, PermitId},
+    lease::Lease,
     permit::Permit,
     time::Time,
     timers::Owner,
@@ -48,6 +49,9 @@ impl Core {
         acquired: &Acquired,
     ) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
+        if is_refusal && let Some(lease) = self.ended_lease(at, flight.id) {
+            lease.remote.note_refused(flight.sent);
+        }
         for id in self.debts_in(flight.id, at) {
             let debt = self.debts.get(id);
             let Some(debt) = debt else {
@@ -60,6 +64,14 @@ impl Core {
                 self.release_at(id, self.now);
             }
         }
+    }
+
+    /// A lease in flight whose permit an earlier answer of this call has ended. It becomes a debt when this step is over.
+    fn ended_lease(&mut self, at: LeaseRef, call: CallId) -> Option<&mut Lease> {
+        let permit = self.permits.get_mut(at.0)?;
+        let has_ended = permit.has_ended();
+        let lease = permit.leases.get_mut(at.1)?;
+        (has_ended && lease.call() == Some(call)).then_some(lease)
     }
 
     /// The debts for units of a lease that a call has named.

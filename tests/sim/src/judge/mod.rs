@@ -571,10 +571,7 @@ impl Judge {
 
     /// The keys of a semaphore have moved to a server whose clock is so many ms ahead.
     pub fn migrated(&mut self, key: Key, way: (usize, usize), ahead: i64) {
-        self.storage.migrated(key, way);
-        if ahead.abs() > 100 {
-            self.storage.stepped(way.1, ahead);
-        }
+        self.storage.migrated(key, way, ahead);
     }
 
     /// The replica of a server has taken its place. It has all that counts.

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// How much the clocks of a process and a server may differ in the length of a lease, ms.
+/// How much the clocks of a process and a server, or of two servers, may differ in the length of a lease, in ms.
 const MOMENT: i64 = 20;
 
 /// What has happened to a server.
@@ -153,7 +153,7 @@ impl Storage {
     }
 
     /// What has happened to a server has happened to what moves from it.
-    pub(super) fn migrated(&mut self, key: Key, (from, to): (usize, usize)) {
+    pub(super) fn migrated(&mut self, key: Key, (from, to): (usize, usize), ahead: i64) {
         let own = self.past[from];
         let past = &mut self.past[to];
         past.stepped_back |= own.stepped_back;
@@ -164,6 +164,9 @@ impl Storage {
         let known = self.keys.entry(key).or_default();
         known.fair.forget();
         known.pauses.mark_uncertain();
+        if ahead.abs() > MOMENT {
+            self.stepped(to, ahead);
+        }
     }
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
