@@ -66,7 +66,7 @@ doctests() {
     printf '%s passed\n' "$(count_passed "$log")"
 }
 
-# A change runs 7,520, of all workloads together.
+# A change runs 2,820, of all workloads together.
 schedules() {
     local workload
     for workload in "" _on_a_cluster _in_outages _in_outages_of_a_cluster _with_fair_queues _with_limits _with_pauses \

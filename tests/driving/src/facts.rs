@@ -63,7 +63,7 @@ fn waiting(name: &str, limit: u32) -> Level {
 fn until(what: &str, mut is_met: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_met() {
-        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -114,15 +114,15 @@ mod the_shipped_core_passes_further {
     use super::*;
 
     parts! {
-        Server on_a_server: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
-        Cluster on_a_cluster: second = 1 third = 2 fourth = 3;
-        Outage in_outages: second = 1 third = 2 fourth = 3;
-        ClusterOutage in_outages_of_a_cluster: second = 1 third = 2 fourth = 3;
-        Fair with_fair_queues: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
-        Limits with_limits: second = 1 third = 2 fourth = 3;
-        Pauses with_pauses: second = 1 third = 2 fourth = 3 fifth = 4 sixth = 5 seventh = 6 eighth = 7;
-        Questions with_questions: second = 1 third = 2 fourth = 3;
-        Mixed with_a_mixture: second = 1 third = 2 fourth = 3;
+        Server on_a_server: second = 1;
+        Cluster on_a_cluster: second = 1;
+        Outage in_outages: second = 1;
+        ClusterOutage in_outages_of_a_cluster: second = 1;
+        Fair with_fair_queues: second = 1;
+        Limits with_limits: second = 1;
+        Pauses with_pauses: second = 1;
+        Questions with_questions: second = 1;
+        Mixed with_a_mixture: second = 1;
     }
 }
 
