@@ -54,7 +54,7 @@ pub struct Call {
 /// The reason of a failed call. A call also fails if its answer does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It was not sent, because there was no connection.
+    /// It was not sent, because the runtime had no connection.
     NotConnected,
     /// The connection broke. The call may still run.
     Broken,

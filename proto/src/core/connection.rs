@@ -60,8 +60,8 @@ impl Connection {
         }
     }
 
-    /// True if a call may leave while fewer than `most` are in flight, or if as many claims have gathered as are in
-    /// flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
+    /// True if a call may leave while fewer than `most` are in flight, or if the waiting claims are at least as many as those
+    /// in flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
     /// are few and large.
     pub(super) fn can_send(&self, most: usize) -> bool {
         let waiting = self.queues.len(SendQueue::Claims);

@@ -30,7 +30,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Notes that there is no room for another claim like the last one, or that claims wait.
+    /// Notes that the key has no room for another claim like the last, or that claims wait.
     pub(super) fn note_full(&mut self, now: Time) {
         self.full_until = now + FULL_FOR;
     }

@@ -143,8 +143,8 @@ impl Core {
         }
         // After this time its server has forgotten the lease by itself.
         let is_known = may_exist && lease.remote.may_exist_until() > self.now;
-        // An earlier acquire that still runs may be queued at one level, and then frees the wider ones that it names. So all
-        // of these levels get new ids.
+        // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names. So
+        // all of these levels get new ids.
         let mut old = Vec::new();
         for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);

@@ -3,7 +3,7 @@
 use super::time::Time;
 use std::{collections::HashMap, sync::Arc};
 
-/// Ended pauses are removed only once there are this many.
+/// Ended pauses are removed only once the map has this many entries.
 const FEW: usize = 64;
 
 /// The ends of the pauses that this process has set, by the names of their semaphores.

@@ -55,9 +55,9 @@ impl Wait {
 /// The earlier growths that a growth includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
-    /// The two smallest, if there are 16 or more.
+    /// The two smallest, if the level has 16 or more.
     Smallest,
-    /// Nothing, unless there are 32.
+    /// Nothing, unless the level has 32.
     Nothing,
 }
 
@@ -187,7 +187,7 @@ pub(super) struct Permit {
     pub(super) growths: Vec<PermitId>,
     /// The number of its last growth. Ids of the growth have this number and that of the permit.
     pub(super) last_growth: u32,
-    /// The runtime of its caller, or the one that has carried the claim since.
+    /// The runtime of its caller, or the runtime that last sent the claim.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<ClaimedLevel>,
     pub(super) leases: Vec<Lease>,

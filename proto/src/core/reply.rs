@@ -340,7 +340,7 @@ impl Core {
         match outcome {
             Outcome::Nothing => return,
             Outcome::Advances | Outcome::Returns(true) => permit.take_grants(at.1, grants),
-            // The holder was not told of a loss, and keeps its tokens.
+            // The holder was not notified of a loss, and keeps its tokens.
             _ => {}
         }
         let root = permit.root();

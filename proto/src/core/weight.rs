@@ -22,7 +22,7 @@ use std::mem;
 /// Once a level has this many growths, its two smallest are merged, because these need the fewest free units.
 const MERGED_FROM: usize = 16;
 
-/// The number of growths to a level that stay separate if there is no room to merge them.
+/// The number of growths to a level that stay separate if the level has no room to merge them.
 const MOST_GROWTHS: usize = 32;
 
 /// A claim of more units for a level of a permit.

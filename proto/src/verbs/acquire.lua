@@ -5,7 +5,7 @@
 -- A claim has levels, usually one, from the narrowest limit to the widest. If a level is full and the claim does not
 -- wait there, the claim gets nothing. This is decided before anything is granted, so no other client ever sees a unit
 -- of it. A claim that waits joins the queue of that level, and holds the units of the narrower levels for as long as it
--- counts as alive. All claims go from narrow to wide, so there is no deadlock.
+-- counts as alive. All claims go from narrow to wide, so no deadlock is possible.
 --
 -- Promises: at any instant of the server's clock, at most `limit` units are held. An id counts once, however often it
 -- is sent, and keeps its position in the queue. Each permit gets a token greater than all earlier ones. A call that
@@ -30,7 +30,7 @@
 --         id      the permit's id
 -- Returns the server's time in ms, alone if the call is late; and for each claim, if it is granted, two
 -- items for each level: token, units held now. Else one item:
---         {0, level, units held now}     there is no room at that level, from 1
+--         {0, level, units held now}     that level is full; levels count from 1
 --         {-1, level, units held now}    the queue of that level is full
 --         {-3, level, units held now}    it was revoked at that level
 --         {-4, level, units held now, pause_ms}

@@ -1,6 +1,6 @@
 //! The answers of a server: replies of scripts as data.
 //!
-//! Every shape of a reply is read. One that no script returns is no answer.
+//! Decodes each shape of a reply that a script returns. Any other reply is no answer.
 
 use super::{
     command::{Command, Group, Part, Wanted},
@@ -125,8 +125,8 @@ impl Message {
     }
 }
 
-/// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
-/// 2255. A time beyond is none, and is not counted with.
+/// The scripts' numbers are exact up to this. A clock in microseconds reaches it in the year 2255, so a later time is
+/// invalid.
 const LATEST_MICROS: i64 = 1 << 53;
 const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
 
@@ -185,7 +185,7 @@ fn presence(reply: &Reply, parts: &[Part]) -> Option<Answer> {
     is_all.then_some(Answer::Presence(now, highest, live, limits))
 }
 
-/// A number: nothing is new. Else fields and values, of which one is the version.
+/// A number if nothing is new. Otherwise fields and values, one of them the version.
 fn told(item: &Reply) -> Option<Option<OperatorLimits>> {
     if item.integer().is_some() {
         return Some(None);

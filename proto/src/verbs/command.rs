@@ -101,7 +101,7 @@ pub struct Position {
     pub alive: Duration,
     /// How many may wait.
     pub max_waiting: u32,
-    /// The arrival that the server returned before; 0 if there is none.
+    /// The arrival that the server returned before; 0 if it has returned none.
     pub arrival: u64,
     /// How much earlier it counts as arrived.
     pub head_start: Duration,

@@ -270,7 +270,7 @@ local function granting(now, micros, floor, ended, is_provisional)
     end
   end
 
-  -- Tells the claim at a place of the queue to poll, if its score is above `score`.
+  -- Notifies the claim at a place of the queue that it should poll, if its score is above `score`.
   local function tell_to_poll(semaphore, place, score)
     local waiter = call('ZRANGE', semaphore.queue, place, place, 'WITHSCORES')
     local process, name = string.match(waiter[1] or '', '^(%w+)%.(%w+%.%w+%.%w+)%.')
@@ -306,7 +306,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       if is_alive and semaphore.used + weight > limit then
         clamp(semaphore.held)
         if departed_score[queue] and is_pause(id) then
-          -- Only the first waiter was told of the pause. If it has left, the next one polls.
+          -- Only the first waiter was notified of the pause. If it has left, the next one polls.
           tell_to_poll(semaphore, 1, departed_score[queue])
           departed_score[queue] = nil
         end

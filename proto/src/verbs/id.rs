@@ -306,7 +306,7 @@ pub struct Digits<const BASE: u64>(pub u64);
 impl<const BASE: u64> fmt::Display for Digits<BASE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-        // As many as the highest number has in base 36.
+        // The highest number has 13 digits in base 36.
         let (mut digits, mut first, mut number) = ([0; 13], 13, self.0);
         loop {
             first -= 1;

@@ -182,7 +182,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return answer
   end
 
-  -- Waits in the queue of a level, behind the head if there is one. Returns the arrival, the time until the next poll,
+  -- Waits in the queue of a level, behind the head if another claim waits. Returns the arrival, the time until the next poll,
   -- the last token, and the rest of a pause; or nothing if the queue is full.
   local function wait_at(level)
     local arrival = join(level)

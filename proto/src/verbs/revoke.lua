@@ -11,7 +11,7 @@
 --       2 remember  ms, for which the revocation is stored
 --       3 1, the number of arguments that follow
 --       4 id        the id of the first unit
--- Returns the server's time in ms, and 1 (it was revoked) or 0 (there is no such permit).
+-- Returns the server's time in ms, and 1 (it was revoked) or 0 (no such permit exists).
 
 local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]

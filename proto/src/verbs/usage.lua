@@ -1,13 +1,13 @@
 -- usage: lists what is held of a semaphore, and what waits for it, some at a time.
 --
--- Promises: it writes nothing. What is there while all pages are read is on one of them at least. What has ended may
--- be listed too. A semaphore that has less of each than a page is on one page.
+-- Promises: it writes nothing. A member that stays while all pages are read is on at least one of them. Ended units may
+-- be listed too. A semaphore with fewer members than a page is on one page.
 --
 -- KEYS  held, queue, alive; see grant.lua
 -- ARGV  1 count  how many members of each key a page has, about
 --       2 3, the number of arguments that follow
 --       and for each key
---         cursor  where it goes on: 0 at first, - if there are no more
+--         cursor  where the page begins: 0 at first, - if the key is read
 -- Returns the server's time in ms, and for each key where it goes on, and a list of the members with their scores.
 
 local now = clock()
