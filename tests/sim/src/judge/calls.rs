@@ -214,9 +214,11 @@ impl Calls {
         self.leases(who).for_each(|record| record.is_over = true);
     }
 
-    /// Of a permit that `is_back` a growth that has no answer yet is not granted.
+    /// The grant of a claim, or the return of a permit. A growth without an answer does not return with its permit, nor does
+    /// one whose refresh found nothing.
     pub(super) fn granted(&mut self, who: Who, is_back: bool) {
-        let is_it = |record: &&mut Record| !record.is_over && (record.is_whole || !is_back);
+        let returns = |record: &Record| record.is_whole && !record.is_lost;
+        let is_it = |record: &&mut Record| !record.is_over && (!is_back || returns(record));
         for record in self.leases(who).filter(is_it) {
             (record.was_granted, record.is_whole) = (true, true);
             record.told = None;
