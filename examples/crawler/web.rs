@@ -22,8 +22,8 @@ type Http = Client<HttpConnector, Empty<Bytes>>;
 type Host = GlobalConcurrencyLimit<Http>;
 type Get = Request<Empty<Bytes>>;
 
-/// How often to request a page, and the time between two attempts while the store fails.
-const TRIES: usize = 10;
+/// How often to request a page, and the time between two attempts. A store that fails for 30 s ends the crawl.
+const TRIES: usize = 60;
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The longest pause that a host may ask for.
@@ -53,13 +53,13 @@ impl Web {
         let uri: Uri = url.parse()?;
         for _ in 0..TRIES {
             let response = self.send(&uri).await?;
-            if response.extensions().get::<AcquireError>().is_some() {
-                // The request was not sent, because the store could not say whether there was room.
-                sleep(RETRY_AFTER).await;
-            } else if response.status() != StatusCode::TOO_MANY_REQUESTS {
+            // A refusal of the layer: the store failed, so the request was not sent.
+            let is_refused = response.extensions().get::<AcquireError>().is_some();
+            if !is_refused && response.status() != StatusCode::TOO_MANY_REQUESTS {
                 return text(response).await;
             }
-            // The layer has paused the host for all crawlers, so the next attempt waits for its turn.
+            // After a 429 the layer has paused the host for all crawlers, so the next attempt also waits for its turn.
+            sleep(RETRY_AFTER).await;
         }
         Err(format!("{url}: {TRIES} attempts have failed").into())
     }
