@@ -1,48 +1,53 @@
-# Runs test programs, a few at a time: most of the time they wait.
+# Runs test programs, a few at a time, because most of the time they wait.
 
-# How many programs at a time, and how many tests of each.
+# The number of programs at a time, and the number of concurrent tests of each.
 at_once=3
 export RUST_TEST_THREADS=4
 
-# All that is tested with all features, in one build: a member that is built alone has other features of what all
-# depend on, which would be built again.
+# All packages that are tested with all features, in one build. A member that is built alone enables other features of
+# shared dependencies, and these would be built again.
 members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-grpc -p tower-semaphore-browser
     -p tower-semaphore-cli)
-# They compile sources of the library, whose examples work only in it.
+# These compile sources of the library, whose doctests only work in the library.
 parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 
-# Those that take long, or load the machine, are left to the night.
+# Programs that take long or load the machine run at night only.
 of_the_night='/soak-'
 
-# Programs whose tests compute all the time, so with many tests at a time each takes longer.
-export computing='^(simulation|walks|mutants)$'
+# The tests of these programs compute all the time. They run after the others, one program at a time, because they would
+# take the processors from tests that measure time.
+export computing='(simulation|walks|mutants)'
 
-# Most of its tests run alone, so each would wait for the others, and the wait would count in its two minutes.
+# Most tests of this program run alone. Each would wait for the others, and the wait would count in its two minutes.
 export serial='^attacks$'
 
-# It compares rates, which what runs beside it changes.
+# This test compares rates, so it runs with nothing beside it.
 export of_its_own='load::goodput'
 
 tests() {
     local logs=${CARGO_TARGET_DIR:-target}/tests
-    # A build server shows the end of a log, where a backtrace would stand instead of the panic's text.
+    # A build server shows the end of a log. A backtrace there would hide the panic's message.
     export RUST_BACKTRACE=0
     rm -rf "$logs"
     mkdir -p "$logs"
     cargo test --all-features "${members[@]}" "${parts[@]}" --no-run \
         --message-format=json-render-diagnostics >"$logs/built" || return
     programs "$logs/built" >"$logs/programs"
-    # Also if cargo tells of them otherwise than it did.
+    # Fails if cargo's output has changed its form.
     [ -s "$logs/programs" ] || fail "no test program is known"
     export -f run_logged run_in run_bounded end_hung slow count_passed
-    in_order "$logs/programs" | tr '\n' '\0' |
-        xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' \
-            "$logs" || return
+    in_order "$logs/programs" | grep -vE "/$computing-" | run_pool "$at_once" "$logs" || return
+    in_order "$logs/programs" | grep -E "/$computing-" | run_pool 1 "$logs" || return
     again "$logs" || return
     run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$of_its_own"
 }
 
-# Runs the tests again that have not passed, one program at a time, so that one race does not fail the whole run. Each
+# Runs the programs that it reads, this number at a time, and lists those that fail in `again`.
+run_pool() {
+    tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' "$2"
+}
+
+# Runs the tests that have not passed again, one program at a time, so that one race does not fail the whole run. Each
 # test that now passes is a defect.
 again() {
     [ -f "$1/again" ] || return 0
@@ -61,13 +66,13 @@ again() {
     return "$failed"
 }
 
-# Prints the tests that have not passed, by the program's log: they have failed, or the program ended before them.
+# Reads the program's log, and prints the tests that have not passed: they failed, or the program ended before them.
 not_passed() {
     comm -23 <("${1#* }" --list --format terse --skip "$of_its_own" | sed -n 's/: test$//p' | sort) \
         <(sed -nE '/^test .* \.\.\. (ok|ignored.*)$/{ s/^test (.*) \.\.\. .*/\1/; s/ - should panic$//; p; }' "$2" | sort)
 }
 
-# Prints the tests that have failed, by a log, or a line for a program that has crashed.
+# Reads a log, and prints the tests that have failed, or a line for a program that has crashed.
 note_defects() {
     local tests
     tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1")
@@ -89,14 +94,14 @@ print_defects() {
     sed 's/^/!!! - /' "$defects"
 }
 
-# Prints the folder of each package that has been built, and the program of its tests.
+# Prints the folder of each built package, with its test program.
 programs() {
     sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true},"features".*"executable":"\([^"]*\)".*|\1 \2|p' "$1"
 }
 
-# Prints what is to be run, the longest first.
+# Prints the programs to run, the longest first.
 in_order() {
-    local first='topology walks redis simulation attacks outage store page semaphore operate' name
+    local first='topology redis attacks outage store page semaphore operate simulation walks' name
     [ -z "$is_night" ] || grep -E "$of_the_night" "$1"
     for name in $first; do
         grep -E "/$name-" "$1"
@@ -105,13 +110,13 @@ in_order() {
 }
 
 # Runs a program in the folder of its package, with these arguments. Prints one line if it succeeds, and its whole
-# output if not.
+# output if it fails.
 run_logged() {
     local folder=${2%% *} program=${2#* } name log start=$SECONDS
     log=$1/${program##*/}.log
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
     shift 2
-    [[ ! $name =~ $computing ]] || local -x RUST_TEST_THREADS=2
+    [[ ! $name =~ ^$computing$ ]] || local -x RUST_TEST_THREADS=2
     [[ ! $name =~ $serial ]] || local -x RUST_TEST_THREADS=1
     # Each soak test loads the machine for a while, and the last one waits for the others.
     [ "$name" != soak ] || local longest=900

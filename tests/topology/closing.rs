@@ -1,4 +1,4 @@
-//! Servers that accept connections and close them at once, as a balancer without a target does.
+//! Servers that accept connections and close them at once, as a load balancer without a target does.
 
 use crate::{cluster, sentinel};
 use std::{
@@ -22,7 +22,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// When the pauses have grown, and for how long connections are counted then.
+/// The time until the pauses have grown, and then the time for which connections are counted.
 const GROWN: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,7 @@ impl Closing {
         Self { accepted, door }
     }
 
-    /// The times between the connections of a while.
+    /// The times between the connections that arrive within `COUNTED`.
     async fn gaps(&self) -> Vec<Duration> {
         let before = self.accepted.lock().expect("no panic").len();
         sleep(COUNTED).await;
@@ -73,7 +73,7 @@ impl Closing {
     }
 }
 
-/// Three more runtimes that claim and check as long as the process runs.
+/// Starts three more runtimes that claim and check for as long as the process runs.
 fn claim_in_runtimes(store: &RedisSemaphore) {
     for number in 0..3 {
         let store = store.clone();
@@ -165,7 +165,7 @@ async fn one_node_of_a_cluster_is_connected_to_rarely() {
     cluster.node_mut(1).kill();
     let closing = Closing::on(cluster.node(1).port()).await;
     sleep(GROWN).await;
-    // Other nodes call it too, on another port.
+    // Other nodes connect to this node too, but to another port.
     assert_rare("one node", &closing).await;
 }
 
@@ -174,11 +174,21 @@ async fn sentinels_are_connected_to_rarely() {
     let mut primary = RedisServer::start();
     let mut sentinels = [0; 3].map(|_| sentinel::watching(&primary, 3));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
-    let store = RedisSemaphore::builder().connect_sentinel(urls, Sentinels::NAME);
-    let store = store.await.expect("it connects");
+    // On a busy machine, Sentinels that have just started may not answer in time.
+    let mut store = None;
+    eventually("it connects", BOUND, async || {
+        let builder = RedisSemaphore::builder();
+        let connected = builder
+            .connect_sentinel(urls.clone(), Sentinels::NAME)
+            .await;
+        store = connected.ok();
+        store.is_some()
+    })
+    .await;
+    let store = store.expect("it connects");
     claim_in_runtimes(&store);
     eventually("it works", BOUND, async || works(&store).await).await;
-    // The Sentinels would connect to it too.
+    // Otherwise the Sentinels would connect to the primary too.
     primary.kill();
     let mut all = Vec::new();
     for sentinel in &mut sentinels {
