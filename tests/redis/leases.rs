@@ -1,4 +1,6 @@
 //! Leases: how they last, how they end, and how holders learn of their end.
+//!
+//! Promises: P1, P4, P8, P11.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +16,7 @@ use testing::{
 };
 use tokio::{
     runtime::{Builder, Runtime},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tower_semaphore::{AcquireError, Claim, Operate, Permit, RedisSemaphore, Semaphore};
 
@@ -22,7 +24,7 @@ const LEASE: Duration = Duration::from_millis(1_500);
 const BOUND: Duration = Duration::from_secs(10);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
-/// With the longest timeout, because a busy machine is no failure of the store.
+/// A store with the longest possible timeout, which tolerates a busy machine.
 async fn store(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
     builder.connect(server.url()).await.expect("it connects")
@@ -42,7 +44,7 @@ async fn until_lost(permit: &Permit) {
         .expect("the holder learns of the loss");
 }
 
-/// Calls wait for no subscription: a lease would end meanwhile.
+/// Calls do not wait for a subscription, because a lease could end in that time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
@@ -55,7 +57,7 @@ async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
     }
 }
 
-/// What was told before it is not known: all that is held is looked at.
+/// Revocations before the subscription were missed, so the store checks everything that it holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_comes_late_looks_at_what_it_has_missed() {
     let rig = Rig::new(RedisSemaphore::builder().lease(LEASE * 40)).await;
@@ -73,11 +75,38 @@ async fn a_subscription_that_comes_late_looks_at_what_it_has_missed() {
     let revoked = operator.revoke(policy, &key, &usage.held[0].id).await;
     assert!(revoked.expect("it answers"));
     rig.proxy.drop_pushes(false);
-    // A refresh would be later.
+    // A refresh would notice the loss too, but later.
     until_lost(&permit).await;
 }
 
-/// The member of a unit is the id of its lease, and from the second unit on a colon and a number.
+/// Processes that die leave such units. A refresh once ran in full only if no unit of its keys had just ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_refreshed_although_other_units_of_its_key_end_all_the_time() {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    let rig = Rig::new(builder).await;
+    let permit = permit(&rig.store, 1_000).await;
+    // Units end in each round trip.
+    rig.proxy.delay(LEASE / 50, LEASE / 50);
+    let add = "local time = redis.call('TIME')
+        local ends = time[1] * 1000 + math.floor(time[2] / 1000) + 1
+        return redis.call('ZADD', KEYS[1], ends, ARGV[1])";
+    let mut raw = Raw::connect(rig.server.port()).await;
+    let dying = async {
+        for unit in 0.. {
+            let unit = format!("dead.{unit}.0.0.rs.1.1.0...");
+            raw.cmd(&["EVAL", add, "1", HELD, &unit]).await;
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let is_lost = tokio::select! {
+        lost = timeout(LEASE * 3, permit.lost()) => lost.is_ok(),
+        () = dying => false,
+    };
+    assert!(!is_lost);
+}
+
+/// The ids of the leases that hold units. A unit's member is the id, followed by a colon and a number from the second
+/// unit on.
 async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
     let members = raw.zmembers(HELD).await.into_iter();
     let texts = members.map(|(member, _)| String::from_utf8(member).expect("it is text"));
@@ -86,7 +115,7 @@ async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
         .collect()
 }
 
-/// As a permit does that counts the tokens of a stream.
+/// Grows like a permit that counts the tokens of a stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_that_grows_hundreds_of_times_is_refreshed_under_few_ids() {
     let server = RedisServer::start();
@@ -108,14 +137,14 @@ async fn a_permit_that_grows_hundreds_of_times_is_refreshed_under_few_ids() {
     assert!(permit.release().await);
 }
 
-/// The units of two earlier growths find no room beside what is held then.
+/// Units that were merged are still held for a moment, so a growth near the limit may have to wait for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 100).await;
     for weight in 2..=100 {
-        // The units that a growth has merged may not be free yet.
+        // The units that the last growth has merged may not be free yet.
         eventually("there is room", BOUND, async || {
             permit.resize(weight).await.is_ok()
         })
@@ -135,14 +164,14 @@ async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
     assert!(ids <= 33, "{ids} ids");
 }
 
-/// Messages only save time.
+/// Messages only save time: no permit depends on them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_refreshed_while_the_server_permits_no_subscription() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 1).await;
     let mut raw = Raw::connect(server.port()).await;
-    // That ends the subscription that there is.
+    // This ends the existing subscription.
     let rights = ["ACL", "SETUSER", "default", "resetchannels"];
     assert_eq!(raw.cmd(&rights).await.text(), "OK");
     assert!(timeout(LEASE * 3, permit.lost()).await.is_err());
@@ -243,7 +272,7 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
         raw.keys("semaphore:2:{*").await.is_empty()
     })
     .await;
-    // What is left says which processes live, and when that was.
+    // The remaining keys record which processes live, and the server's last known time.
     let left = raw.keys("*").await;
     let is_of_processes = |key: &Vec<u8>| key.starts_with(b"semaphore:2:process");
     assert!(
@@ -262,7 +291,7 @@ async fn a_shutdown_releases_everything_and_admits_nobody() {
         permit(&ours, 3).await,
         permit(&ours, 3).await,
     ];
-    // All the time there is.
+    // The longest possible deadline.
     assert_eq!(ours.shutdown(Duration::MAX).await, []);
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.zmembers(HELD).await, []);
@@ -292,7 +321,7 @@ async fn a_second_shutdown_does_not_end_the_first_and_both_return_what_they_coul
     server.cont();
 }
 
-/// Refusals, grants and waits, many at a time: each has the right answer in time.
+/// Serves refusals, grants and waits, many at a time. Each gets the right answer in time.
 async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
     let soon = BOUND / 4;
     let full = timeout(soon, store.acquire(claim(1))).await;
@@ -355,7 +384,7 @@ async fn a_release_whose_future_is_not_polled_is_sent_with_all_that_was_dropped_
     let (dropped, released) = (permit(&ours, 2).await, permit(&ours, 2).await);
     drop(dropped);
     let release = released.release();
-    // Long before a call that was made and never sent would be given up.
+    // This bound is far below the timeout of a call that was built but never sent.
     let both = || async { (other.acquire(claim(2)).await, other.acquire(claim(2)).await) };
     eventually("both are free", BOUND, async || {
         matches!(both().await, (Ok(_), Ok(_)))

@@ -146,7 +146,6 @@ impl Command {
         match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
             Self::Refresh { groups, .. } => match reply.integer() {
-                Some(0) => Some(Answer::NotRun),
                 Some(now) => millis(now).map(|_| Answer::Held(vec![true; permits(groups)])),
                 None => held(reply, groups),
             },

@@ -10,8 +10,7 @@
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
 -- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
--- 1 (held) or 0 (lost). Returns 0 if it has only removed units that had ended, and has to be sent again. A cluster's node
--- that gives a slot away aborts a script that names a key which the script has emptied, and refuses the next script.
+-- 1 (held) or 0 (lost).
 
 local now = clock()
 local lease = tonumber(ARGV[1])
@@ -25,23 +24,24 @@ local members = {}
 -- moves an end back. A whole lease does, if the end was written before the clock was set back.
 local own = string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)')
 local option = lease < tonumber(own, 36) and 'GT' or 'XX'
-local all, at, has_removed = true, 2, false
-for key = 1, #KEYS, 2 do
-  has_removed = call('ZREMRANGEBYSCORE', KEYS[key], '-inf', expired_before) > 0 or has_removed
-end
-if has_removed then
-  return 0
-end
+local all, at, is_empty = true, 2, {}
 for key = 1, #KEYS, 2 do
   local held, token = KEYS[key], KEYS[key + 1]
-  local units = tonumber(ARGV[at])
-  for unit = 1, units do
-    members[2 * unit - 1], members[2 * unit] = expires_at, ARGV[at + unit]
+  local units, changed = tonumber(ARGV[at]), 0
+  if call('ZREMRANGEBYSCORE', held, '-inf', expired_before) > 0 then
+    -- A cluster's node that gives a slot away fails each command that names a key which the script has emptied.
+    local is_here, count = pcall(call, 'EXISTS', held)
+    is_empty[key] = not is_here or count == 0
   end
-  local changed = call('ZADD', held, 'XX', option, 'CH', unpack(members, 1, 2 * units))
-  if call('PTTL', held) < short then
-    call('PEXPIRE', held, ttl)
-    call('PEXPIRE', token, ttl)
+  if not is_empty[key] then
+    for unit = 1, units do
+      members[2 * unit - 1], members[2 * unit] = expires_at, ARGV[at + unit]
+    end
+    changed = call('ZADD', held, 'XX', option, 'CH', unpack(members, 1, 2 * units))
+    if call('PTTL', held) < short then
+      call('PEXPIRE', held, ttl)
+      call('PEXPIRE', token, ttl)
+    end
   end
   all, at = all and changed == units, at + units + 1
 end
@@ -54,7 +54,7 @@ local answer, at = {now}, 2
 for key = 1, #KEYS, 2 do
   local last = at + ARGV[at]
   for arg = at + 1, last do
-    answer[#answer + 1] = call('ZSCORE', KEYS[key], ARGV[arg]) and 1 or 0
+    answer[#answer + 1] = not is_empty[key] and call('ZSCORE', KEYS[key], ARGV[arg]) and 1 or 0
   end
   at = last + 1
 end

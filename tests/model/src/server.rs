@@ -1,14 +1,14 @@
-//! The server of the model: every state of a semaphore has a number, and a call that was made in
-//! the same state before is not made again.
+//! The server of the model. Every state of a semaphore has a number, and a call is not repeated in a state in which it
+//! was made before.
 
 use crate::{
     call::{Answer, Call},
     check,
     lua::Runner,
     messages::{Wake, messages},
-    scripts::{Scripts, Verb},
+    scripts::Scripts,
     semaphore::Semaphore,
-    stand_in::{Reply, StandIn},
+    stand_in::StandIn,
     time::NOW,
     unit::Permit,
 };
@@ -17,17 +17,17 @@ use std::{
     rc::Rc,
 };
 
-/// The semaphores of a state, by their numbers.
+/// The semaphores of a state, by the numbers of their states.
 pub type Semaphores = [u32; 2];
 
-/// What a call has done.
+/// The full effect of a call.
 #[derive(Debug)]
 pub struct Effect {
-    /// The semaphores before, and after.
+    /// The semaphores before the call.
     pub before: Vec<Semaphore>,
-    /// See `before`.
+    /// The semaphores after the call.
     pub after: Vec<Semaphore>,
-    /// For each item, or each claim.
+    /// One answer for each item, or for each claim.
     pub answers: Vec<Answer>,
     /// The messages, in their order.
     pub wakes: Vec<Wake>,
@@ -37,27 +37,27 @@ pub struct Effect {
     pub first_write: Option<String>,
 }
 
-/// What a state keeps of a call.
+/// The part of a call's effect that a state needs.
 #[derive(Debug)]
 pub struct Outcome {
     /// The semaphores after it.
     pub after: Semaphores,
-    /// For each item, or each claim.
+    /// One answer for each item, or for each claim.
     pub answers: Vec<Answer>,
     /// The messages.
     pub wakes: Vec<Wake>,
     /// The permits whose revocation a message reports.
     pub revoked: Vec<Permit>,
-    /// The tokens that were granted, and of which semaphores.
+    /// The granted tokens, each with its semaphore.
     pub tokens: Vec<(u8, i64)>,
 }
 
-/// An invariant that does not hold: its name, and what was seen.
+/// A broken invariant: its name, and the evidence.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// As the crate's docs name it.
+    /// The invariant's name in the crate's docs.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The evidence for the violation.
     pub seen: String,
 }
 
@@ -81,7 +81,7 @@ pub struct Server {
     pub(crate) inspected: HashSet<u32>,
     /// How many units one call grants from a queue.
     max_advanced: usize,
-    /// How far the clock may be set back, ms, at most 0.
+    /// How far the clock may be set back, in ms; at most 0.
     past: i64,
 }
 
@@ -106,7 +106,7 @@ impl Server {
         server
     }
 
-    /// The state with this number. Number 0 is a semaphore that nobody has used.
+    /// The state with this number. Number 0 is an unused semaphore.
     pub fn state(&self, number: u32) -> &Rc<Semaphore> {
         &self.states[number as usize]
     }
@@ -122,12 +122,12 @@ impl Server {
         number
     }
 
-    /// How many calls the scripts have run.
+    /// The number of different calls that the scripts have run.
     pub fn calls(&self) -> usize {
         self.known.len()
     }
 
-    /// The state after so many ms.
+    /// The number of the state `ms` later.
     pub fn later(&mut self, number: u32, ms: i64) -> u32 {
         if let Some(later) = self.later.get(&(number, ms)) {
             return *later;
@@ -138,11 +138,11 @@ impl Server {
         later
     }
 
-    /// Makes a call, and checks what it has done.
+    /// Makes a call and checks its effect.
     ///
     /// # Errors
     ///
-    /// With the first invariant that does not hold.
+    /// Returns the first invariant that does not hold.
     pub fn call(&mut self, call: &Call, before: Semaphores) -> Known {
         let key = (call.clone(), before);
         if let Some(known) = self.known.get(&key) {
@@ -178,15 +178,8 @@ impl Server {
             state.load(at as u8, &mut server);
         }
         let (keys, args) = (call.keys(), call.args());
-        let mut run = || {
-            let reply = self.runner.run(call.verb, &mut server, &keys, &args);
-            reply.map_err(|error| error.to_string())
-        };
-        let mut reply = run()?;
-        if call.verb == Verb::Refresh && reply == Reply::Int(0) {
-            // It has only removed what had ended.
-            reply = run()?;
-        }
+        let reply = self.runner.run(call.verb, &mut server, &keys, &args);
+        let reply = reply.map_err(|error| error.to_string())?;
         let after = (0..before.len()).map(|at| Semaphore::save(at as u8, &server));
         let (wakes, revoked) = messages(&server)?;
         Ok(Effect {

@@ -1,4 +1,4 @@
-//! A server: the shipped scripts over the model's stand-in, with a clock of its own.
+//! A server: the shipped scripts over the model's stand-in, with a separate clock.
 
 use crate::{
     judge::Name,
@@ -13,22 +13,22 @@ use model::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// What every server's clock shows at the start, microseconds.
+/// The time on every server's clock at the start, in microseconds.
 const EPOCH: i64 = 1_700_000_000_000_000;
 
-/// How long a server that starts reads its data.
+/// How long a server that starts takes to load its data.
 const LOADING: Duration = Duration::from_millis(50);
 
-/// One of so many commands finds that the server does not know its script.
+/// One in this many commands finds that the server does not know its script.
 const FLUSH: usize = 97;
 
-/// How often a server writes a snapshot.
+/// The interval between the snapshots of a server.
 const SNAPSHOT: Duration = Duration::from_millis(700);
 
-/// What the keys of a semaphore end with.
+/// The suffixes of a semaphore's keys.
 const SUFFIXES: [&str; 4] = [":held", ":queue", ":alive", ":token"];
 
-/// Whether a key has a value of another type than ours.
+/// True if a key has a value of another type than the store writes.
 fn is_foreign((key, entry): &(String, Entry)) -> bool {
     key.ends_with(":token") != matches!(entry.value, Value::Text(_))
 }
@@ -37,7 +37,7 @@ fn is_foreign((key, entry): &(String, Entry)) -> bool {
 ///
 /// # Panics
 ///
-/// If one is not Lua.
+/// If a script is not valid Lua.
 pub fn compiled(scripts: &Scripts) -> Runner {
     Runner::new(scripts).expect("the scripts are Lua")
 }
@@ -50,46 +50,46 @@ pub fn shipped() -> Runner {
 /// Members and scores, in the order of scores.
 pub type Set = Vec<(String, i64)>;
 
-/// What a server has of a semaphore.
+/// The data of a semaphore on a server.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// The units.
     pub held: Set,
     /// The waiters.
     pub queue: Set,
-    /// Until when waiters count as alive, and marks.
+    /// The ends of the times in which waiters count as alive, and other marks.
     pub alive: Set,
-    /// The pause before the waiters: its length and its end, ms.
+    /// The pause, which the queue has before the waiters: its length and its end, in ms.
     pub pause: Option<(i64, i64)>,
-    /// When the queue expires, ms.
+    /// When the queue expires, in ms.
     pub expires: Option<i64>,
     /// The last token.
     pub token: u64,
 }
 
-/// A run of a script, from outside.
+/// A run of a script, as seen from outside.
 #[derive(Debug)]
 pub struct Run {
-    /// Whose call.
+    /// The process that sent the call.
     pub process: usize,
-    /// The clock of the server, microseconds.
+    /// The clock of the server, in microseconds.
     pub clock: i64,
-    /// What ran.
+    /// The command that ran.
     pub command: Command,
-    /// What the server has said.
+    /// The reply of the server.
     pub reply: Result<Reply, Refused>,
-    /// The same, as it is read.
+    /// The same reply, decoded.
     pub answer: Answer,
-    /// The semaphores that the command names, before and after.
+    /// The semaphores that the command names, each before and after the run.
     pub semaphores: Vec<(Key, View, View)>,
-    /// Whether the server has just started, or lost its scripts, and may have refused what was sent before.
+    /// True if the server has just started or lost its scripts, and may have refused earlier commands.
     pub is_fresh: bool,
-    /// Channels and messages.
+    /// The published messages, each after its channel.
     pub published: Vec<(String, String)>,
 }
 
 impl Run {
-    /// What the process is told.
+    /// The part of the run that the process receives.
     pub fn said(self) -> Said {
         Said {
             reply: self.reply,
@@ -103,34 +103,34 @@ impl Run {
 pub struct Server {
     data: StandIn,
     snapshot: (Duration, StandIn),
-    /// What its replica has, which gets nothing now. `None`: it has all.
+    /// The data of its replica, while that receives nothing. `None`: the replica has everything.
     replica: Option<StandIn>,
-    /// The server's clock less the world's at the start, microseconds.
+    /// How far its clock was ahead of the world's at the start, plus all steps of the clock, in microseconds.
     pub offset: i64,
-    /// How much faster it is, parts in a million.
+    /// How much faster its clock runs, in parts per million.
     drift: i64,
-    /// Whether it runs.
+    /// True if it runs.
     pub is_up: bool,
-    /// When it has read its data.
+    /// When it has loaded its data.
     loaded: Duration,
-    /// How many commands have come.
+    /// The number of commands that have come.
     asked: usize,
     /// When it last did not know a script.
     refused: Duration,
-    /// How many of the next commands find that it does not know their scripts.
+    /// The number of next commands whose scripts it will not know.
     pub flushed: usize,
-    /// Whether it gives away the slot of the script that runs next.
+    /// True if the slot of the script that runs next is moving away.
     pub gives_away: bool,
-    /// Until when it stands still.
+    /// The end of its stall.
     pub paused_until: Duration,
-    /// Until when it refuses connections.
+    /// When it accepts connections again.
     pub denies_until: Duration,
-    /// Until when Sentinels may name the server that it has replaced.
+    /// When Sentinels stop naming the server that it has replaced.
     pub disputed_until: Duration,
 }
 
 impl Server {
-    /// A server that runs.
+    /// Creates a server that runs.
     pub fn new((ahead, drift): (i64, i64)) -> Self {
         Self {
             offset: ahead * 1_000,
@@ -140,33 +140,33 @@ impl Server {
         }
     }
 
-    /// What its clock shows, microseconds.
+    /// The time on its clock, in microseconds.
     pub fn clock(&self, now: Duration) -> i64 {
         let micros = now.as_micros() as i64;
         EPOCH + micros + micros * self.drift / 1_000_000 + self.offset
     }
 
-    /// Whether it answers.
+    /// True if it answers.
     pub fn is_ready(&self, now: Duration) -> bool {
         self.is_up && now >= self.loaded && now >= self.paused_until
     }
 
-    /// Its replica gets nothing any more.
+    /// Its replica receives nothing from now on.
     pub fn mute(&mut self) {
         self.replica.get_or_insert_with(|| self.data.clone());
     }
 
-    /// Its replica gets everything again.
+    /// Its replica receives everything again.
     pub fn unmute(&mut self) {
         self.replica = None;
     }
 
-    /// How many replicas have what it has written.
+    /// The number of replicas that have everything that it has written.
     pub fn replicas(&self) -> u32 {
         u32::from(self.replica.is_none())
     }
 
-    /// Its replica takes its place, and gets a replica that has all.
+    /// Its replica takes its place, and gets an up-to-date replica.
     pub fn fail_over(&mut self) {
         self.data = self
             .replica
@@ -189,7 +189,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If a script fails, or its reply is not what its header says.
+    /// If a script fails, or its reply is not as its header describes.
     pub fn run(
         &mut self,
         runner: &Runner,
@@ -216,9 +216,6 @@ impl Server {
                         let refused = Refused::Midway;
                         (Err(refused), Answer::Error(refused))
                     }
-                    Ok(reply) if script.verb == Verb::Refresh && reply == Reply::Int(0) => {
-                        (Ok(reply), Answer::Error(Refused::NoScript))
-                    }
                     reply => {
                         let reply = reply?;
                         let answer = command.decode(&reply)?;
@@ -243,8 +240,8 @@ impl Server {
         })
     }
 
-    /// Runs the revocation of an id by an operator, which does to the semaphore what a release by its owner would.
-    /// Whether the id was there.
+    /// Runs an operator's revocation of an id. It has the same effect as a release by the owner, so the run has that
+    /// command. Also returns true if the id was there.
     ///
     /// # Errors
     ///
@@ -288,8 +285,8 @@ impl Server {
         Ok((run, was_there))
     }
 
-    /// Runs the script that pauses a semaphore for this time in ms, or ends its pause. For the judge the run is a release
-    /// of nothing. Returns true if the semaphore is paused then or, for an end, was paused.
+    /// Runs the script that pauses a semaphore, or ends its pause. For the judge the run is a release of nothing. Also
+    /// returns true if the semaphore is paused now or, when a pause is ended, if it was paused.
     ///
     /// # Errors
     ///
@@ -362,7 +359,7 @@ impl Server {
         Ok(missing.next())
     }
 
-    /// Runs the script that sets a limit, or takes it away, for an operator.
+    /// Runs the script with which an operator sets a limit, or removes it.
     ///
     /// # Errors
     ///
@@ -385,7 +382,7 @@ impl Server {
         }
     }
 
-    /// Whether it runs no script now. Now and then somebody flushes its scripts.
+    /// The reason why it runs no script now, if any. Its scripts are flushed from time to time.
     fn refuses(&mut self, now: Duration) -> Option<Refused> {
         self.asked += 1;
         if now < self.loaded {
@@ -399,7 +396,7 @@ impl Server {
         is_flushed.then_some(Refused::NoScript)
     }
 
-    /// Takes away the keys of a slot, where each semaphore has one.
+    /// Removes and returns the keys of a slot. Each semaphore must have a separate slot.
     pub fn take(&mut self, slot: SlotNo) -> Vec<(String, Entry)> {
         let prefixes = wire::prefixes(slot).into_iter();
         prefixes
@@ -407,9 +404,9 @@ impl Server {
             .collect()
     }
 
-    /// Adds what another server had, whose clock is so many ms behind.
+    /// Adds the data of another server, whose clock is `ahead` ms behind.
     pub fn put(&mut self, now: Duration, entries: Vec<(String, Entry)>, ahead: i64) {
-        // Its clock may have been set back since it last ran a command.
+        // The clock may have been set back since the server last ran a command.
         self.data.now = self.clock(now);
         for (key, mut entry) in entries {
             entry.expires_at = entry.expires_at.map(|end| end + ahead);
@@ -429,7 +426,8 @@ impl Server {
         self.data.insert(wire::name(key) + suffix, entry);
     }
 
-    /// Deletes what another program has written, also where it would come back from.
+    /// Deletes the values that another program has written, also from the replica and the snapshot, which could bring
+    /// them back.
     pub fn cure(&mut self, key: Key) {
         let others = self.replica.iter_mut().chain([&mut self.snapshot.1]);
         for data in others.chain([&mut self.data]) {
@@ -440,7 +438,7 @@ impl Server {
         }
     }
 
-    /// Whether another program has written over a key of a semaphore.
+    /// True if a key of a semaphore has another program's value.
     pub fn is_poisoned(&self, key: Key) -> bool {
         let name = wire::name(key);
         let own = self.data.entries();
@@ -448,7 +446,7 @@ impl Server {
         own.any(|(full, entry)| is_foreign(&(full.clone(), entry.clone())))
     }
 
-    /// Whether it has a key.
+    /// True if it has a key.
     pub fn has_key(&self, now: Duration, key: &str) -> bool {
         let ms = self.clock(now) / 1_000;
         let entry = self.data.key(key);
@@ -460,7 +458,7 @@ impl Server {
         keys.map(|(key, _)| (key, self.view(key))).collect()
     }
 
-    /// What it has of a semaphore.
+    /// The data of a semaphore.
     pub fn view(&self, key: Key) -> View {
         let name = wire::name(key);
         let mut view = View::default();

@@ -1,23 +1,23 @@
-//! What goes in and out of a core, which decides and does nothing. Time comes in as an argument, and is that of the
-//! process's own clock.
+//! The inputs and outputs of a core, which makes decisions but performs no I/O. Times are arguments, and are those of
+//! the process's own clock.
 
 use crate::{slots::Slots, wire::Script};
 use model::stand_in::Reply;
 use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc, time::Duration};
 
-/// An instant of a process's clock, since its machine has booted.
+/// An instant of a process's clock, counted from the boot of its machine.
 pub type Time = Duration;
 
 /// The number of a key, and of its semaphore.
 pub type Key = u8;
 
-/// The number of a slot. That of a semaphore, where each has one, is that of its key.
+/// The number of a slot. If each semaphore has a separate slot, this is the number of its key.
 pub type SlotNo = u16;
 
-/// The slot of the key of the highest time.
+/// The slot of the key that stores the highest time.
 pub const CLOCK: SlotNo = 256;
 
-/// The slot of the keys of the processes and of the limits.
+/// The slot of the keys that store the processes and the limits.
 pub const PROCESSES: SlotNo = 257;
 
 /// The number of a server.
@@ -26,7 +26,7 @@ pub type Server = usize;
 /// The number of a runtime of a process. The first is that of the keeper's thread.
 pub type Runtime = usize;
 
-/// A claim and its permit have one number, which their process chooses.
+/// The number of a claim and its permit, which their process chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PermitId(pub u64);
 
@@ -36,7 +36,7 @@ impl fmt::Debug for PermitId {
     }
 }
 
-/// A process's number of a call.
+/// The number of a call, which its process chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
@@ -46,27 +46,27 @@ impl fmt::Debug for CallId {
     }
 }
 
-/// What becomes of claims while their server is unavailable.
+/// How a process treats claims while their server is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// They are refused.
     Refuse,
     /// They are admitted.
     Admit,
-    /// They are admitted up to the limit divided by how many processes live.
+    /// They are admitted up to the limit divided by the number of live processes.
     Share,
     /// They are admitted up to half of the limit.
     Half,
 }
 
 impl Policy {
-    /// Whether claims are admitted up to a share.
+    /// True if claims are admitted up to a share.
     pub fn shares(self) -> bool {
         matches!(self, Self::Share | Self::Half)
     }
 }
 
-/// What a core is told when its process starts.
+/// The settings with which a core starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name of the process.
@@ -75,19 +75,19 @@ pub struct Settings {
     pub lease: Duration,
     /// How long the answer to a call may take.
     pub timeout: Duration,
-    /// How many servers there are.
+    /// The number of servers.
     pub servers: usize,
-    /// Whether one script may name all semaphores of a server, or each is in a slot of its own.
+    /// True if each semaphore has a separate slot. Otherwise one script may name all semaphores of a server.
     pub has_slots: bool,
-    /// Where semaphores are that have moved.
+    /// The locations of semaphores that have moved.
     pub slots: Slots,
-    /// How many of them have slots at the start: all, or all but the last, which has joined.
+    /// How many of the servers have slots at the start: all, or all but the last, which has just joined.
     pub homes: usize,
-    /// What becomes of claims while their server is unavailable.
+    /// How the process treats claims while their server is unavailable.
     pub policy: Policy,
     /// How many replicas must have a grant before it counts.
     pub replicas: u32,
-    /// How many runtimes the process has, that of the keeper's thread among them.
+    /// The number of runtimes of the process, including that of the keeper's thread.
     pub runtimes: usize,
 }
 
@@ -97,13 +97,13 @@ impl Settings {
         self.home_of(key.into())
     }
 
-    /// The server that has the keys of a slot, where each semaphore has one.
+    /// The server that has the keys of a slot. Each semaphore must have a separate slot.
     pub fn home_of(&self, slot: SlotNo) -> Server {
         let place = self.slots.place(slot);
         place.map_or_else(|| self.home(slot.into()), |place| place.home)
     }
 
-    /// The server that has it at the start.
+    /// The server that has the semaphore at the start.
     fn first_of(&self, key: Key) -> Server {
         self.home(key.into())
     }
@@ -121,7 +121,7 @@ impl Settings {
         }
     }
 
-    /// The slots of the key of the highest time, and of that of the processes.
+    /// The slots of the key that stores the highest time, and of the key that stores the processes.
     pub fn slots_of_store(&self) -> [u16; 2] {
         match self.has_slots {
             true => [CLOCK, PROCESSES],
@@ -129,7 +129,7 @@ impl Settings {
         }
     }
 
-    /// The server that counts processes, and has the limits that operators set.
+    /// The server that counts processes and stores the limits that operators set.
     pub fn counting(&self) -> Server {
         self.home_of(self.slots_of_store()[1])
     }
@@ -149,7 +149,7 @@ impl Settings {
             .collect()
     }
 
-    /// The leases of a claim: each a run of neighbouring levels that one script may name.
+    /// The leases of a claim: each is a run of neighbouring levels that one script may name.
     pub fn leases(&self, claim: Claim) -> Vec<Vec<Level>> {
         let levels: Vec<_> = claim.levels().collect();
         let runs = levels.chunk_by(|one, next| self.slot_of(one.key) == self.slot_of(next.key));
@@ -180,7 +180,7 @@ impl Settings {
 /// The most levels of a claim.
 pub const LEVELS: usize = 3;
 
-/// What a caller asks for: some levels, from narrow to wide.
+/// The levels of a caller's claim, from narrow to wide.
 #[derive(Clone, Copy)]
 pub struct Claim(pub [Option<Level>; LEVELS]);
 
@@ -195,7 +195,7 @@ impl fmt::Debug for Claim {
 pub struct Level {
     /// The semaphore.
     pub key: Key,
-    /// How many units may be held together.
+    /// How many units may be held at the same time.
     pub limit: u32,
     /// How many units it asks for.
     pub weight: u32,
@@ -203,23 +203,23 @@ pub struct Level {
     pub wait: Option<Wait>,
     /// The letter of its flow, and its share.
     pub flow: Option<(u8, u8)>,
-    /// Whether the claim is never admitted without its server.
+    /// True if the claim is never admitted without its server.
     pub is_strict: bool,
 }
 
 /// How a claim waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
-    /// At most.
+    /// The longest wait.
     pub time: Duration,
-    /// How many may wait.
+    /// How many may wait at the same time.
     pub max_waiting: u32,
-    /// How much earlier it counts as arrived.
+    /// How much earlier than now the claim counts as arrived.
     pub head_start: Duration,
 }
 
 impl Level {
-    /// One unit, without a wait.
+    /// Creates a level of one unit, without a wait.
     pub fn new(key: Key, limit: u32) -> Self {
         Self {
             key,
@@ -233,7 +233,7 @@ impl Level {
 }
 
 impl Wait {
-    /// A wait among at most 100 others, without a head start.
+    /// Creates a wait among at most 100 others, without a head start.
     pub fn new(time: Duration) -> Self {
         Self {
             time,
@@ -246,16 +246,16 @@ impl Wait {
 /// A change of a permit's weight.
 #[derive(Debug, Clone, Copy)]
 pub struct Resize {
-    /// The number of the level.
+    /// The number of the level in the claim.
     pub level: usize,
-    /// The difference.
+    /// The number of units to add or to take away.
     pub units: u32,
-    /// How many units may be held together.
+    /// How many units may be held at the same time.
     pub limit: u32,
 }
 
 impl Resize {
-    /// What is claimed for a growth.
+    /// The claim for a growth.
     pub fn claim(&self, key: Key) -> Claim {
         let level = Level {
             key,
@@ -293,20 +293,20 @@ impl Claim {
     }
 }
 
-/// A permit as the server knows it.
+/// A permit under one of its ids, as the server knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Id {
-    /// The permit's number in its lower 32 bits, that of its growth in the next 16, and the generation.
+    /// The permit's number in the lower 32 bits, the number of its growth in the next 16, and then the generation.
     pub serial: u64,
-    /// That of its claim.
+    /// The limit of its claim.
     pub limit: u32,
-    /// That of its claim.
+    /// The weight of its claim.
     pub weight: u32,
-    /// The numbers of the first and of the last of its units that are meant.
+    /// The numbers of the first and the last unit to which a command applies.
     pub units: (u32, u32),
 }
 
-/// What a permit's serial grows by when it gets another id.
+/// The amount by which a permit's serial grows when the permit gets another id.
 pub const GENERATION: u64 = 1 << 48;
 
 /// The distance between the serials of a permit's growths. The first growth has the permit's serial plus this.
@@ -334,22 +334,22 @@ impl Id {
         PermitId(self.serial % GENERATION)
     }
 
-    /// How many units are meant.
+    /// The number of units to which a command applies.
     pub fn count(&self) -> u32 {
         self.units.1 + 1 - self.units.0
     }
 }
 
-/// A permit that is wanted.
+/// A permit that an acquire asks for.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     /// Its id.
     pub id: Id,
-    /// `None`: it does not wait, or no longer.
+    /// `None`: it does not wait, or does not wait any more.
     pub position: Option<Position>,
-    /// Whether an acquire of it was sent before.
+    /// True if an acquire of it was sent before.
     pub was_sent: bool,
-    /// True if its caller holds the permit, which comes back.
+    /// True if its caller holds the permit, so that the acquire brings it back.
     pub is_back: bool,
 }
 
@@ -371,7 +371,7 @@ pub struct Position {
     pub wait: Wait,
     /// How long the waiter counts as alive.
     pub alive: Duration,
-    /// What the server has answered before, or 0.
+    /// The arrival that the server has answered before, or 0.
     pub arrival: u64,
 }
 
@@ -382,64 +382,64 @@ pub enum Command {
     Acquire {
         /// How long a grant lasts without a refresh.
         lasts: Duration,
-        /// Ms of the server's clock, after which it changes nothing.
+        /// The time in ms of the server's clock after which the script changes nothing.
         runs_until: u64,
-        /// Microseconds, the least token of a semaphore without one.
+        /// The least token of a semaphore that has none yet, in microseconds.
         floor: u64,
         /// The levels of each claim.
         claims: Vec<Vec<(Key, Wanted)>>,
     },
     /// Moves ends forward.
     Refresh {
-        /// How long, from now on.
+        /// The time in which the permits last from now on.
         lasts: Duration,
-        /// Permits of each semaphore.
+        /// The permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
     },
     /// Frees units, or leaves queues.
     Release {
-        /// Whether the answer says what was held.
+        /// True if the answer lists which permits were held.
         with_answer: bool,
         /// As for an acquire.
         floor: u64,
-        /// Permits of each semaphore.
+        /// The permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
     },
     /// Reads the server's clock.
     Clock {
-        /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
+        /// The highest time that the process has seen, in microseconds. `None`: the server does not store it.
         highest: Option<u64>,
-        /// Whether it counts the processes that live.
+        /// True if the server counts the live processes.
         counts: bool,
-        /// Of the limits that operators set, if they are asked, the version that the process knows.
+        /// The version of the operators' limits that the process knows, if it asks for limits.
         limits: Option<Option<u64>>,
     },
-    /// The process counts no more.
+    /// The process does not count as alive any more.
     Leave,
 }
 
-/// What travels to a server together.
+/// The commands that travel to a server together.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// Its number.
     pub id: CallId,
-    /// Which runtime sends it.
+    /// The runtime that sends it.
     pub runtime: Runtime,
-    /// Where it goes.
+    /// The server to which it goes.
     pub server: Server,
-    /// In this order.
+    /// The runs of scripts, in this order.
     pub scripts: Vec<Script>,
-    /// The same, as it is read.
+    /// The same, decoded.
     pub commands: Vec<Command>,
-    /// Whether it waits for replicas at its end.
+    /// True if it waits for replicas at its end.
     pub confirms: bool,
-    /// Until when an answer counts.
+    /// The end of the time in which an answer counts.
     pub deadline: Time,
-    /// Whether it has left, which the world notes.
+    /// The world calls this when the call leaves the process.
     pub left: Left,
 }
 
-/// Whether a call has left its process.
+/// Notes that a call has left its process.
 #[derive(Clone)]
 pub struct Left(pub Arc<dyn Fn()>);
 
@@ -449,55 +449,56 @@ impl fmt::Debug for Left {
     }
 }
 
-/// Why a server has run no script.
+/// Why a server did not run a script to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It reads its data, or says that it is a replica.
+    /// It is loading its data, or reports that it is a replica.
     Loading,
-    /// It does not know the script, or has only removed what had ended.
+    /// It does not know the script.
     NoScript,
     /// Another server has the slot.
     Moved(Server),
-    /// Another server has the keys, if they are anywhere.
+    /// Another server has the keys, if they exist.
     Ask(Server),
-    /// Some keys are there, and some are not.
+    /// Some keys are here, and some are not.
     Again,
     /// No server serves the slot.
     Unserved,
-    /// A key has a value of another type. What it has done before it met that is done.
+    /// A key has a value of another type. The effects of the script up to that point remain.
     WrongType,
     /// The process has no right to run the script.
     Forbidden,
-    /// The slot is moving away, and the script has named a key that it had emptied. What it has done before is done.
+    /// The slot is moving away, and the script has named a key that it had emptied. The effects of the script up to
+    /// that point remain.
     Midway,
 }
 
-/// What a server has said to a command.
+/// A server's answer to a command.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// As it came.
+    /// The reply as it came.
     pub reply: Result<Reply, Refused>,
-    /// The same, as it is read.
+    /// The same reply, decoded.
     pub answer: Answer,
 }
 
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// For each claim. The time is that of the server, ms.
+    /// The answer for each claim. The time is that of the server, in ms.
     Acquired(u64, Vec<Acquired>),
-    /// The call came after its end. Nothing was changed.
+    /// The call arrived after its end. Nothing was changed.
     Late(u64),
-    /// Whether each permit is held.
+    /// True for each permit that is held.
     Held(Vec<bool>),
     /// The release was done.
     Released,
-    /// The server's time, ms, how many processes live, and the limits that operators have set, if the process does not
-    /// know them.
+    /// The server's time in ms, the number of live processes, and the operators' limits if the process does not know
+    /// them.
     Clock(u64, Option<u32>, Option<Limits>),
-    /// So many replicas have it.
+    /// This number of replicas have everything that the call wrote.
     Replicas(u32),
-    /// The server has not run the script. Nothing was changed.
+    /// The server did not run the script, or the script ended with an error.
     Error(Refused),
 }
 
@@ -506,7 +507,7 @@ pub enum Answer {
 pub struct Limits {
     /// Grows with each change.
     pub version: u64,
-    /// By what they are of: `POLICY:KEY`, or `POLICY`.
+    /// The limits by name: `POLICY:KEY`, or `POLICY`.
     pub all: BTreeMap<String, u32>,
 }
 
@@ -517,38 +518,38 @@ pub enum Acquired {
     Granted {
         /// The token of each level.
         tokens: [u64; LEVELS],
-        /// How many units are held there.
+        /// The number of units that are held there.
         held: [u64; LEVELS],
     },
-    /// There is no room.
+    /// The limit leaves no room.
     Full {
-        /// At this level, from 0.
+        /// The number of that level in the lease, from 0.
         level: usize,
     },
     /// Too many wait.
     QueueFull {
-        /// Likewise.
+        /// As for `Full`.
         level: usize,
     },
     /// An operator has revoked it.
     Revoked {
-        /// Likewise.
+        /// As for `Full`.
         level: usize,
     },
     /// That level is paused.
     Paused {
-        /// Likewise.
+        /// As for `Full`.
         level: usize,
-        /// For how long.
+        /// For how long it stays paused.
         left: Duration,
     },
     /// It waits, and holds the narrower levels.
     Queued {
-        /// Likewise.
+        /// As for `Full`.
         level: usize,
-        /// Its arrival.
+        /// The arrival of the waiter.
         arrival: u64,
-        /// When the head should poll.
+        /// After how long the head of the queue should poll.
         recheck: Option<Duration>,
         /// The last token of the semaphore.
         last_token: u64,
@@ -560,13 +561,13 @@ pub enum Acquired {
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no connection, so it was not sent.
+    /// No connection was up, so the call was not sent.
     NotConnected,
-    /// The connection broke. The call may run yet.
+    /// The connection broke. The call may still run.
     Broken,
-    /// The task that carried it was dropped. The call may run yet.
+    /// The task that carried the call was dropped. The call may still run.
     Abandoned,
-    /// It has run, and too few replicas have what it has written.
+    /// The call has run, but too few replicas have what it wrote.
     Unconfirmed,
 }
 
@@ -575,26 +576,26 @@ pub enum Failure {
 pub struct Message {
     /// The serial of the permit's id.
     pub serial: u64,
-    /// The token of the grant; 0: the waiter should poll.
+    /// The token of the grant. 0 means that the waiter should poll.
     pub token: u64,
 }
 
-/// What has become of servers and connections.
+/// A change of slots or connections.
 #[derive(Debug, Clone)]
 pub enum Servers {
-    /// These slots are there.
+    /// The server of each slot.
     Slots(Vec<(Range<usize>, Server)>),
-    /// There is one.
+    /// A connection is up.
     Connected(Runtime, Server),
-    /// There is another one instead of one that is mute.
+    /// Another connection has replaced a silent one.
     Replaced(Runtime, Server),
-    /// There is none. Calls in flight fail one by one.
+    /// A connection is gone. Calls in flight fail one by one.
     Gone(Runtime, Server),
-    /// None was made, and whether the server has refused it.
+    /// No connection could be made. True if the server refused it.
     Denied(Server, bool),
 }
 
-/// What callers are told.
+/// An event for a caller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event {
     /// The permit is held, with these tokens.
@@ -609,14 +610,14 @@ pub enum Event {
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
     Revoked(PermitId),
-    /// What was taken from a permit is released.
+    /// A part that was taken from a permit is released.
     Released(PermitId),
     /// The releases of a permit that its caller has given up are over. True if all of it was held until then.
     GivenUp(PermitId, bool),
 }
 
 impl Event {
-    /// Of which permit it tells.
+    /// The permit to which the event applies.
     pub fn permit(&self) -> PermitId {
         match *self {
             Self::Granted(permit, _)
@@ -634,22 +635,22 @@ impl Event {
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The limit is reached.
+    /// The limit has no room for it.
     Full,
-    /// Too many wait.
+    /// Too many claims wait.
     QueueFull,
-    /// It was reached for as long as the claim may wait.
+    /// The limit had no room during the whole wait of the claim.
     TimedOut,
-    /// A level is paused for this time, and the claim waits no longer.
+    /// A level is paused for this much longer, and the claim does not wait until then.
     Paused(Duration),
     /// An operator has revoked the claim.
     Revoked,
-    /// The process claims no more.
+    /// The process makes no more claims.
     Closed,
     /// The server does not answer.
     Unavailable,
-    /// The server has answered with an error of a key.
+    /// The server has answered with an error that belongs to a key.
     Failed,
-    /// More claims came than can be sent to the server.
+    /// More claims came than the process can send to the server.
     Congested,
 }
