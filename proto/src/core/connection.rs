@@ -6,7 +6,7 @@ use super::{
     time::Time,
 };
 
-/// The bound for calls of the thread without refreshes, urgent releases or gathered claims. A runtime with this many calls in
+/// The bound for calls of the thread without refreshes, urgent releases, gathered claims or gathered polls. A runtime with this many calls in
 /// flight is busy (rule 19).
 pub(super) const FEW: usize = 4;
 
@@ -49,9 +49,11 @@ impl Connection {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered.
+    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered. A late refresh loses
+    /// a permit, and a waiter whose poll is late counts as dead.
     pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
-        if !self.queues.is_empty(SendQueue::Refreshes) {
+        let have_polls_gathered = self.queues.len(SendQueue::Polls) >= MOST_CLAIMS;
+        if have_polls_gathered || !self.queues.is_empty(SendQueue::Refreshes) {
             MOST
         } else if releases_now {
             MORE
@@ -103,5 +105,25 @@ impl Connection {
         self.may_stall -= usize::from(flight.may_stall);
         self.acquires_in_flight -= flight.acquires;
         self.units -= flight.units;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::id::{LeaseRef, PermitId};
+
+    /// Over a slow network, few calls would carry fewer polls than waiters need to stay alive.
+    #[test]
+    fn gathered_polls_fill_the_connection_and_few_do_not() {
+        let mut connection = Connection::default();
+        for waiter in 1..MOST_CLAIMS {
+            let at = LeaseRef(PermitId::default(), waiter);
+            connection.queues.push(SendQueue::Polls, at, Time::ZERO);
+        }
+        assert_eq!(connection.most_calls_of_thread(false), FEW);
+        let at = LeaseRef(PermitId::default(), 0);
+        connection.queues.push(SendQueue::Polls, at, Time::ZERO);
+        assert_eq!(connection.most_calls_of_thread(false), MOST);
     }
 }
