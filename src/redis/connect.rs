@@ -21,11 +21,30 @@ use proto::{
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use uuid::Uuid;
 
-/// How long connecting for the first time may take.
+/// The longest time of one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// Attempts that time out are repeated for this time, because a machine on which many processes start is busy.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Repeats a step that times out until the deadline.
+async fn patiently<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, CallError>
+where
+    F: Future<Output = Result<T, CallError>>,
+{
+    loop {
+        match step().await {
+            Err(error) if error.is_late() && Instant::now() < deadline => {}
+            outcome => return outcome,
+        }
+    }
+}
 
 impl RedisSemaphore {
     /// Connects to one server, with the default settings. The [module docs](super#connections) list
@@ -112,20 +131,21 @@ impl RedisSemaphore {
 impl Builder {
     /// Connects to one server. The [module docs](super#connections) list the URLs.
     ///
-    /// The first connection is made within a second, and what a [check](RedisSemaphore::check) finds is
-    /// known within another one, or this method fails. When a connection breaks later, the store
-    /// reconnects.
+    /// This method fails at once if the server refuses the connection. If the connection or the
+    /// [check](RedisSemaphore::check) takes more than a second, it is tried again for five seconds in all. When a
+    /// connection breaks later, the store reconnects.
     ///
     /// # Errors
     ///
     /// The [kind](ConnectError::kind) is [`Unavailable`](super::Kind::Unavailable) if another attempt may succeed: no
-    /// server answers, or the server accepts no connections or no writes just now, because it loads its data or has
+    /// server answers, or the server accepts no connections or writes just now. For example, it loads its data or has
     /// fewer replicas than [`min_replicas`](Self::min_replicas).
     ///
     /// Otherwise it is [`Misconfigured`](super::Kind::Misconfigured), and the error names the
-    /// [setting](ConnectError::setting) and the remedy: a URL of a database that does not exist, of a replica, of a
-    /// Sentinel, of one node of a cluster, or of a proxy that does not pass a needed command on; a user or a password; a
-    /// certificate. A right that the server does not grant is no setting of the store, and the error names the right.
+    /// [setting](ConnectError::setting) and the remedy. The setting may be a user, a password or a certificate. It may
+    /// also be a URL of a database that does not exist, of a replica, of a Sentinel, of one node of a cluster, or of a
+    /// proxy that does not pass a needed command on. A right that the server does not grant is not a setting of the
+    /// store, so the error names the right instead.
     ///
     /// # Panics
     ///
@@ -154,18 +174,17 @@ impl Builder {
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
     ///
-    /// The user, the password and the TLS settings are the same for all nodes. A node is queried within a
-    /// second, and the nodes are [checked](RedisSemaphore::check) within another one, or this method fails.
-    /// One node that works is enough. When slots move or a replica is promoted later, the store follows.
+    /// The user, the password and the TLS settings are the same for all nodes. This method fails if no node answers
+    /// in time or if the [check](RedisSemaphore::check) of the nodes takes too long, see [`connect`](Self::connect). One
+    /// working node is enough. When slots move or a replica is promoted later, the store follows.
     ///
-    /// - A semaphore lives on one node. A node that is down harms its own semaphores only, and a
-    ///   moment after its replica was promoted they are served again. The server setting
-    ///   `cluster-require-full-coverage no` is needed for that: otherwise all nodes refuse commands
-    ///   until then.
+    /// - A semaphore lives on one node. A node that is down affects only its own semaphores, and they are served again
+    ///   a moment after its replica is promoted. This needs the server setting `cluster-require-full-coverage no`:
+    ///   otherwise all nodes refuse commands until the promotion.
     /// - While a slot moves, its semaphores are not served, because a server refuses a script when
     ///   some of its keys have moved and others have not. Claims are sent again for as long as their budget lasts.
-    /// - Several limits are decided one after the other, because they live on several nodes, all in the budget of one
-    ///   claim.
+    /// - Several limits are decided one after the other, because they live on several nodes. Together they have the
+    ///   time budget of one claim.
     ///
     /// # Errors
     ///
@@ -196,7 +215,8 @@ impl Builder {
         self.check()?;
         let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
-        let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
+        let find = || Nodes::find(seeds.clone(), after(ATTEMPT));
+        let nodes = patiently(after(PATIENCE), find).await;
         let nodes = nodes.map_err(|error| self.origin(Place::Node).connect_error(error))?;
         if nodes.servers().is_empty() {
             return Err(ConnectError::of_setting(
@@ -207,20 +227,19 @@ impl Builder {
         self.started(Arc::new(nodes)).await
     }
 
-    /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
-    /// enough to name some Sentinels, but a majority of the named ones must be reachable: one that is
-    /// cut off from the others would name an old primary. All this takes two and a half seconds at most, or
-    /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
-    /// that they named last, until that is started again. A user who may not run `INFO` does not know whether it was, so
-    /// only connections that are there go on.
+    /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is enough to name
+    /// some Sentinels, but a majority of the named ones must be reachable, because a Sentinel that is cut off from the
+    /// others would name an old primary. Attempts that time out are repeated as in [`connect`](Self::connect). If too few
+    /// Sentinels can be reached later, the store continues with the primary that they named last, until that server
+    /// restarts. Without the right to run `INFO` the store cannot detect a restart, so only existing connections
+    /// continue.
     ///
-    /// - The URLs say how to connect to the Sentinels: their user and password, and TLS or not, which
-    ///   the primary then has too. A database number in the first URL is the primary's, because
-    ///   Sentinels have none.
+    /// - The URLs have the user and the password of the Sentinels. Their choice of TLS applies to the Sentinels and to
+    ///   the primary. A database number in the first URL is the primary's, because Sentinels have no databases.
     /// - [`credentials`](Self::credentials) sets the primary's user and password.
-    /// - A replica may lack the last writes of its primary, so a failover may grant up to a limit's
-    ///   number of permits again, unless [`min_replicas`](Self::min_replicas) is set. Fence with the
-    ///   [token](crate::Permit::token) what must not happen.
+    /// - A replica may lack the last writes of its primary, so after a failover permits up to the limit may be granted
+    ///   again, unless [`min_replicas`](Self::min_replicas) is set. Use the [token](crate::Permit::token) to fence
+    ///   actions that must not happen twice.
     ///
     /// # Errors
     ///
@@ -263,12 +282,13 @@ impl Builder {
             .iter()
             .map(|sentinel| self.sentinel(sentinel.info().clone()));
         let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
-        let found = sentinels.find_primary(Inquiry::Run).await;
+        let find = || sentinels.find_primary(Inquiry::Run);
+        let found = patiently(after(PATIENCE), find).await;
         found.map_err(|error| self.origin(Place::Sentinel).connect_error(error))?;
         self.started(Arc::new(sentinels)).await
     }
 
-    /// How to connect to a primary, but for its address.
+    /// The settings for connections to a primary, except for its address.
     fn primary(&self, sentinel: ConnectionInfo) -> Endpoint {
         let own = sentinel.redis_settings();
         let settings = RedisConnectionInfo::default().set_db(own.db());
@@ -287,7 +307,7 @@ impl Builder {
         Endpoint::new(url.set_redis_settings(settings), connector)
     }
 
-    /// Several servers of one kind: one at least.
+    /// Parses the URLs of one or more servers.
     fn endpoints<I>(&self, urls: I, setting: &'static str) -> Result<Vec<Endpoint>, ConnectError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -300,7 +320,8 @@ impl Builder {
         }
     }
 
-    /// A server whose TCP options are no delay for small packets, and a bound for packets that are not acknowledged.
+    /// Parses a URL. Its TCP options send small packets without delay, and bound the time until packets are
+    /// acknowledged.
     fn endpoint(&self, url: impl AsRef<str>) -> Result<Endpoint, ConnectError> {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -321,7 +342,7 @@ impl Builder {
         }
     }
 
-    /// The setting that has the user and the password of such servers.
+    /// The setting that has the user and the password of servers at this place.
     fn login(&self, place: Place) -> &'static str {
         let is_set = self.connector.credentials.is_some();
         match place {
@@ -331,25 +352,30 @@ impl Builder {
         }
     }
 
-    /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
+    /// Makes a store, checks that it works, and prepares it so that its first claims need not wait.
     async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
-        // One that works is enough.
-        let servers = topology.servers().into_iter();
-        let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
-        let connected = by(
-            after(ATTEMPT),
-            CallError::Timeout(ATTEMPT),
-            select_ok(connect),
-        )
-        .await;
+        let deadline = after(PATIENCE);
+        let connect = || {
+            // One working server is enough.
+            let servers = topology.servers().into_iter();
+            let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
+            let late = CallError::Timeout(ATTEMPT);
+            by(after(ATTEMPT), late, select_ok(connect))
+        };
+        let connected = patiently(deadline, connect).await;
         connected.map_err(|error| self.origin(topology.place()).connect_error(error))?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
-        // Its user may have fewer rights than a claim needs, and no claim waits.
+        // The user of a tool may have fewer rights than a claim needs, and the tool makes no claims to prepare for.
         if is_operator {
             return Ok(semaphore);
         }
-        let risks = semaphore.check().await?;
+        let risks = loop {
+            match semaphore.check().await {
+                Err(error) if error.is_late() && Instant::now() < deadline => {}
+                checked => break checked?,
+            }
+        };
         let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
         of_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
@@ -401,7 +427,7 @@ impl Builder {
     }
 }
 
-/// Whether a URL can be that of a node.
+/// Fails if a URL cannot be that of a cluster node.
 fn check_seed(seed: &Endpoint) -> Result<(), ConnectError> {
     let info = seed.info();
     let wrong = |reason| Err(ConnectError::of_setting("connect_cluster", reason));

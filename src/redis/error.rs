@@ -12,15 +12,14 @@ use std::{
 /// The failure of a call. Users see it as a [`fault`](super::fault).
 #[derive(Debug, Clone)]
 pub(super) enum CallError {
-    /// There is no connection, so the command was not sent.
+    /// The store has no connection, so the command was not sent.
     Unavailable(RedisError),
-    /// More claims arrived than the connection carries. The claim was not sent, because its answer
-    /// would probably have come too late.
+    /// More claims arrived than the connection can carry. The claim was not sent, because its answer would probably
+    /// have come too late.
     Congested,
     /// No answer came within this time. The command may have run.
     Timeout(Duration),
-    /// Only so many replicas are known to have what the command has written, in time, which is fewer
-    /// than `min_replicas`. The command has run.
+    /// The command has run, but only this number of replicas, fewer than `min_replicas`, confirmed its writes in time.
     NotReplicated(u32),
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
@@ -28,15 +27,15 @@ pub(super) enum CallError {
     /// The claim was granted, but its future was not polled within this time, the lease, so that the
     /// grant has ended. The task, or its runtime, was held up.
     Expired(Duration),
-    /// Tokio's time is paused, so a time was over long before it had passed. The store needs real time, because
-    /// its servers go by it. The command may have run.
+    /// Tokio's time is paused, so a timeout ended long before its real time had passed. The store needs real time,
+    /// because its servers go by it. The command may have run.
     PausedClock,
     /// The server's answer has a shape that no script of this crate returns.
     Reply,
 }
 
 impl CallError {
-    /// The error of redis-rs, of `Unavailable` and `Redis`.
+    /// The error of redis-rs, for `Unavailable` and `Redis`.
     pub(super) fn redis_error(&self) -> Option<&RedisError> {
         match self {
             Self::Unavailable(error) | Self::Redis(error) => Some(error),
@@ -44,14 +43,22 @@ impl CallError {
         }
     }
 
-    /// An attempt to connect has failed.
+    /// The error of a failed attempt to connect.
     pub(super) fn unconnected(error: impl Into<RedisError>) -> Self {
         Self::Unavailable(error.into())
     }
 
-    /// Whether the connection is gone, so that the command may succeed on a new one.
+    /// True if the connection is gone, so that the command may succeed on a new one.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
+    }
+
+    /// True if no answer came in time, while connecting or later.
+    pub(super) fn is_late(&self) -> bool {
+        match self {
+            Self::Timeout(_) => true,
+            _ => self.redis_error().is_some_and(RedisError::is_timeout),
+        }
     }
 
     /// True if connecting failed for an unknown reason.
@@ -60,25 +67,25 @@ impl CallError {
         matches!(self, Self::Unavailable(error) if is_silent(error))
     }
 
-    /// Whether the command may have run, and has no answer.
+    /// True if the command may have run, but has no answer.
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_disconnect() || matches!(self, Self::Timeout(_))
     }
 
-    /// Whether a server has said it.
+    /// True if a server has answered with this error.
     pub(super) fn is_an_answer(&self) -> bool {
         self.redis_error()
             .is_some_and(|error| error.code().is_some())
     }
 
-    /// Whether the keys of a call have no node for a moment, because they are moving or their node has
-    /// died. A node that names another one is followed, unless that one cannot be reached, or does not
-    /// have them either.
+    /// True if no node serves the keys of a call for a moment, because they are moving or their node has died. A
+    /// redirect is followed, so this error remains only if the other node cannot be reached, or does not have the keys
+    /// either.
     pub(super) fn is_moving(&self) -> bool {
         self.is_code(&["ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN"])
     }
 
-    /// Whether a script has ended before its end, because its slot is moving. A part of it has run.
+    /// True if a script has stopped early, because its slot is moving. A part of it has run.
     pub(super) fn is_interrupted(&self) -> bool {
         matches!(self, Self::Redis(error) if Class::of(error) == Class::Interrupted)
     }
@@ -88,7 +95,7 @@ impl CallError {
         matches!(self, Self::Redis(error) if Class::of(error) == Class::Command)
     }
 
-    /// Where a node has sent the command, and whether the slot is only moving there.
+    /// The address to which a node redirects the command, and true if the slot is only moving there.
     pub(super) fn redirect(&self) -> Option<(&str, bool)> {
         let Self::Redis(error) = self else {
             return None;
@@ -97,7 +104,7 @@ impl CallError {
         Some((address, self.is_code(&["ASK"])))
     }
 
-    /// Whether the store is unavailable, so that the policy decides.
+    /// True if the store is unavailable, so that the policy decides.
     pub(super) fn is_unavailable(&self) -> bool {
         match self {
             Self::Timeout(_) | Self::NotReplicated(_) => true,
@@ -106,12 +113,12 @@ impl CallError {
         }
     }
 
-    /// Whether the next claim may well succeed.
+    /// True if the next claim may well succeed.
     pub(super) fn may_pass(&self) -> bool {
         self.is_unavailable() || self.is_moving() || self.is_interrupted()
     }
 
-    /// Whether claims for other keys of the server need not fail.
+    /// True if claims for other keys of the server need not fail.
     pub(super) fn is_of_one_key(&self) -> bool {
         match self {
             Self::Redis(error) => Class::of(error).is_of_one_key(),
@@ -119,15 +126,16 @@ impl CallError {
         }
     }
 
-    /// What redis-rs said, or this.
+    /// Returns the error of redis-rs, or else wraps this error.
     pub(super) fn into_cause(self) -> RedisError {
         match self {
             Self::Unavailable(error) | Self::Redis(error) => error,
+            late @ Self::Timeout(_) => io::Error::new(io::ErrorKind::TimedOut, late).into(),
             other => io::Error::other(other).into(),
         }
     }
 
-    /// The same error, unless a server repeats the password of the connection.
+    /// Removes the connection's password from the error, if a server has repeated it.
     pub(super) fn without_password(self, login: &RedisConnectionInfo) -> Self {
         let password = login.password();
         let has_it = |error: &RedisError| {
@@ -139,7 +147,7 @@ impl CallError {
         }
     }
 
-    /// Whether a server has answered with one of these codes.
+    /// True if a server has answered with one of these codes.
     pub(super) fn is_code(&self, codes: &[&str]) -> bool {
         matches!(self, Self::Redis(error) if error.code().is_some_and(|code| codes.contains(&code)))
     }
@@ -177,7 +185,7 @@ impl Error for CallError {
 }
 
 impl Elapsed {
-    /// This error, unless the time has not passed: then Tokio's clock is paused.
+    /// Returns `error`, or `PausedClock` if the real time has not passed, because Tokio's clock is paused then.
     pub(super) fn or(self, error: CallError) -> CallError {
         match self.is_early {
             true => CallError::PausedClock,
@@ -194,7 +202,7 @@ pub(super) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(YEAR)
 }
 
-/// The outcome of some work, or this error if the deadline passes first.
+/// Returns the outcome of `work`, or the error `late` if the deadline passes first.
 pub(super) async fn by<T>(
     deadline: Instant,
     late: CallError,
@@ -204,13 +212,13 @@ pub(super) async fn by<T>(
     done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
 }
 
-/// The text of an error of redis-rs. An error that has a source only repeats its text.
+/// The error with the text of an error of redis-rs. An error of redis-rs with a source only repeats the source's text.
 pub(super) fn own_text(error: &RedisError) -> &(dyn Error + 'static) {
     error.source().unwrap_or(error)
 }
 
-/// The same error without what a server repeats of a command. If it has the password of the connection, only what is
-/// known is left of it, which means the same.
+/// Removes the part of a command that a server has repeated in an error. If the rest contains the connection's
+/// password, replaces it with a known text of the same meaning.
 pub(super) fn without_password(error: RedisError, login: &RedisConnectionInfo) -> RedisError {
     let Some(code) = error.code() else {
         return error;
@@ -223,10 +231,10 @@ pub(super) fn without_password(error: RedisError, login: &RedisConnectionInfo) -
 fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
     let own = said.split(", with args beginning with").next();
     let own = own.unwrap_or_default();
-    // The server may have divided at any space what has the secret.
+    // The secret may contain a space, at which it is divided between code and text.
     let has_it = || format!("{code} {own}").contains(secret);
     match code {
-        // The same whatever the secret is: a gap in a text that is known would show it.
+        // A fixed text, whatever the secret is. A gap in a known text would reveal the secret.
         "NOAUTH" => (code, "Authentication required."),
         "WRONGPASS" => (code, WRONG),
         _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),

@@ -7,7 +7,7 @@ use std::{error::Error, fmt, io, sync::Arc};
 /// The class of an error of a server or of redis-rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Class {
-    /// There is no connection, or the server cannot work now.
+    /// The store has no connection, or the server cannot work now.
     Down,
     /// The server is a replica, or has become one.
     Replica,
@@ -199,7 +199,7 @@ impl Unfit {
     }
 }
 
-/// The error of I/O that redis-rs has wrapped.
+/// The I/O error that redis-rs has wrapped.
 pub(in crate::redis) fn io_error(error: &RedisError) -> Option<&io::Error> {
     let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     shared.downcast_ref()

@@ -51,7 +51,7 @@ pub(super) enum Source {
 }
 
 impl Fault {
-    /// Without a setting and a cause.
+    /// A fault without a setting and a cause.
     pub(super) fn new(kind: Kind, text: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
@@ -89,6 +89,13 @@ impl StdError for Once {
     }
 }
 
+impl ConnectError {
+    /// True if no answer came in time.
+    pub(in crate::redis) fn is_late(&self) -> bool {
+        self.redis_error().is_some_and(RedisError::is_timeout)
+    }
+}
+
 /// The public face of a fault.
 macro_rules! face {
     ($name:ident) => {
@@ -102,7 +109,8 @@ macro_rules! face {
                 self.0.kind
             }
 
-            /// The setting to change: a method of [`Builder`](crate::redis::Builder), or `url`. `None` if the cause is no setting of the store.
+            /// The setting to change: a method of [`Builder`](crate::redis::Builder), or `url`. `None` if the cause is
+            /// not a setting of the store.
             ///
             /// # Examples
             ///

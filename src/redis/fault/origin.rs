@@ -211,7 +211,7 @@ fn setting_of(error: &CallError) -> Option<&'static str> {
     matches!(error, CallError::NotReplicated(_)).then_some("min_replicas")
 }
 
-/// The same error, which names the command too.
+/// The same error, with the name of the command.
 fn with_command(command: &str, error: &RedisError) -> RedisError {
     match error.code() {
         Some(code) if !command.is_empty() => {
