@@ -4,7 +4,7 @@
 //! The last three states are those of [`State::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
 //! state, and the next call is due at once. A loss depends on [`OnLoss`].
 //!
-//! | event | NotStarted | Wanted | Queued | Held | Believes | Degraded | Notified |
+//! | event | NotStarted | Wanted | Queued | Held | Unaware | Degraded | Notified |
 //! |---|---|---|---|---|---|---|---|
 //! | Turn | Wanted | - | Wanted | Wanted | Wanted | Wanted | Wanted |
 //! | GivenBack | - | NotStarted | NotStarted | NotStarted | NotStarted | NotStarted | NotStarted |
@@ -16,7 +16,7 @@
 //! | Refused: Keep | - | Wanted, IsRefused | Queued, IsRefused | calls again | Degraded, IsDegraded | Degraded, IsMissing | Degraded, IsDegraded |
 //! | NotFound: FallBack | - | calls again | calls again | Wanted, FallsBack | calls again | calls again | calls again |
 //! | NotFound: NotifyAtOnce | - | calls again | calls again | Notified, IsMissing | calls again | calls again | calls again |
-//! | NotFound: Notify, KeepAtEnd | - | calls again | calls again | Believes, IsMissing | calls again | calls again | calls again |
+//! | NotFound: Notify, KeepAtEnd | - | calls again | calls again | Unaware, IsMissing | calls again | calls again | calls again |
 //! | NotFound: Keep | - | calls again | calls again | Degraded, IsDegraded | calls again | calls again | calls again |
 //! | Ended: FallBack | - | calls again | calls again | Wanted, FallsBack | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
 //! | Ended: NotifyAtOnce, Notify | - | calls again | calls again | Notified, IsMissing | Notified, IsMissing | Degraded, IsMissing | Notified, IsMissing |
@@ -54,7 +54,7 @@ pub(super) enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
     /// It relies on the lease until this time.
-    Believes(Time),
+    Unaware(Time),
     /// It goes on while the server is unavailable.
     Degraded,
     /// It was notified of the loss.
@@ -337,7 +337,7 @@ impl Lease {
                 OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
                 OnLoss::NotifyAtOnce => (State::Missing(Holder::Notified), Outcome::IsMissing),
                 OnLoss::Notify | OnLoss::KeepAtEnd => {
-                    (State::Missing(Holder::Believes(end)), Outcome::IsMissing)
+                    (State::Missing(Holder::Unaware(end)), Outcome::IsMissing)
                 }
                 OnLoss::Keep => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
             },
@@ -352,7 +352,7 @@ impl Lease {
             },
 
             (State::Missing(holder), Event::Granted(end)) => {
-                let knew = !matches!(holder, Holder::Believes(_));
+                let knew = !matches!(holder, Holder::Unaware(_));
                 (State::Held(end), Outcome::Returns(knew))
             }
             (State::Missing(holder), Event::Refused(on_loss) | Event::Ended(on_loss)) => {
@@ -360,7 +360,7 @@ impl Lease {
                     (Holder::Degraded, _) => (State::Missing(holder), Outcome::IsMissing),
                     (_, OnLoss::Keep) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
                     (Holder::Notified, _) => (State::Missing(holder), Outcome::IsMissing),
-                    (Holder::Believes(_), _) => {
+                    (Holder::Unaware(_), _) => {
                         (State::Missing(Holder::Notified), Outcome::IsMissing)
                     }
                 }
@@ -379,7 +379,7 @@ impl Lease {
     /// The time until which its holder may rely on it. `None` if the holder must not, or goes on without its server.
     pub(super) fn expiry(&self) -> Option<Time> {
         match self.state {
-            State::Held(end) | State::Missing(Holder::Believes(end)) => Some(end),
+            State::Held(end) | State::Missing(Holder::Unaware(end)) => Some(end),
             _ => None,
         }
     }
@@ -453,7 +453,7 @@ mod tests {
             State::Wanted,
             State::Queued(queued(), NOW),
             State::Held(NOW),
-            State::Missing(Holder::Believes(NOW)),
+            State::Missing(Holder::Unaware(NOW)),
             State::Missing(Holder::Degraded),
             State::Missing(Holder::Notified),
         ]
@@ -465,7 +465,7 @@ mod tests {
             State::Wanted => "Wanted",
             State::Queued(..) => "Queued",
             State::Held(_) => "Held",
-            State::Missing(Holder::Believes(_)) => "Believes",
+            State::Missing(Holder::Unaware(_)) => "Unaware",
             State::Missing(Holder::Degraded) => "Degraded",
             State::Missing(Holder::Notified) => "Notified",
         }

@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-/// A place in a file, and what is there instead.
+/// A text in a file, and the text that replaces it.
 #[derive(Debug)]
 pub struct Bug {
-    /// What is wrong then.
+    /// The name, which describes the fault.
     pub name: &'static str,
-    /// Without its ending.
+    /// The name of the file without its extension.
     pub file: &'static str,
-    /// After how many schedules it was found last, if it was.
+    /// After how many schedules it was last found, if it was.
     pub schedules: Option<u64>,
-    /// What is there once.
+    /// The text that is replaced. It occurs once.
     pub old: String,
-    /// What is planted.
+    /// The text that is planted.
     pub new: String,
 }
 
@@ -29,11 +29,11 @@ impl Bug {
     }
 }
 
-/// Those of a section, in its order.
+/// The bugs of a section, in its order.
 ///
 /// # Panics
 ///
-/// If there is no such section.
+/// If the section does not exist.
 pub fn bugs(section: &str) -> Vec<Bug> {
     let all = include_str!("../planted.md");
     let (_, all) = all
@@ -43,7 +43,7 @@ pub fn bugs(section: &str) -> Vec<Bug> {
     all.split("\n### ").skip(1).map(bug).collect()
 }
 
-/// A name, a line with the file and the schedules, and a difference.
+/// Reads a bug: its name, a line with the file and the number of schedules, and a difference.
 fn bug(text: &'static str) -> Bug {
     let (name, text) = text.split_once('\n').expect("a name");
     let side = |mark: char| {

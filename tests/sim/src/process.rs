@@ -1,4 +1,4 @@
-//! A process: its core, a clock of its own, and its connections, each with an order of its own.
+//! A process: its core, its clock and its connections. Each connection delivers in order.
 
 use crate::{
     shipped::Shipped,
@@ -8,16 +8,16 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// What comes to a process.
+/// An input of a process.
 #[derive(Debug)]
 pub enum Input {
-    /// A caller in a runtime claims.
+    /// A caller in a runtime makes a claim.
     Claim(Runtime, Claim, Conduct),
     /// A caller changes the weight of a permit that it holds: which one, and by how much.
     Resize(usize, i32),
-    /// The holder of most units of a semaphore adds one.
+    /// The holder of the most units of a semaphore adds one.
     Grow(Key),
-    /// The process claims no more, and gives up everything.
+    /// The process is closed: it makes no more claims, and gives up everything.
     Shutdown,
     /// A caller gives up a permit or a claim.
     Release(PermitId),
@@ -25,52 +25,52 @@ pub enum Input {
     Reply(CallId, Result<Vec<Said>, Failure>),
     /// A message.
     Message(Message),
-    /// The message that an operator has revoked a permit.
+    /// A message that an operator has revoked a permit.
     Revoked(PermitId),
-    /// Messages come from now on.
+    /// Messages arrive from now on.
     Subscribed,
     /// A connection comes or goes.
     Servers(Servers),
 }
 
-/// What a caller does beside its claim.
+/// The behaviour of a caller after its claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Conduct {
     /// How long it holds a permit.
     pub hold: Duration,
-    /// After how long it gives up, held or not.
+    /// After how long it gives up, whether it holds the permit or not.
     pub cancel: Option<Duration>,
-    /// Whether it goes on when its permit is lost.
+    /// True if it goes on when its permit is lost.
     pub goes_on: bool,
 }
 
 /// A process.
 #[derive(Debug)]
 pub struct Process {
-    /// What its core was told.
+    /// The settings of its core.
     pub settings: Settings,
     /// `None`: it was killed.
     pub(crate) core: Option<Shipped>,
-    /// By [runtime and server](Settings::link).
+    /// Its connections, by [runtime and server](Settings::link).
     pub links: Vec<Link>,
-    /// Until when it stands still.
+    /// The end of its suspension.
     pub suspended_until: Duration,
-    /// When the last map of slots comes that was sent to it: they come in order.
+    /// When the last map of slots that was sent to it arrives. The maps arrive in order.
     pub slots_at: Duration,
-    /// Until when it has no subscription.
+    /// When it has a subscription again.
     pub deaf_until: Duration,
-    /// What has come meanwhile.
+    /// The inputs that came while it was suspended.
     pub inbox: Vec<Input>,
-    /// What its core has named as its next timeout, and when the world wakes it.
+    /// The next timeout that its core has named, and when the world wakes the process.
     pub wake: Option<(Time, Duration)>,
-    /// How long before the world its machine has booted.
+    /// How long before the start of the world its machine was booted.
     boot: Duration,
-    /// How much faster its clock is, parts in a million.
+    /// How much faster its clock runs, in parts per million.
     drift: i64,
 }
 
 impl Process {
-    /// A process without connections.
+    /// Creates a process without connections.
     pub fn new(settings: Settings, boot: Duration, drift: i64) -> Self {
         let core = Shipped::new(settings.clone());
         let links = settings.servers * settings.runtimes;
@@ -89,26 +89,26 @@ impl Process {
         }
     }
 
-    /// What its clock shows.
+    /// The time on its clock.
     pub fn local(&self, now: Duration) -> Time {
         let micros = now.as_micros() as i64;
         self.boot + Duration::from_micros((micros + micros * self.drift / 1_000_000) as u64)
     }
 
-    /// When its clock shows that, or a moment later.
+    /// The world's time when its clock shows `local`, or a moment later.
     pub fn world(&self, local: Time) -> Duration {
         let micros = local.saturating_sub(self.boot).as_micros() as i64;
         let true_micros = micros * 1_000_000 / (1_000_000 + self.drift) + 2;
         Duration::from_micros(true_micros as u64)
     }
 
-    /// The link of a call.
+    /// The connection of a runtime to a server.
     pub fn link(&mut self, runtime: Runtime, server: usize) -> &mut Link {
         let link = self.settings.link(runtime, server);
         &mut self.links[link]
     }
 
-    /// Whether it can do something.
+    /// True if it is neither killed nor suspended.
     pub fn runs(&self, now: Duration) -> bool {
         self.core.is_some() && now >= self.suspended_until
     }
@@ -117,37 +117,37 @@ impl Process {
 /// A connection.
 #[derive(Debug, Default)]
 pub struct Link {
-    /// Which of the connections to this server it is. What belongs to an earlier one is out of date.
+    /// The number of the current connection to this server. Everything from an earlier one is out of date.
     pub generation: u32,
-    /// Whether it is there, as far as the process knows.
+    /// True if it is up, as far as the process knows.
     pub is_up: bool,
-    /// Since when it is, or is not.
+    /// Since when it has been up, or down.
     pub since: Duration,
     /// The calls without an answer.
     pub in_flight: Vec<CallId>,
-    /// When the last call arrives, and the last answer.
+    /// When the last call arrives, and when the last answer does.
     last: [Duration; 2],
-    /// Until when nothing arrives.
+    /// When calls and answers arrive again after a stall.
     pub stalled_until: Duration,
-    /// Until when answers are lost.
+    /// When answers are no longer lost.
     pub deaf_until: Duration,
-    /// Whether it leads to a server that was replaced, and says that it is a replica.
+    /// True if it leads to a server that was replaced, and that reports that it is a replica.
     pub is_misled: bool,
-    /// Of what earlier generations have under way.
+    /// The fates of calls that are under way over earlier generations.
     fates: BTreeMap<u32, Fate>,
 }
 
-/// What becomes of the calls that are under way when a connection breaks: so many arrive, so much later, and
-/// those behind them do not.
+/// The fate of the calls that are under way when a connection breaks. The first ones arrive late, and the others do not
+/// arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate {
     /// How many arrive.
     pub arrive: u64,
-    /// How much later.
+    /// How much later these arrive.
     pub late: Duration,
 }
 
-/// Where something goes.
+/// The direction of something that travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// To the server.
@@ -157,7 +157,7 @@ pub enum Way {
 }
 
 impl Link {
-    /// When something that leaves now arrives: not before what left before it.
+    /// Returns when something that leaves now arrives: never before something that left earlier.
     pub fn arrival(&mut self, way: Way, now: Duration, delay: Duration) -> Duration {
         let last = &mut self.last[way as usize];
         *last = (*last).max(now + delay).max(self.stalled_until);
@@ -177,7 +177,7 @@ impl Link {
         };
     }
 
-    /// Ends it. Returns the calls that have no answer.
+    /// Ends the connection. Returns the calls that have no answer.
     pub fn cut(&mut self, fate: Fate) -> Vec<CallId> {
         let arrive = if self.is_misled { 0 } else { fate.arrive };
         self.fates.insert(self.generation, Fate { arrive, ..fate });
@@ -187,8 +187,8 @@ impl Link {
         std::mem::take(&mut self.in_flight)
     }
 
-    /// A call of this generation arrives: now if its connection is there, else as much later as this, or not
-    /// at all.
+    /// A call of this generation arrives. Returns its additional delay, which is zero if its connection is still up.
+    /// Returns `None` if the call is lost.
     pub fn late(&mut self, generation: u32) -> Option<Duration> {
         let Some(fate) = self.fates.get_mut(&generation) else {
             return Some(Duration::ZERO);

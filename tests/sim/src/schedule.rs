@@ -1,4 +1,4 @@
-//! What happens in a simulation from outside: what callers want, and what breaks. All of it follows from a
+//! The outside events of a simulation: the wishes of callers, and everything that breaks. All of it follows from a
 //! seed.
 
 use crate::{
@@ -11,58 +11,59 @@ use std::time::Duration;
 /// How long the answer to a call may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long a move takes that does not end, ms.
+/// The duration of a fault that does not end, in ms.
 const STUCK: u64 = 1_000_000;
 
-/// Begins the draws of faults that came later.
+/// Changes the seed for the draws of faults that were added later.
 const LATER: u64 = 0x6c61_7465;
 
-/// Begins the draws of pauses.
+/// Changes the seed for the draws of pauses.
 const PAUSES: u64 = 0x7061_7573;
 
-/// Begins the draws of operators' questions.
+/// Changes the seed for the draws of operators' questions.
 const QUESTIONS: u64 = 0x6173_6b73;
 
-/// Begins the draws of the mixed workload.
+/// Changes the seed for the draws of the mixed workload.
 const MIXED: u64 = 0x6d69_7865;
 
 /// The most processes.
 const PROCESSES: usize = 3;
 
-/// What kind of a simulation.
+/// The kind of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// The levels of a claim are on one server.
     Server,
-    /// They are on several servers, whose clocks differ.
+    /// The levels of a claim are on several servers, whose clocks differ.
     Cluster,
-    /// On one server, and while it is unavailable claims are admitted up to a share.
+    /// The levels of a claim are on one server. While it is unavailable, claims are admitted up to a share.
     Outage,
-    /// On several, some of which are unavailable for a while or refuse connections. Each process has a policy.
+    /// The levels of a claim are on several servers. Some of these are unavailable for a while or refuse connections.
+    /// Each process has a policy.
     ClusterOutage,
-    /// As `Server` with an even seed and as `Cluster` with an odd one, and claims have flows.
+    /// As `Server` with an even seed and as `Cluster` with an odd one. Claims have flows.
     Fair,
-    /// Likewise, and operators set limits.
+    /// As `Server` with an even seed and as `Cluster` with an odd one. Operators set limits.
     Limits,
-    /// As one of the others, by the seed, and processes pause semaphores.
+    /// As one of the others, depending on the seed. Processes pause semaphores.
     Pauses,
-    /// As `Cluster`, and operators ask.
+    /// As `Cluster`. Operators ask questions.
     Questions,
-    /// As `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report their
-    /// time.
+    /// As `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report
+    /// their time.
     Mixed,
 }
 
-/// What an operator asks of a semaphore.
+/// A question or an order of an operator about a semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorAction {
-    /// Who holds it, and who waits.
+    /// List the holders and waiters.
     Usage,
-    /// To revoke one of its permits and waiters.
+    /// Revoke one of the permits and waiters.
     Revoke(usize),
-    /// To pause it for so long.
+    /// Pause the semaphore for this long.
     Pause(Duration),
-    /// To end its pause.
+    /// End its pause.
     Resume,
 }
 
@@ -80,7 +81,7 @@ impl Workload {
         Self::Mixed,
     ];
 
-    /// What the environment calls it.
+    /// Its name in the environment.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -95,7 +96,7 @@ impl Workload {
         }
     }
 
-    /// The workload to which its schedules add pauses or questions.
+    /// The workload that has the same schedules without pauses, questions or a mixture.
     fn base(self, seed: u64) -> Self {
         // The last four are on one server with an even seed and on a cluster with an odd one.
         let all = [
@@ -118,77 +119,79 @@ impl Workload {
     }
 }
 
-/// A simulation from its seed.
+/// A simulation, determined by its seed.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// What kind of a simulation.
+    /// The kind of the simulation.
     pub workload: Workload,
-    /// The same apart from pauses and questions.
+    /// The workload that has the same schedule without pauses, questions or a mixture.
     base: Workload,
-    /// Of the delays.
+    /// The seed of the schedule, and of the delays in the world.
     pub seed: u64,
-    /// How many processes there are.
+    /// The number of processes.
     pub processes: usize,
-    /// How many servers.
+    /// The number of servers.
     pub servers: usize,
-    /// How many of them have slots at the start.
+    /// How many of the servers have slots at the start.
     pub homes: usize,
-    /// Whether they are a cluster: a claim may have levels on several of them.
+    /// True if the servers are a cluster, so that a claim may have levels on several of them.
     pub is_cluster: bool,
-    /// Whether each semaphore is in a slot of its own.
+    /// True if each semaphore has a separate slot.
     pub has_slots: bool,
-    /// Where semaphores are that have moved.
+    /// The locations of slots that have moved.
     pub slots: Slots,
-    /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
+    /// For each server: how many ms its clock is ahead of the world's at the start, and how much faster it runs, in
+    /// parts per million.
     pub clocks: Vec<(i64, i64)>,
-    /// Whether a server takes over slots from one that is away.
+    /// True if a server takes over slots from a server that is away.
     pub takes_over: bool,
-    /// What becomes of the claims of each process while their server is unavailable.
+    /// How each process treats claims while their server is unavailable.
     pub policies: [Policy; PROCESSES],
-    /// Whether a grant counts once the server's replica has it.
+    /// True if a grant counts only once the server's replica has it.
     pub has_replicas: bool,
-    /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
-    /// it is the only one.
+    /// The number of runtimes of each process. The first is that of the keeper's thread, and makes no claims unless it
+    /// is the only one.
     pub runtimes: usize,
-    /// Of each permit.
+    /// The lease of each permit.
     pub lease: Duration,
-    /// How many messages of a hundred are lost.
+    /// How many messages in a hundred are lost.
     pub messages_lost: u64,
-    /// How long a subscription may take that follows a connection.
+    /// The longest time from a connection to its subscription.
     pub subscribes_late: Duration,
-    /// The longest delay on the way to a server or back, ms.
+    /// The longest delay on the way to a server or back, in ms.
     pub delay: u64,
-    /// What happens from outside, in the order of time.
+    /// The steps, in order of time.
     pub steps: Vec<(Duration, Step)>,
 }
 
-/// Something that happens from outside.
+/// An event from outside.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
-    /// A caller in a process claims.
+    /// A caller in a process makes a claim.
     Claim {
         /// The process.
         process: usize,
         /// The runtime of its task.
         runtime: usize,
-        /// What it claims.
+        /// The claim.
         claim: Claim,
         /// How long it holds the permit.
         hold: Duration,
-        /// After how long it gives up, held or not.
+        /// After how long it gives up, whether it holds the permit or not.
         cancel: Option<Duration>,
-        /// Whether it goes on when its permit is lost.
+        /// True if it goes on when its permit is lost.
         goes_on: bool,
     },
-    /// A caller in a process changes the weight of a permit that it holds: which one, and by how much.
+    /// A caller in a process changes the weight of a permit that it holds. The numbers are the process, the pick among
+    /// its held levels, and the difference.
     Resize(usize, usize, i32),
-    /// A process adds a unit of a semaphore to the permit that has most of them.
+    /// A process adds a unit of a semaphore to the permit that has the most units of it.
     Grow(usize, Key),
-    /// A process claims no more, and gives up everything.
+    /// A process is closed: it makes no more claims, and gives up everything.
     Shutdown(usize),
     /// A process is killed.
     Kill(usize),
-    /// A process stands still.
+    /// A process is suspended.
     Suspend(usize, Duration),
     /// A connection of a process breaks.
     Break(usize, usize, Break),
@@ -196,59 +199,60 @@ pub enum Step {
     Abandon(usize, usize),
     /// An operator revokes one of the permits and waiters of a semaphore.
     Revoke(Key, usize),
-    /// A process pauses a semaphore for so long.
+    /// A process pauses a semaphore for this long.
     PauseKey(usize, Key, Duration),
     /// A process ends the pause of a semaphore.
     ResumeKey(usize, Key),
-    /// An operator sets the limit of a semaphore, or of the policy of one, or takes it away.
+    /// An operator sets or removes a limit of a semaphore or, if the flag is true, of its policy.
     SetLimit(Key, bool, Option<u32>),
     /// A process asks something of a semaphore for an operator.
     Ask(usize, Key, OperatorAction),
-    /// A server does not report its time to a process for so long.
+    /// A server does not report its time to a process for this long.
     HideTime(usize, usize, Duration),
-    /// A server forgets its scripts, so this number of its next commands does not run.
+    /// A server forgets its scripts, so that this number of its next commands do not run.
     Flush(usize, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
-    /// A server stands still.
+    /// A server stalls.
     Pause(usize, Duration),
-    /// A server refuses connections for so long, and ends those that it has or does not.
+    /// A server refuses connections for this long. If the flag is true, it also ends its open connections.
     Deny(usize, Duration, bool),
-    /// A slot moves to a server, which takes so long.
+    /// A slot moves to a server, which takes this long.
     Move(SlotNo, usize, Duration),
-    /// No server serves a slot for this time.
+    /// No server serves a slot for this long.
     LeaveUnserved(SlotNo, Duration),
-    /// Another program writes a value of another type over one of a semaphore's keys, and deletes it after so long.
+    /// Another program overwrites one of a semaphore's keys with a value of another type, and deletes it after this
+    /// long.
     Poison(Key, usize, Duration),
-    /// A server's replica gets nothing for so long.
+    /// A server's replica receives nothing for this long.
     Mute(usize, Duration),
-    /// A server's replica takes its place, which takes so long.
+    /// A server's replica takes its place, which takes this long.
     FailOver(usize, Duration),
-    /// Sentinels replace a server, which takes so long, by one with this data, and do not agree for a while.
+    /// Sentinels replace a server by one with this data, which takes this long. They disagree for a while.
     Elect(usize, Duration, Data),
-    /// A server's clock is set forward or back, ms.
+    /// A server's clock is set forward or back by this number of ms.
     ClockStep(usize, i64),
 }
 
 /// How a connection breaks.
 #[derive(Debug, Clone, Copy)]
 pub enum Break {
-    /// At once. What is under way may arrive, late, or not.
+    /// At once. Everything under way arrives, arrives late or is lost.
     Reset,
-    /// Nothing arrives for so long; then everything does.
+    /// Nothing arrives for this long. Then everything does.
     Stall(Duration),
-    /// Nothing arrives for so long; then it breaks.
+    /// Nothing arrives for this long. Then the connection breaks.
     Silence(Duration),
-    /// Calls arrive for so long and answers do not; then it breaks.
+    /// Calls arrive for this long, but answers do not. Then the connection breaks.
     Deaf(Duration),
 }
 
-/// What a server has when it starts again.
+/// The data of a server that starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
-    /// What it had.
+    /// The data that it had.
     Same,
-    /// What it had some time before.
+    /// The data that it had some time before.
     Old,
     /// Nothing.
     Empty,
@@ -333,7 +337,7 @@ impl Schedule {
         if is_fair {
             schedule.add_flows(&mut Random::new(!seed), active);
         }
-        // From a sequence apart, so that a seed keeps the rest of its schedule.
+        // From a separate sequence, so that a seed keeps the rest of its schedule.
         let mut growth = Random::new(seed.rotate_left(32));
         if !has_outages && growth.one_in(64) {
             schedule.add_growth(&mut growth, active);
@@ -355,8 +359,8 @@ impl Schedule {
         schedule
     }
 
-    /// Faults with draws of their own, so that a seed keeps the rest of its schedule: subscriptions that come late, and slots
-    /// of the store's own keys that move, are stuck in a move until the end, or are served by no server.
+    /// Adds faults from separate draws, so that a seed keeps the rest of its schedule. Subscriptions come late. Slots
+    /// of the store's own keys move, are stuck in a move until the end, or are served by no server.
     fn add_late_faults(&mut self, random: &mut Random, active: Duration) {
         if random.one_in(4) {
             self.subscribes_late = Duration::from_millis(random.pick(&[20, 300, 1_500]));
@@ -388,7 +392,7 @@ impl Schedule {
         }
     }
 
-    /// Pauses of semaphores that are claimed, some of which another one follows, longer or shorter, or an early end.
+    /// Pauses semaphores that claims name. Another pause may follow, longer or shorter, and some pauses end early.
     fn add_pauses(&mut self, random: &mut Random, active: Duration) {
         let claims = self.claims();
         for _ in 0..random.from(1, 6) {
@@ -414,9 +418,9 @@ impl Schedule {
         }
     }
 
-    /// Claims of several levels that wait, faults where they do, and servers that do not report their time.
+    /// Adds claims that wait at several levels, faults where they wait, and servers that do not report their time.
     fn add_mixture(&mut self, random: &mut Random, active: Duration) {
-        // Where few claims are, a process may have none for a while, and so must have forgotten all.
+        // With few claims, a process may have none for a while, and must then have forgotten everything.
         if random.one_in(3) {
             let mut is_first = true;
             self.steps.retain(|(_, step)| {
@@ -442,8 +446,8 @@ impl Schedule {
         }
     }
 
-    /// A permit, alone, that grows several times in one call, because others are under way. An operator has revoked it a moment
-    /// before.
+    /// Replaces all claims. One permit grows several times in one call, because other claims are under way. An operator
+    /// has revoked it a moment before.
     fn add_revoked_growths(&mut self, random: &mut Random) {
         self.steps
             .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
@@ -472,8 +476,9 @@ impl Schedule {
         self.steps.push((then - before, Step::Revoke(0, 0)));
     }
 
-    /// A claim of two levels, alone. The answer to its acquire of the wider one is lost, both servers stand still a moment
-    /// later, and its caller gives up. So a call without an answer lasts longer than later calls.
+    /// Replaces all claims by one claim of two levels. The answer to its acquire of the wider level is lost, both
+    /// servers stall a moment later, and its caller gives up. So a call without an answer lasts longer than later
+    /// calls.
     fn add_lost_answer(&mut self, random: &mut Random) {
         self.steps
             .retain(|(_, step)| !matches!(step, Step::Claim { .. }));
@@ -506,8 +511,8 @@ impl Schedule {
         }
     }
 
-    /// Claims that wait at several levels. While one of them is at a wider level, its narrowest one is paused, the limit of a
-    /// wider one is set, or its servers answer late or not at all.
+    /// Adds claims that wait at several levels. While one of them waits at a wider level, its narrowest level is
+    /// paused, the limit of a wider level is set, or its servers answer late or not at all.
     fn add_chain(&mut self, random: &mut Random, active: Duration) {
         let (active, narrow) = (active.as_millis() as u64, random.below(3) as Key);
         let begin = Duration::from_millis(random.below(active / 2));
@@ -549,7 +554,7 @@ impl Schedule {
         }
     }
 
-    /// A server whose answers are lost for a moment, and that stands still later: what had no answer lasts on.
+    /// Loses the answers of a server for a moment, and stalls the server later, so that unanswered calls last on.
     fn add_silence(&mut self, random: &mut Random, at: Duration) {
         let server = random.below(self.servers as u64) as usize;
         let process = random.below(self.processes as u64) as usize;
@@ -564,7 +569,8 @@ impl Schedule {
         self.steps.push((then, Step::Pause(server, long)));
     }
 
-    /// A server that forgets its scripts while a runtime's calls are slow, and claims of other runtimes for what these release.
+    /// Adds a server that forgets its scripts while the calls of one runtime are slow, and claims of other runtimes for
+    /// the units that this runtime releases.
     fn add_flush(&mut self, random: &mut Random, active: Duration) {
         let process = random.below(self.processes as u64) as usize;
         let at = random.up_to_ms(active.as_millis() as u64);
@@ -598,8 +604,8 @@ impl Schedule {
         }
     }
 
-    /// Servers that do not report their time from the start on, some of them until the end, and mostly a stream of claims that
-    /// wait for it.
+    /// Adds a server that does not report its time from the start on, to some processes until the end. In half of the
+    /// cases, a stream of claims waits for that time.
     fn hide_times(&mut self, random: &mut Random, active: Duration) {
         let active = active.as_millis() as u64;
         let server = random.below(self.servers as u64) as usize;
@@ -625,9 +631,10 @@ impl Schedule {
         }
     }
 
-    /// Questions of operators, mostly where something is held or waits, and slots that move meanwhile.
+    /// Adds questions of operators, mostly where something is held or waits, and moves slots at about the same time.
     fn add_questions(&mut self, random: &mut Random, active: Duration) {
-        // While a slot moves, its new server runs a script only if all keys are there: where claims wait.
+        // While a slot moves, its new server runs a script only if all keys have arrived, as they have where claims
+        // wait.
         if random.one_in(2) {
             self.add_crowds(random, active);
         }
@@ -659,7 +666,7 @@ impl Schedule {
         }
     }
 
-    /// Limits of semaphores, and of a policy; and claims of a lock, whose limit none of them changes.
+    /// Adds limits of semaphores and of a policy, and claims of a lock, whose limit none of them changes.
     fn add_limits(&mut self, random: &mut Random, active: Duration) {
         let active = active.as_millis() as u64;
         for _ in 0..random.from(1, 8) {
@@ -689,7 +696,8 @@ impl Schedule {
         }
     }
 
-    /// Claims belong to flows, and a crowd of one of them waits for one key. In half of the schedules all cost the same.
+    /// Gives flows to claims, and adds a crowd of claims that wait for one key. In half of the schedules all claims
+    /// cost the same.
     fn add_flows(&mut self, random: &mut Random, active: Duration) {
         let is_plain = random.one_in(2);
         let shares = match is_plain {
@@ -712,7 +720,7 @@ impl Schedule {
         }
     }
 
-    /// Claims of all processes that wait for one semaphore, hold it for a moment, and sometimes give up.
+    /// Adds claims of all processes that wait for one semaphore, hold it for a moment, and sometimes give up.
     fn add_crowds(&mut self, random: &mut Random, active: Duration) {
         let active = active.as_millis() as u64;
         let (begin, key) = (random.below(active / 2), random.below(2) as Key);
@@ -743,7 +751,7 @@ impl Schedule {
         }
     }
 
-    /// Servers that are replaced, so early that all Sentinels agree before every claim is over.
+    /// Replaces servers, early enough for all Sentinels to agree before every claim is over.
     fn add_elections(&mut self, random: &mut Random, active: Duration) {
         for _ in 0..random.from(1, 2) {
             let server = random.below(self.servers as u64) as usize;
@@ -754,7 +762,7 @@ impl Schedule {
         }
     }
 
-    /// Servers that stand still for so long that all processes notice.
+    /// Stalls servers long enough for all processes to notice.
     fn add_outages(&mut self, random: &mut Random, active: Duration) {
         for server in 0..self.servers {
             let at = random.up_to_ms(active.as_millis() as u64 / 2);
@@ -763,7 +771,7 @@ impl Schedule {
         }
     }
 
-    /// Single servers that stand still, stop or refuse connections, some of whose slots move meanwhile.
+    /// Lets single servers stall, stop or refuse connections, while slots may move.
     fn add_absences(&mut self, random: &mut Random, active: Duration) {
         let active = active.as_millis() as u64;
         for _ in 0..random.pick(&[1, 1, 2, 4]) {
@@ -791,13 +799,13 @@ impl Schedule {
             }
         }
         if self.homes < self.servers && random.one_in(2) {
-            // As one that has joined, and that nobody may use yet.
+            // Like a server that has joined and that no process may use yet.
             let step = Step::Deny(self.homes, random.up_to_ms(active / 2), false);
             self.steps.push((Duration::ZERO, step));
         }
     }
 
-    /// Claims of a process for two semaphores, that come about when a server goes away.
+    /// Adds claims of a process for one or two semaphores, at about the time when a server goes away.
     fn add_pairs(&mut self, random: &mut Random, at: Duration) {
         let (process, narrow) = (random.below(self.processes as u64), random.below(4) as Key);
         let (limit, runtime) = (random.from(1, 3) as u32, self.runtimes - 1);
@@ -817,7 +825,7 @@ impl Schedule {
         }
     }
 
-    /// Replicas that lag, and take the place of their servers.
+    /// Adds replicas that lag, and lets some of them take the place of their servers.
     fn add_failovers(&mut self, random: &mut Random, active: Duration) {
         self.has_replicas = true;
         let active = active.as_millis() as u64;
@@ -833,7 +841,7 @@ impl Schedule {
         }
     }
 
-    /// Slots that move, to servers with other clocks in one of two schedules.
+    /// Moves slots. In half of the schedules that do, the clocks of the servers differ.
     fn add_moves(&mut self, random: &mut Random, active: Duration) {
         let count = random.pick(&[0, 1, 2, 5]);
         if count > 0 && random.one_in(2) {
@@ -848,7 +856,7 @@ impl Schedule {
         }
     }
 
-    /// Makes the servers a cluster, each with a clock of its own.
+    /// Makes the servers a cluster, whose clocks differ.
     fn spread(&mut self, random: &mut Random) {
         self.servers = random.from(2, 3) as usize;
         self.has_slots = random.one_in(2);
@@ -859,12 +867,12 @@ impl Schedule {
         self.clocks = clocks.collect();
     }
 
-    /// Whether some process admits claims while their server is unavailable.
+    /// True if some process admits claims while their server is unavailable.
     pub fn admits(&self) -> bool {
         self.policies.iter().any(|policy| *policy != Policy::Refuse)
     }
 
-    /// What the core of a process is told.
+    /// The settings of a process's core.
     pub fn settings(&self, process: usize) -> Settings {
         Settings {
             process: format!("p{process}"),
@@ -880,12 +888,12 @@ impl Schedule {
         }
     }
 
-    /// Whether leases last so long that in this schedule none ends by itself.
+    /// True if leases are too long to end by themselves in this schedule.
     pub fn is_long(&self) -> bool {
         self.lease > Duration::from_secs(10)
     }
 
-    /// For how long claims come and faults begin. With short leases several of them pass.
+    /// How long claims come and faults begin. Several short leases pass in this time.
     pub fn active(&self) -> Duration {
         match self.is_long() {
             true => Duration::from_secs(3),
@@ -893,17 +901,17 @@ impl Schedule {
         }
     }
 
-    /// When every claim is over, and every fault.
+    /// When every claim and every fault is over.
     pub fn quiet(&self) -> Duration {
         self.active() + Duration::from_secs(1)
     }
 
-    /// When what remains should be gone, in a world where nothing is broken any more.
+    /// When nothing of the claims should be left, because nothing is broken any more.
     pub fn settled(&self) -> Duration {
         self.quiet() + TIMEOUT * 6
     }
 
-    /// When it ends. Then even what only an expiry removes is gone.
+    /// When the simulation ends. Data that only expiry removes is gone too.
     pub fn end(&self) -> Duration {
         self.settled() + Duration::from_secs(2).max(self.lease * 2)
     }
@@ -936,8 +944,8 @@ impl Schedule {
         }
     }
 
-    /// A claim of some of the keys, which have these limits: in their order, and on one server unless there is a
-    /// cluster.
+    /// A claim of some of the keys, in their order, with these limits. Its keys are on one server unless the servers
+    /// are a cluster.
     fn claim(&self, random: &mut Random, limits: &[u64], how: (u64, bool)) -> Claim {
         let mut levels = [None; LEVELS];
         let mut key = random.below(limits.len() as u64) as usize;
@@ -946,7 +954,7 @@ impl Schedule {
             let level = limits
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
-            // Elsewhere without a draw, so that a seed keeps its schedule.
+            // Other workloads do not draw here, so that a seed keeps its schedule.
             let is_strict = match self.base {
                 Workload::Outage | Workload::ClusterOutage => random.one_in(8),
                 _ => random.clone().one_in(8),
@@ -958,7 +966,7 @@ impl Schedule {
         Claim(levels)
     }
 
-    /// Very many claims of one process at one moment, some of them heavy.
+    /// Adds very many claims of one process at one moment, some of them heavy.
     fn add_crowd(&mut self, random: &mut Random, active: u64) {
         let (at, process) = (random.up_to_ms(active), random.below(self.processes as u64));
         let (limit, heaviest) = (random.pick(&[5, 900]), random.pick(&[1, 400]));
@@ -986,7 +994,7 @@ impl Schedule {
 
     fn add_faults(&mut self, random: &mut Random, active: Duration) {
         let count = random.pick(&[0, 1, 3, 8]);
-        // Clocks that are set excuse much, so most schedules have none.
+        // A clock that is set excuses many faults, so most schedules have none.
         let clocks = random.one_in(4);
         let claims: Vec<_> = self.steps.iter().map(|(at, _)| *at).collect();
         for _ in 0..count {
@@ -1000,7 +1008,7 @@ impl Schedule {
         }
     }
 
-    /// When which semaphores are claimed, and held for how long.
+    /// All claims: when each is made, its levels, and how long it is held.
     fn claims(&self) -> Vec<(Duration, Claim, Duration)> {
         let claims = self.steps.iter().filter_map(|(at, step)| match step {
             Step::Claim { claim, hold, .. } => Some((*at, *claim, *hold)),
@@ -1012,7 +1020,7 @@ impl Schedule {
     fn add_revocations(&mut self, random: &mut Random) {
         let claims = self.claims();
         for _ in 0..random.pick(&[0, 0, 1, 4]) {
-            // Something is held or waits then, mostly.
+            // At that time something is usually held, or waits.
             let (at, claim, hold) = random.pick(&claims);
             let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
             let after = random.up_to_ms(hold.as_millis() as u64 + 10);
@@ -1044,7 +1052,7 @@ impl Schedule {
         }
     }
 
-    /// A permit that grows by a unit hundreds of times, as one that counts the tokens of a stream.
+    /// Adds a permit that grows by one unit many times, like a permit that counts the tokens of a stream.
     fn add_growth(&mut self, random: &mut Random, active: Duration) {
         let (process, key) = (random.below(self.processes as u64) as usize, 0);
         let level = Level::new(key, random.pick(&[60, 900]));
@@ -1131,7 +1139,7 @@ fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u6
     }
 }
 
-/// A sequence of numbers that depends on nothing but its seed: SplitMix64 (Steele, Lea, Flood 2014).
+/// A sequence of numbers that depends only on its seed: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -1164,12 +1172,12 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// A length of time up to `most` ms, in microseconds, so that few events meet.
+    /// A length of time up to `most` ms. It is in microseconds, so that few events coincide.
     pub fn up_to_ms(&mut self, most: u64) -> Duration {
         Duration::from_micros(self.below(most * 1_000))
     }
 
-    /// One of some.
+    /// A random item of `of`.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

@@ -1,4 +1,4 @@
-//! Runs schedules until one fails, makes it shorter, and tells of it.
+//! Runs schedules until one fails, shortens it, and explains the failure.
 
 use crate::{
     judge::Violation,
@@ -8,16 +8,16 @@ use crate::{
 use model::lua::Runner;
 use std::{fmt, ops::Range};
 
-/// A schedule in which something was wrong.
+/// A schedule that has failed.
 #[derive(Debug)]
 pub struct Found {
-    /// Of the whole schedule.
+    /// The seed of the whole schedule.
     pub seed: u64,
-    /// What was wrong in it.
+    /// The first violation in the whole schedule.
     pub violation: Violation,
-    /// What is left of the schedule while the same is wrong.
+    /// The shortened schedule, which still breaks the same promise.
     pub schedule: Schedule,
-    /// What happens in that.
+    /// The trace of the shortened schedule.
     pub trace: String,
 }
 
@@ -52,7 +52,7 @@ pub fn first(
     })
 }
 
-/// Makes the schedule of a seed that fails shorter, and runs it once more with a trace.
+/// Shortens the schedule of a seed that fails, and runs it once more with a trace.
 pub fn explain(runner: &Runner, workload: Workload, (seed, violation): (u64, Violation)) -> Found {
     let schedule = shorter(runner, Schedule::of(workload, seed), violation.rule);
     let trace = run(runner, &schedule, true).trace;
@@ -64,7 +64,7 @@ pub fn explain(runner: &Runner, workload: Workload, (seed, violation): (u64, Vio
     }
 }
 
-/// Leaves out steps, many at a time and then single ones, as long as the same rule is violated.
+/// Removes steps, many at a time and then one by one, as long as the same rule is violated.
 fn shorter(runner: &Runner, mut schedule: Schedule, rule: &str) -> Schedule {
     let mut size = schedule.steps.len().div_ceil(2);
     while size > 0 {

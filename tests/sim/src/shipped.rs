@@ -1,4 +1,4 @@
-//! The core that ships, as the simulation takes it.
+//! The shipped core, as the simulation uses it.
 
 use crate::{
     subject::{self, Policy},
@@ -31,18 +31,18 @@ pub(crate) struct Shipped {
     settings: subject::Settings,
     owner: Owner,
     core: Core,
-    /// Made by claims, and not yet polled.
+    /// Calls that claims have made and that were not polled yet.
     calls: VecDeque<(subject::Runtime, Call)>,
-    /// Of calls that have no answer, and who carries them.
+    /// The commands of calls without an answer, and the runtime that carries each call.
     commands: BTreeMap<CallId, (subject::Runtime, Vec<Command>)>,
-    /// Who looks for calls, beside the thread: the runtime that has just been in the core.
+    /// The runtime that was in the core last. It polls for calls, and so does the thread.
     entered: subject::Runtime,
     ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
     /// The number of growths that a permit has had.
     growths: BTreeMap<u64, u64>,
     /// The names of growths on servers, by the core's numbers of the growths.
     names: BTreeMap<u64, subject::PermitId>,
-    /// What callers have given up who wait for that.
+    /// Permits that callers have given up, and whose release they await.
     waits: BTreeSet<PermitId>,
 }
 
@@ -107,7 +107,7 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 }
 
 impl Shipped {
-    /// A call as it is written, and as it is read.
+    /// Encodes a call, and decodes it again for the judge.
     fn call(&mut self, now: Time, from: subject::Runtime, call: Call) -> subject::Call {
         let (mut is_asking, mut confirms, progress) = (false, false, call.progress);
         let scripts = call.commands.iter().filter_map(|command| {
@@ -142,7 +142,7 @@ impl Shipped {
     }
 }
 
-/// What the decoder makes of a reply.
+/// Decodes a reply.
 fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(&read(reply)),
@@ -197,7 +197,7 @@ impl Shipped {
         }
     }
 
-    /// Claims, from a task of a runtime.
+    /// Makes a claim from a task of a runtime.
     pub(crate) fn acquire(
         &mut self,
         now: Time,
@@ -234,10 +234,10 @@ impl Shipped {
         let Some((id, from)) = self.ids.remove(&permit.0) else {
             return;
         };
-        // Every other caller waits for its release, which its own task carries if it can.
+        // Every other caller waits for its release. The caller's own task sends the release if it can.
         let waits = id.serial.is_multiple_of(2);
         self.core.release(now, id, waits);
-        // Some are dropped outside of any runtime.
+        // Some permits are dropped outside of any runtime.
         self.entered = if id.serial % 4 == 3 { 0 } else { from };
         if waits {
             self.waits.insert(id);
@@ -246,8 +246,9 @@ impl Shipped {
         }
     }
 
-    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is reported for the growth. Also
-    /// returns how many units of earlier growths are claimed with it, which are given up once it is granted.
+    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is reported for the growth.
+    /// Also returns the number of units of earlier growths that are claimed again with it, and given up once it is
+    /// granted.
     pub(crate) fn grow(
         &mut self,
         now: Time,
@@ -270,7 +271,7 @@ impl Shipped {
         Some((name, growth.merged))
     }
 
-    /// Gives up units of a level of a permit. Each part that is released is told.
+    /// Gives up units of a level of a permit. Returns the parts whose release will be reported.
     pub(crate) fn shrink(
         &mut self,
         now: Time,
@@ -289,17 +290,17 @@ impl Shipped {
         name.unwrap_or(subject::PermitId(id.serial))
     }
 
-    /// Notes that its process closes a semaphore until then, or opens it.
+    /// Notes that its process pauses a semaphore until `until`, or ends its pause.
     pub(crate) fn note_pause(&mut self, now: Time, key: subject::Key, until: Option<Time>) {
         self.core.note_pause(now, wire::name(key).into(), until);
     }
 
-    /// Claims no more, and gives up everything.
+    /// Makes no more claims, and gives up everything.
     pub(crate) fn shutdown(&mut self) {
         self.core.shutdown();
     }
 
-    /// Takes the answers to a call, one for each command.
+    /// Handles the answers to a call, one for each command.
     pub(crate) fn handle_reply(
         &mut self,
         now: Time,
@@ -326,7 +327,7 @@ impl Shipped {
         self.core.handle_reply(now, call, reply);
     }
 
-    /// Takes a message.
+    /// Handles the message of a grant.
     pub(crate) fn handle_message(&mut self, now: Time, message: subject::Message) {
         let name = LeaseName {
             permit: message.serial % subject::GROWTH,
@@ -338,18 +339,18 @@ impl Shipped {
         self.core.handle_message(now, message);
     }
 
-    /// Messages come from now on.
+    /// Messages arrive from now on.
     pub(crate) fn handle_subscription(&mut self, now: Time) {
         self.entered = 0;
         self.core.handle_message(now, Message::Subscribed);
     }
 
-    /// Takes the message that an operator has revoked a permit.
+    /// Handles the message that an operator has revoked a permit.
     pub(crate) fn handle_revocation(&mut self, now: Time, permit: subject::PermitId) {
         self.core.handle_message(now, Message::Revoked(permit.0));
     }
 
-    /// Learns of connections.
+    /// Handles a change of slots or connections.
     pub(crate) fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
             subject::Servers::Slots(slots) => Change::Slots(slots),
@@ -369,30 +370,30 @@ impl Shipped {
         self.core.handle_servers(now, change);
     }
 
-    /// A query of an operator as it is written.
+    /// Encodes a query of an operator.
     pub(crate) fn query(&self, query: &Query<'_>) -> Script {
         let mut written = ScriptRecorder(None, 0);
         query.encode(&self.owner, &mut written);
         written.0.expect("a query is a script")
     }
 
-    /// The server that it last knew to have a slot.
+    /// The server that it last knew to own a slot.
     pub(crate) fn server_at(&self, slot: u16) -> usize {
         self.core.server_at(slot)
     }
 
-    /// When it has something to do.
+    /// When it next has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.core.poll_timeout()
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.entered = 0;
         self.core.handle_timeout(now);
     }
 
-    /// What to send now.
+    /// The next call to send now.
     pub(crate) fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
         let call = self.calls.pop_front();
         let mut runtimes = [self.entered, 0].into_iter();
@@ -403,17 +404,17 @@ impl Shipped {
         Some(self.call(now, from, call))
     }
 
-    /// Whether it remembers nothing of any claim.
+    /// True if it remembers no claims.
     pub(crate) fn is_idle(&self) -> bool {
         self.core.is_idle()
     }
 
-    /// How often it names a lease anywhere, as its debug text shows: also in queues whose entries are out of date.
+    /// The number of times that its debug text names a lease. This includes outdated entries in queues.
     pub(crate) fn count_leases(&self) -> usize {
         format!("{:?}", self.core).matches("LeaseRef(").count()
     }
 
-    /// What to tell callers.
+    /// The next event for a caller.
     pub(crate) fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
             let (id, event) = self.core.poll_event()?;

@@ -1,5 +1,5 @@
-//! Slots that move from one server to another, as a cluster moves them: from when it begins the old server asks for
-//! keys that it has no longer at the new one, and only at the end the new one has the slot.
+//! Slots that move from one server to another, as in a cluster. Once the move begins, the old server redirects requests
+//! for keys that it no longer has to the new one. Only at the end does the new one own the slot.
 
 use crate::subject::{Key, Server, SlotNo};
 use std::{
@@ -8,31 +8,31 @@ use std::{
     time::Duration,
 };
 
-/// How long after a slot has moved some process may not know that yet.
+/// How long after the move of a slot some process may not know of it yet.
 pub const KNOWN: Duration = Duration::from_millis(400);
 
-/// Where the keys of a slot are that has moved or is moving.
+/// The location of the keys of a slot that has moved or is moving.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// The server that has its slot.
+    /// The server that owns the slot.
     pub owner: Server,
-    /// Where the slot is moving.
+    /// The server to which the slot is moving.
     pub moves_to: Option<Server>,
     /// The server that has its keys.
     pub home: Server,
-    /// Whether some of them are on their way.
+    /// True while some of its keys have moved and others have not.
     pub is_split: bool,
-    /// When all processes know, if it is not moving.
+    /// When all processes know of the move. `Duration::MAX` while the slot is moving.
     known: Duration,
 }
 
-/// All slots. Shared by all that know a schedule.
+/// All slots. Everything that knows a schedule shares them.
 #[derive(Debug, Clone, Default)]
 pub struct Slots {
     places: Shared<SlotNo, Place>,
-    /// Until when another program has written over a key of a semaphore.
+    /// When another program's value in a key of a semaphore is deleted.
     poisons: Shared<Key, Duration>,
-    /// Until when no server serves a slot.
+    /// When a slot without a server is served again.
     gaps: Shared<SlotNo, Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Slots {
         locked(&self.places)
     }
 
-    /// Nothing has moved.
+    /// Forgets all moves, foreign values and gaps.
     pub fn reset(&self) {
         self.places().clear();
         self.poisons().clear();
@@ -72,19 +72,19 @@ impl Slots {
             .is_some_and(|until| now < *until)
     }
 
-    /// Another program has written over a key of a semaphore.
+    /// Another program overwrites a key of a semaphore, until `until`.
     pub fn poison(&self, key: Key, until: Duration) {
         let mut poisons = self.poisons();
         let old = poisons.entry(key).or_default();
         *old = until.max(*old);
     }
 
-    /// Until when another program's value was there, if it ever was.
+    /// When another program's value in a key of a semaphore is deleted, if the key ever had such a value.
     pub fn poisoned(&self, key: Key) -> Option<Duration> {
         self.poisons().get(&key).copied()
     }
 
-    /// Where the keys of a slot are, if it has moved or is moving.
+    /// The location of the keys of a slot, if it has moved or is moving.
     pub fn place(&self, slot: impl Into<SlotNo>) -> Option<Place> {
         self.places().get(&slot.into()).copied()
     }
@@ -115,21 +115,21 @@ impl Slots {
         }
     }
 
-    /// The new server has the slot.
+    /// The new server owns the slot.
     pub fn end(&self, slot: SlotNo, now: Duration) {
         if let Some(place) = self.places().get_mut(&slot) {
             (place.owner, place.moves_to, place.known) = (place.home, None, now + KNOWN);
         }
     }
 
-    /// Whether some process may not know where each semaphore is.
+    /// True if some process may not know where every semaphore is.
     pub fn is_unknown(&self, now: Duration) -> bool {
         let places = self.places();
         let mut semaphores = places.range(..=SlotNo::from(Key::MAX));
         semaphores.any(|(_, place)| now < place.known)
     }
 
-    /// When all knew where a slot is.
+    /// When all processes know where a slot is.
     pub fn known(&self, slot: impl Into<SlotNo>) -> Duration {
         self.place(slot).map_or(Duration::ZERO, |place| place.known)
     }

@@ -1,5 +1,5 @@
-//! What travels, as the oracles read it: commands from KEYS and ARGV of scripts, and answers from their replies, as the
-//! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
+//! Reads the traffic for the oracles: commands from KEYS and ARGV of scripts, and answers from their replies, as the
+//! headers of the scripts describe them. The core has separate encoders and decoders, and shares no code with these.
 
 use crate::subject::{
     Acquired, Answer, CLOCK, Command, GENERATION, GROWTH, Id, Key, LEVELS, Limits, Message,
@@ -8,10 +8,10 @@ use crate::subject::{
 use model::{scripts::Verb, stand_in::Reply};
 use std::{collections::BTreeSet, time::Duration};
 
-/// What the keys of the store begin with.
+/// The prefix of the store's keys.
 pub const PREFIX: &str = "semaphore:2:";
 
-/// The script that closes a semaphore for this time, ms, or opens it if there is none.
+/// The script that pauses a semaphore for `length` ms, or ends its pause if that is 0.
 pub fn pause(key: Key, process: &str, length: u64) -> Script {
     let [before, behind] = pause_parts(process, length);
     let args = [
@@ -31,7 +31,7 @@ pub fn pause(key: Key, process: &str, length: u64) -> Script {
     }
 }
 
-/// How long a server remembers a revocation, ms.
+/// How long a server remembers a revocation, in ms.
 const REMEMBERED: &str = "3600000";
 
 /// The script that revokes an id of a semaphore.
@@ -61,13 +61,13 @@ pub fn usage(key: Key) -> Script {
 /// A run of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Which.
+    /// The name of the script.
     pub verb: Verb,
     /// `KEYS`.
     pub keys: Vec<String>,
     /// `ARGV`.
     pub args: Vec<String>,
-    /// Whether it is to run although its slot is moving.
+    /// True if it is sent with `ASKING`, so that the server to which its slot is moving runs it.
     pub is_asking: bool,
 }
 
@@ -77,24 +77,24 @@ const PAUSE: &str = "!";
 /// The number of a semaphore that is a lock.
 pub const LOCK: Key = 9;
 
-/// Whether a semaphore is a lock.
+/// True if a semaphore is a lock.
 pub fn is_lock(key: Key) -> bool {
     key >= LOCK
 }
 
-/// What the keys of a semaphore begin with.
+/// The prefix of a semaphore's keys.
 pub fn name(key: Key) -> String {
     let [of, _] = limited(key);
     format!("{PREFIX}{{{of}}}")
 }
 
-/// What the limit of a semaphore is of, and that of its policy.
+/// The names under which operators set the limit of a semaphore, and that of its policy.
 pub fn limited(key: Key) -> [String; 2] {
     let policy = if is_lock(key) { "lock" } else { "concurrency" };
     [format!("{policy}:k{key}"), policy.to_owned()]
 }
 
-/// What the keys of a slot begin with, where each semaphore has one.
+/// The prefixes of the keys in a slot. Each semaphore must have a separate slot.
 pub fn prefixes(slot: SlotNo) -> Vec<String> {
     match slot {
         CLOCK => vec![format!("{PREFIX}clock")],
@@ -104,7 +104,7 @@ pub fn prefixes(slot: SlotNo) -> Vec<String> {
 }
 
 impl Script {
-    /// The slot of its keys, where each semaphore has one.
+    /// The slot of its keys. Each semaphore must have a separate slot.
     pub fn slot(&self) -> Option<SlotNo> {
         let first = self.keys.first()?.strip_prefix(PREFIX)?;
         let semaphore = || {
@@ -122,11 +122,11 @@ impl Script {
         }
     }
 
-    /// Reads what a process says.
+    /// Reads the command of a process.
     ///
     /// # Errors
     ///
-    /// If it is not what the script's header says.
+    /// If it is not as the script's header describes.
     pub fn read(&self, owner: &Settings) -> Result<Command, String> {
         let mut args = Args(&self.args);
         let read = match self.verb {
@@ -140,7 +140,7 @@ impl Script {
         read.ok_or_else(|| format!("a strange call {self:?}"))
     }
 
-    /// The semaphores of the keys, each once.
+    /// The semaphores to which the keys belong. Each may occur once.
     fn semaphores(&self, suffixes: &[&str]) -> Option<Vec<Key>> {
         let mut numbers = Vec::new();
         for keys in self.keys.chunks(suffixes.len()) {
@@ -223,7 +223,7 @@ impl Script {
                 _ => return None,
             }
         }
-        // While its slot moves a server refuses a command of several keys.
+        // A server refuses a command of several keys while their slot moves, so each command has at most one.
         (self.keys.len() < 2).then_some(())?;
         Some(Command::Clock {
             highest,
@@ -243,12 +243,12 @@ pub fn limits_key() -> String {
     format!("{PREFIX}limits{{{PREFIX}processes}}")
 }
 
-/// What a process counts as.
+/// The text under which a process is counted.
 fn counted(owner: &Settings) -> String {
     format!("{}:{}", owner.process, owner.lease.as_millis())
 }
 
-/// Arguments that are read one after the other.
+/// Arguments that are read one by one.
 struct Args<'a>(&'a [String]);
 
 impl<'a> Args<'a> {
@@ -266,7 +266,7 @@ impl<'a> Args<'a> {
         (u128::from(self.number()?) == owner.lease.as_millis()).then_some(())
     }
 
-    /// How long a lease lasts: no longer than one that is whole.
+    /// Reads how long a lease lasts: at most as long as the lease of the process.
     fn length(&mut self, owner: &Settings) -> Option<Duration> {
         let length = Duration::from_millis(self.number()?);
         (length <= owner.lease).then_some(length)
@@ -294,7 +294,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// For each semaphore how many units, and these.
+    /// Reads a count for each semaphore, and that number of units.
     fn groups(&mut self, owner: &Settings, keys: Vec<Key>) -> Option<Vec<(Key, Vec<Id>)>> {
         let keys = keys.into_iter();
         let groups = keys.map(|key| {
@@ -307,7 +307,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Permits of which all units follow each other.
+/// Groups units into permits. The units of one permit must follow each other.
 fn permits(mut units: &[String], owner: &Settings) -> Option<Vec<Id>> {
     let mut permits = Vec::new();
     while let Some(first) = units.first() {
@@ -333,7 +333,7 @@ fn permits(mut units: &[String], owner: &Settings) -> Option<Vec<Id>> {
     Some(permits)
 }
 
-/// The id of a permit, and the number of the unit. The first unit has the id itself.
+/// Splits a unit into the id of its permit and its number. The first unit is the id alone.
 fn unit(text: &str) -> Option<(&str, u32)> {
     match text.split_once(':') {
         None => Some((text, 1)),
@@ -341,7 +341,7 @@ fn unit(text: &str) -> Option<(&str, u32)> {
     }
 }
 
-/// An id of a process.
+/// Reads an id, which must be one of the owner's.
 fn id(text: &str, owner: &Settings) -> Option<Id> {
     let parts = Parts::read(text)?;
     let lasts = u128::from(parts.lease_ms) == owner.lease.as_millis();
@@ -404,7 +404,7 @@ pub fn pause_parts(process: &str, length: u64) -> [String; 2] {
     ]
 }
 
-/// The length of a pause, by its id, ms. `None`: it is no pause's.
+/// The length of a pause in ms, by its id. Returns `None` for other ids.
 pub fn length_of_pause(id: &str) -> Option<i64> {
     let parts: Vec<_> = id.split('.').collect();
     match parts[..] {
@@ -440,7 +440,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// If the reply is not what the script's header says.
+    /// If the reply is not as the script's header describes.
     pub fn decode(&self, reply: &Reply) -> Result<Answer, String> {
         let read = match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
@@ -448,9 +448,9 @@ impl Command {
             Self::Release {
                 with_answer: false, ..
             } => (*reply == Reply::Int(0)).then_some(Answer::Released),
-            // Which of them were held.
+            // The reply lists which of the permits were held.
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
-            // Behind it is what the keys have.
+            // The time comes first, and then the values of the keys.
             Self::Clock {
                 highest,
                 counts,
@@ -461,7 +461,7 @@ impl Command {
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }
 
-    /// How long what it names lasts after it.
+    /// How long the units that it names last after it.
     pub fn lasts(&self) -> Duration {
         match self {
             Self::Acquire { lasts, .. } | Self::Refresh { lasts, .. } => *lasts,
@@ -469,7 +469,7 @@ impl Command {
         }
     }
 
-    /// The permits that it names, and the semaphore of each.
+    /// The permits that it names, each with its semaphore.
     pub fn ids(&self) -> Vec<(Key, Id)> {
         match self {
             Self::Acquire { .. } => {
@@ -490,7 +490,7 @@ impl Command {
     }
 }
 
-/// The server's time, and what its keys have: the last of them the limits.
+/// Reads the server's time and the values of its keys. The limits come last.
 fn told(reply: &Reply, (has_highest, counts, has_limits): (bool, bool, bool)) -> Option<Answer> {
     let Reply::List(items) = reply else {
         return None;
@@ -507,7 +507,7 @@ fn told(reply: &Reply, (has_highest, counts, has_limits): (bool, bool, bool)) ->
     Some(Answer::Clock(*numbers.first()?, live, limits))
 }
 
-/// Fields and values, of which the field of the version is one unless there is nothing.
+/// Reads pairs of a field and a value. If any limits are set, one pair is the version.
 fn limits_of(all: &[Reply]) -> Option<Limits> {
     let mut limits = Limits::default();
     for pair in all.chunks(2) {
@@ -624,7 +624,7 @@ fn held(reply: &Reply, of: &[(Key, Vec<Id>)]) -> Option<Answer> {
     Some(Answer::Held(each.collect()))
 }
 
-/// Reads a message: the process, and what it is told.
+/// Reads the message of a grant. Also returns the name of the process that receives it.
 pub fn message(channel: &str, text: &str) -> Option<(String, Message)> {
     let process = channel.strip_prefix(PREFIX)?.strip_prefix("wake:")?;
     let mut words = text.split(' ');

@@ -1,4 +1,6 @@
-//! The simulation finds mistakes that are planted, and nothing in what ships.
+//! The simulation finds mistakes that are planted, and none in the shipped code.
+//!
+//! Promises: P1, P2, P3, P4, P5, P6, P8, P9, P10, P12, P13, P14, P16, P17, P18, P19, P24.
 
 use model::{lua::Runner, scripts::Scripts};
 use std::{fs, path::Path, time::Instant};
@@ -10,14 +12,15 @@ use tower_semaphore_sim::{
     world::run,
 };
 
-/// How many schedules a core without bugs passes in a test, unless `SCHEDULES` is another number. So each test ends in
-/// time on a busy machine.
+/// How many schedules a core without bugs passes in a test, unless `SCHEDULES` is another number. The number is small,
+/// so that each test ends in time on a busy machine.
 const PART: u64 = 188;
 
-/// Within how many each bug is found.
+/// Each bug is found within this number of schedules.
 const BOUND: u64 = 20_000;
 
-/// How many before the one that found a bug last the search for it begins, so that it is short.
+/// The search for a bug starts this number of schedules before the schedule that found it last, so that the search is
+/// short.
 const BEFORE: u64 = 10;
 
 /// The workload that `WORKLOAD` names, or that of one server.
@@ -55,7 +58,7 @@ fn part_of(workload: Workload) -> u64 {
     }
 }
 
-/// Fails if a schedule of the first part does.
+/// Fails if a schedule of the first part fails.
 fn pass(workload: Workload) {
     let schedules = number("SCHEDULES").unwrap_or(part_of(workload));
     pass_from(workload, number("FROM").unwrap_or(0), schedules);
@@ -109,7 +112,7 @@ macro_rules! parts {
     };
 }
 
-/// What a change runs beyond the first parts.
+/// The schedules that are run for each change, in addition to the first parts.
 mod the_shipped_core_passes_further {
     use super::*;
 
@@ -126,7 +129,8 @@ mod the_shipped_core_passes_further {
     }
 }
 
-/// Schedules that a core, or the judge, has failed. Each is short, and most take hundreds of thousands to come again.
+/// Schedules that a core, or the judge, has failed. Each is short. Most would come up again only after hundreds of
+/// thousands of others.
 const FAILED: [(Workload, &[u64]); 8] = [
     (
         Workload::Server,
@@ -249,7 +253,7 @@ fn assert_each_is_found(workload: Workload, bugs: Vec<Bug>) {
     );
 }
 
-/// The scripts with a bug.
+/// The scripts with a planted bug.
 fn planted(bug: &Bug) -> Runner {
     compiled(&Scripts::shipped().patched(bug.file, &bug.old, &bug.new))
 }

@@ -1,4 +1,4 @@
-//! What callers are told: in time, once, and the truth.
+//! Checks of the events that callers receive: each comes in time, comes once, and is true.
 
 use super::{
     Flight, Flights, Verdict, Who,
@@ -24,21 +24,21 @@ use std::{
     time::Duration,
 };
 
-/// For so long after it has come back a server may not be well.
+/// How long a server may still be unwell after it has come back.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// How many leases that are over a process may name beside twice the most claims that it had at once.
+/// How many finished leases a process may name, in addition to twice the most claims that it had at once.
 const SPARE: usize = 100;
 
-/// What is at hand when a caller is told something.
+/// The context in which a caller receives an event.
 pub(super) struct Seen<'a> {
     pub(super) process: &'a Process,
-    /// The world's, and the process's.
+    /// The time of the world, and that of the process.
     pub(super) times: (Duration, Time),
     pub(super) flights: &'a Flights,
-    /// What the servers have given to its claim.
+    /// The tokens that the servers have given to its claim.
     pub(super) tokens: BTreeSet<u64>,
-    /// Whether a token may be given again.
+    /// True if a token may be given again.
     pub(super) repeats: bool,
     pub(super) limits: &'a Limits,
     pub(super) calls: &'a Calls,
@@ -50,17 +50,17 @@ pub(super) struct Callers {
     settings: Settings,
     pub(super) records: BTreeMap<Who, Record>,
     pub(super) weights: Weights,
-    /// When a process last saw a call to a server fail, by its clock.
+    /// When a process last saw a call to a server fail, by the process's clock.
     failures: BTreeMap<(usize, usize), Time>,
-    /// When a process was told to claim no more.
+    /// When a process was closed, so that it makes no more claims.
     closed: BTreeMap<usize, Time>,
-    /// When it last saw one answered.
+    /// When a process last saw a call to a server answered.
     answers: BTreeMap<(usize, usize), Time>,
-    /// When a server last refused it a connection, and has not served it since.
+    /// When a server last refused a connection to a process that it has not served since.
     denied: BTreeMap<(usize, usize), Time>,
-    /// The semaphores of which somebody had units without their servers.
+    /// The semaphores whose units were ever granted or kept without their servers.
     admitted: BTreeSet<Key>,
-    /// Until when a process has paused a semaphore, by its clock.
+    /// The end of each pause that a process has requested for a semaphore, by the process's clock.
     paused: BTreeMap<(usize, Key), Time>,
     /// The most claims and permits that a process had at once.
     most: BTreeMap<usize, usize>,
@@ -82,7 +82,7 @@ impl Callers {
         }
     }
 
-    /// What a permit has, and what was added to it.
+    /// The levels of a permit, including its growths.
     pub(super) fn levels(&self, who: Who) -> Option<Vec<(PermitId, Level)>> {
         let leases = self.records.get(&who)?.leases.iter();
         let levels = leases.flat_map(|lease| {
@@ -109,7 +109,7 @@ impl Callers {
         self.closed.entry(at).or_insert(local);
     }
 
-    /// A process pauses a semaphore until then, or ends its pause.
+    /// A process pauses a semaphore until `until`, or ends its pause.
     pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
         match until {
             Some(until) => {
@@ -120,7 +120,7 @@ impl Callers {
         }
     }
 
-    /// For how long a process has paused a level of a claim, at most.
+    /// How long the pauses that a process has set for the levels of a claim still last, at most.
     fn left_of_pauses(
         &self,
         at: usize,
@@ -142,7 +142,8 @@ impl Callers {
         }
     }
 
-    /// Claims that have no permit yet. One that waits in a queue after it was granted is old data of its server.
+    /// Claims that have no permit yet. A granted claim that still waits in a queue is not among them: its server has
+    /// old data.
     pub(super) fn undecided(&self) -> Vec<Who> {
         let mut open = self.open();
         open.retain(|who| matches!(self.records[who].state, State::Waits));
@@ -162,10 +163,10 @@ impl Callers {
         self.paused.retain(|(process, _), _| *process != at);
     }
 
-    /// An operator has revoked a lease. A revocation is of the whole permit, also if the lease is a growth of which its
-    /// process does not know yet that it was granted.
+    /// An operator has revoked a lease. This revokes the whole permit, even if the lease is a growth whose grant its
+    /// process does not know of yet.
     pub(super) fn revoked(&mut self, who: Who, server: usize) {
-        // The permit of a growth that was given up is not its parent any more.
+        // A growth that was given up has no parent any more, so the permit is also found by its serial.
         let permit = (who.0, PermitId(who.1.0 % GROWTH));
         for who in [self.root(who), permit] {
             if let Some(record) = self.records.get_mut(&who) {
@@ -180,7 +181,7 @@ impl Callers {
             .is_some_and(|record| record.revoked.is_some())
     }
 
-    /// A permit that was revoked is back by its first acquire.
+    /// A revoked permit has come back by its first acquire.
     pub(super) fn returned(&mut self, who: Who) {
         let who = self.root(who);
         if let Some(record) = self.records.get_mut(&who) {
@@ -188,24 +189,24 @@ impl Callers {
         }
     }
 
-    /// Servers that start with other data remember no revocation.
+    /// A server that starts with other data remembers no revocations.
     pub(super) fn forgotten(&mut self, server: usize) {
         for record in self.records.values_mut() {
             record.is_remembered &= record.revoked != Some(server);
         }
     }
 
-    /// Another program has written over a key of a semaphore, which remembers no revocation any more.
+    /// Another program has overwritten a key of a semaphore, so the semaphore remembers no revocations.
     pub(super) fn poisoned(&mut self, key: Key) {
         for record in self.records.values_mut() {
             record.is_remembered &= record.units(key) == 0;
         }
     }
 
-    /// A process that got the message of a revocation has told of it.
+    /// Checks that a process that received the message of a revocation has notified the caller.
     pub(super) fn heard(&self, who: Who) -> Verdict {
         let record = self.records.get(&self.root(who));
-        // What was lost when its process ended has nothing more to be told.
+        // A permit that was lost when its process closed gets no further event.
         let is_told = record.is_none_or(|record| record.state == State::Over);
         check(is_told || self.is_closed(who.0), "a revocation", || {
             format!("{who:?} is not told of the message: {record:?}")
@@ -265,7 +266,7 @@ impl Callers {
                     }
                 }
             }
-            // What is refused of the store's own keys is no reason to refuse a claim.
+            // An error for the store's own keys is no reason to refuse a claim.
             Answer::Error(
                 Refused::Moved(_)
                 | Refused::Ask(_)
@@ -326,7 +327,7 @@ impl Callers {
             .find(|lease| lease.permit == who.1 && lease.has(key))
     }
 
-    /// Whether two semaphores are of one lease.
+    /// True if one lease has both semaphores.
     fn is_one(&mut self, who: Who, key: Key, other: Key) -> bool {
         self.lease(who, key).is_some_and(|lease| lease.has(other))
     }
@@ -405,7 +406,8 @@ impl Callers {
                 check(is_whole(&tokens), "the truth", || {
                     says("without a token of each level")
                 })?;
-                // What was added to a permit may be given up, and was all that had no place.
+                // Perhaps only a growth of the permit was degraded and was given up since. Then the tokens stay the
+                // same.
                 let is_again = record.is_degraded && tokens == record.tokens;
                 check(
                     tokens > record.tokens || is_again || seen.repeats,
@@ -443,7 +445,7 @@ impl Callers {
                     State::Waits => record.asked,
                     _ => seen.times.1.saturating_sub(ago),
                 };
-                // An answer may come after the end of a permit.
+                // An answer may come after the permit has ended.
                 let is_late = record.state != State::Waits && is_asked(who, record, seen);
                 check(
                     is_late || self.was_silent(who.0, record, since, seen),
@@ -515,7 +517,7 @@ impl Callers {
         record.is_degraded &= !matches!(event, Event::Regained(..));
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
-        // Without an answer that grants it now, it was granted by a message.
+        // If no answer grants the lease now, a message did.
         for lease in &mut record.leases {
             let waited = matches!(lease.answers[0], Some(Acquired::Queued { .. }));
             if record.state == State::Holds && (waited || lease.until <= Some(seen.times.1)) {
@@ -525,7 +527,7 @@ impl Callers {
         record.is_dazed = is_dazed(seen.process, seen.times.0);
     }
 
-    /// Whether a refusal is for the reason that is told.
+    /// True if the reason of a refusal is correct.
     fn is_true(&self, who: Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
         let now = seen.times.1;
         let mut said = record.leases.iter().flat_map(|lease| {
@@ -583,7 +585,7 @@ impl Callers {
             Refusal::Closed => self.is_closed(who.0),
             Refusal::Failed => {
                 let mut keys = record.claim.levels().map(|level| level.key);
-                // Its process may not know where they are.
+                // Its process may not know where the keys are.
                 let is_vague = self.settings.slots.is_unknown(seen.times.0)
                     || is_dazed(seen.process, seen.times.0);
                 let is_denied = |server| self.denied.contains_key(&(who.0, server));
@@ -599,17 +601,18 @@ impl Callers {
             }
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable | Refusal::Congested => {
-                // Answers that are slow, and each in time, may take the whole budget together.
+                // Answers that are slow, but each in time, may together take the whole budget.
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
                 let is_spent = now >= record.asked + budget && is_asked(who, record, seen);
-                // While a server is not well a claim may find no room in its share.
+                // While a server is unwell, a claim may find no room in its share.
                 let ago = match seen.process.settings.policy.shares() {
                     true => SETTLES,
                     false => Duration::ZERO,
                 };
                 let since = record.asked.saturating_sub(ago);
                 let is_cut_off = is_spent || self.was_silent(who.0, record, since, seen);
-                // Nothing can be sent to a server whose time is not known: that is a fault of the server.
+                // Nothing can be sent to a server whose time is not known. That is a fault of the server, not
+                // congestion.
                 let is_congested = self.untimed(who.0, record, seen.calls).count()
                     < record.leases.len()
                     || self.settings.slots.is_unknown(seen.times.0);
@@ -618,7 +621,7 @@ impl Callers {
         }
     }
 
-    /// The leases of a claim whose server has not reported its time.
+    /// The leases of a claim on servers that have not reported their time.
     fn untimed<'a>(
         &'a self,
         at: usize,
@@ -632,7 +635,7 @@ impl Callers {
         })
     }
 
-    /// The releases of a permit are over. A permit that was never granted was not held until then.
+    /// The releases of a permit are complete. Checks that the permit was granted if it was held until then.
     pub(super) fn given_up(&self, who: Who, was_held: bool) -> Verdict {
         let record = self.records.get(&who);
         let was_granted = record.is_none_or(|record| record.was_granted);
@@ -641,8 +644,8 @@ impl Callers {
         })
     }
 
-    /// The queues of a process that has no claims name few leases that are over, also while nothing can be sent because a
-    /// server does not report its time.
+    /// Checks that the queues of a process without claims name few finished leases. This also holds while nothing can
+    /// be sent because a server does not report its time.
     pub(super) fn check_memory(&self, at: usize, leases: usize, is_timed: bool) -> Verdict {
         let most = self.most.get(&at).copied().unwrap_or_default();
         let most = if is_timed { 0 } else { SPARE + 2 * most };
@@ -651,7 +654,7 @@ impl Callers {
         })
     }
 
-    /// Whether another program's value was in a key of a claim, so long ago at most.
+    /// True if a key of a claim had another program's value within the last `ago`.
     fn was_poisoned(&self, record: &Record, ago: Duration, seen: &Seen<'_>) -> bool {
         let mut ends = record
             .levels()
@@ -659,14 +662,15 @@ impl Callers {
         ends.any(|end| seen.times.0 <= end + ago)
     }
 
-    /// Whether a permit is over, or revoked, that this adds to.
+    /// True if the permit that this claim adds to is over or revoked.
     fn is_orphan(&self, who: Who) -> bool {
         let parent = self.weights.parent(who);
         let parent = parent.and_then(|parent| self.records.get(&parent));
         parent.is_some_and(|parent| parent.state == State::Over || parent.revoked.is_some())
     }
 
-    /// Whether a process that ran could not ask a server of a claim, or got no answer.
+    /// True if a process may have been unable to reach a server of a claim, or got no answer, after `since`. This
+    /// includes a process that was suspended, and slots that are moving.
     fn was_silent(&self, at: usize, record: &Record, since: Time, seen: &Seen<'_>) -> bool {
         let mut keys = record.claim.levels().map(|level| level.key);
         let is_silent = |server| self.is_silent(at, server, since, seen);
@@ -675,7 +679,8 @@ impl Callers {
         is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
     }
 
-    /// Whether the servers of a claim that do not serve its process have refused it a connection, and nothing else since.
+    /// True if every server of a claim that does not serve its process has refused it a connection, and no call has
+    /// failed since.
     fn is_denied(&self, at: usize, record: &Record, seen: &Seen<'_>) -> bool {
         let is_vague = self.settings.slots.is_unknown(seen.times.0)
             || record.was_dazed
@@ -695,12 +700,12 @@ impl Callers {
         let mut runtimes = 0..self.settings.runtimes;
         runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
-            // Nobody has seen it work since.
+            // No call to it was answered since.
             || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
             || is_unanswered(at, server, seen)
     }
 
-    /// A server has run a script: what it refuses it has given up.
+    /// A server has run a script. Notes the leases that it refused, and so gave up.
     pub(super) fn ran(&mut self, run: &Run) {
         for (key, wanted, means) in effect::acquired(run) {
             let is_given_up = matches!(
@@ -713,9 +718,10 @@ impl Callers {
         }
     }
 
-    /// Holders do not overlap, as far as they know, in processes that run. A lease comes back as a whole, so if one of its
-    /// semaphores was lost, and has no room, its units of the others are free when the server refuses that. Its holder
-    /// learns of it from the answer, or at the end that it knew: that is the price for coming back without a loss.
+    /// Checks that holders do not overlap, as far as they know, in processes that run. A lease comes back as a whole.
+    /// So if one of its semaphores was lost and has no room, the server refuses the lease, which frees its units of the
+    /// other semaphores. The holder learns of this from the answer, or at the end that it knew. That is the price of
+    /// coming back without a loss.
     pub(super) fn overlap(
         &self,
         (key, highest): (Key, u32),
@@ -742,7 +748,7 @@ impl Callers {
         )
     }
 
-    /// Everybody is told in time.
+    /// Checks that every caller is notified in time.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -780,13 +786,13 @@ fn is_error(answer: &Answer) -> bool {
     matches!(answer, Answer::Error(Refused::Loading))
 }
 
-/// Whether a call to a server had no answer in time.
+/// True if a call to a server has passed its deadline without an answer.
 fn is_unanswered(at: usize, server: usize, seen: &Seen<'_>) -> bool {
     let mut own = seen.flights.range((at, CallId(0))..(at + 1, CallId(0)));
     own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= seen.times.1)
 }
 
-/// Whether a call that names a permit is on its way.
+/// True if a call in flight names a permit.
 fn is_asked(who: Who, record: &Record, seen: &Seen<'_>) -> bool {
     seen.flights.iter().any(|((at, _), flight)| {
         let mut ids = flight.call.commands.iter().flat_map(Command::ids);

@@ -1,4 +1,4 @@
-//! The calls themselves: none without work, nothing twice, nothing for a claim that is over.
+//! Checks of the calls themselves: none without work, nothing twice, nothing for a claim that is over.
 
 use super::{Flight, Flights, GivenUp, LATE, Verdict, Who, check, is_dazed};
 use crate::{
@@ -17,119 +17,121 @@ use std::{
 /// The most arguments of a call.
 const MOST_ARGS: usize = 3_999;
 
-/// With so many units in flight everything waits for an answer.
+/// With this many units in flight, everything waits for an answer.
 const MANY_UNITS: usize = 12_000;
 
-/// With so many calls in flight a poll waits for an answer, with so many a release, and with so many everything does.
+/// With this many calls in flight, polls wait for an answer. With `MANY_CALLS` releases wait too, and with `MOST_CALLS`
+/// everything does.
 const FEW_CALLS: usize = 4;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
-/// For how long a semaphore counts as full at least.
+/// How long a semaphore counts as full, at least.
 const FULL: Duration = Duration::from_secs(5);
 
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What was sent for a lease.
+/// The calls sent for a lease, and their results.
 #[derive(Debug, Default)]
 struct Record {
     /// Its semaphores.
     keys: Vec<Key>,
-    /// The serial of its id. One that was lost may come back under another, and is released under this one.
+    /// The serial of its id. A lost lease may come back under another id, and is released under this one.
     serial: u64,
-    /// The first and the last of the units that it has of each.
+    /// The first and the last of its units of each semaphore.
     units: BTreeMap<Key, (u32, u32)>,
-    /// Whether some of them were released, so that an acquire would bring these back.
+    /// True if some of its units were released, so that an acquire would bring them back.
     is_split: bool,
-    /// Whether it is the last one of its claim, which is whole with it.
+    /// True if it is the last lease of its claim, so that the claim is whole with it.
     is_widest: bool,
-    /// Whether its claim is whole.
+    /// True if its claim is whole.
     is_whole: bool,
     /// True if it got a new id while it was held under another, as far as calls up to `confirmed` show.
     is_needless: bool,
-    /// When the last call was sent whose answer, in time, said that the server has it.
+    /// When the last call was sent whose timely answer confirmed that the server has it.
     confirmed: Time,
-    /// Its claim was refused, or its caller has given it up.
+    /// True once its claim was refused, or its caller has given it up.
     is_over: bool,
-    /// Since when a call of it is due because its server has lost others.
+    /// Since when a call for it is due because its server has lost other leases.
     recheck: Option<Time>,
-    /// Since when one is due because a message has told of its grant, and an answer that was under way has not.
+    /// Since when a call for it is due, because a message has reported its grant and no answer has done so yet.
     told: Option<Time>,
-    /// Until when it pauses after a call that did not run, or may not have.
+    /// The end of the pause after a call that did not run, or may not have.
     pauses: Time,
-    /// When the last call that acquires or refreshes it was sent, and until when that may have an answer.
+    /// When the last call to acquire or refresh it was sent, and until when that call may be answered.
     named: Time,
     answered: Time,
     was_sent: bool,
-    /// When the last acquire was sent that has granted it, and the last one after which it waited.
+    /// When the last acquire that granted it was sent, and when the last acquire after which it waited was sent.
     acquired: Time,
     waited: Time,
-    /// Its server has not found it, and not granted it since.
+    /// True if its server did not find it, and has not granted it since.
     is_lost: bool,
-    /// A message may have granted it, beside a call that refuses it.
+    /// True if it was granted, perhaps by a message while a call refuses it.
     was_granted: bool,
     was_released: bool,
-    /// It was given back while its claim waits. Its core may not know then which of its acquires have run.
+    /// True if it was given back while its claim waits. Its core may then not know which of its acquires have run.
     is_given_back: bool,
     /// When its caller gave it up, until a release is sent.
     due: Option<Time>,
-    /// Until when a semaphore of it counts as full, because there was no room for another such claim when it was answered.
+    /// A semaphore of it counts as full before this time, because its last answer left no room for another claim like it.
     full_until: Time,
-    /// Whether it counted as full when its caller gave it up, and no call that was to come could take the release along.
+    /// True if it counted as full when its caller gave it up, and no coming call could take the release along.
     is_urgent: bool,
-    /// When the server has forgotten it, if no call acquires or refreshes it any more.
+    /// When the server will have forgotten it, unless another call acquires or refreshes it.
     lasts: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
-    /// Such a release was answered, or a refusal.
+    /// True once such a release was answered, or an acquire was refused.
     is_gone: bool,
-    /// An answer has said that an operator has revoked it.
+    /// True once an answer has reported that an operator revoked it.
     is_revoked: bool,
-    /// Its core knows it with others as one lease.
+    /// True if its core treats it and other records as one lease.
     is_parted: bool,
 }
 
-/// How long a process may wait until it looks again whether a server is back.
+/// How long a process may wait before it checks again whether a server is back.
 const PROBES: Duration = Duration::from_millis(500);
 
-/// How long after the first answer a process may not take more than its share yet.
+/// How long a process must not exceed its share after the first answer of a server that was away.
 const SETTLES: Duration = Duration::from_secs(4);
 
-/// What a process has seen of a server, by its own clock.
+/// A server as a process has seen it, by the process's clock.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
-    /// When the last call failed, and when the last one was answered in time.
+    /// When a call last failed, and when one was last answered in time.
     failed: Time,
     worked: Time,
-    /// When the last one was sent that was answered.
+    /// When the last answered call was sent.
     sent: Time,
-    /// When it was answered again.
+    /// When it answered again after a failure.
     returned: Time,
-    /// When the task that carried a call was dropped last.
+    /// When the task that carried a call was last dropped.
     abandoned: Time,
-    /// When a call of the thread has failed last, whatever was answered over other connections.
+    /// When a call of the thread last failed, regardless of answers over other connections.
     missed: Time,
-    /// The same, if it tells of the server, and when the first one after that was answered.
+    /// The same, but only if the failure proves something about the server; and when the first call after that was
+    /// answered.
     outage: Time,
     over: Time,
-    /// When the first call was sent that has failed since.
+    /// When the first call in the current row of failures was sent.
     since: Option<Time>,
-    /// When it took over from a server that others may have taken for unavailable.
+    /// When it took over a slot from a server that other processes may have found unavailable.
     took_over: Option<Time>,
 }
 
-/// What was sent for the leases of each permit.
+/// The calls sent for the leases of each permit.
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
     seen: BTreeMap<(usize, usize), Seen>,
-    /// The servers that have reported their time to a process. Nothing else is sent to the others.
+    /// The servers that have reported their time, by process. Until a server has, a process sends it nothing else.
     timed: BTreeSet<(usize, usize)>,
     permits: BTreeMap<Who, Vec<Record>>,
-    /// Where a process knows a slot to be that has moved, and since when.
+    /// Where a process knows a moved slot to be, and since when.
     places: BTreeMap<(usize, u16), (usize, Time)>,
 }
 
@@ -168,7 +170,7 @@ impl Calls {
         self.permits.get_mut(&who).into_iter().flatten()
     }
 
-    /// The lease of a process that has a semaphore, under this id.
+    /// The lease of a process under this id that has the semaphore.
     fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut Record> {
         let records = self.permits.get_mut(&(at, id.permit()))?;
         let has = |record: &Record| record.keys.contains(&key);
@@ -188,7 +190,7 @@ impl Calls {
         records.get_mut(own)
     }
 
-    /// Under another limit one semaphore of a lease gets another id alone: it is a record of its own from now on.
+    /// Under another limit, one semaphore of a lease gets another id alone. From then on it has a separate record.
     fn part_renewed(&mut self, at: usize, ids: &[(Key, Id)]) {
         for (key, id) in ids {
             let Some(records) = self.permits.get_mut(&(at, id.permit())) else {
@@ -214,8 +216,8 @@ impl Calls {
         self.leases(who).for_each(|record| record.is_over = true);
     }
 
-    /// The grant of a claim, or the return of a permit. A growth without an answer does not return with its permit, nor does
-    /// one whose refresh found nothing.
+    /// A claim is granted, or a permit comes back. A growth without an answer does not come back with its permit, nor
+    /// does a growth whose refresh found nothing.
     pub(super) fn granted(&mut self, who: Who, is_back: bool) {
         let returns = |record: &Record| record.is_whole && !record.is_lost;
         let is_it = |record: &&mut Record| !record.is_over && (!is_back || returns(record));
@@ -225,7 +227,8 @@ impl Calls {
         }
     }
 
-    /// Checks that a claim has acquired its narrower leases after it has waited: their keys may have been paused then.
+    /// Checks that a claim has acquired its narrower leases again after it waited at a wider one, because their keys
+    /// may have been paused in between.
     pub(super) fn check_granted(&mut self, who: Who) -> Verdict {
         let mut acquired = Time::MAX;
         for record in self.leases(who).filter(|record| !record.is_over) {
@@ -240,10 +243,10 @@ impl Calls {
         Ok(())
     }
 
-    /// A message has told of the grant of a claim that waits.
+    /// A message has reported the grant of a waiting claim.
     pub(super) fn notified(&mut self, who: Who, local: Time) {
         if let Some([record]) = self.permits.get_mut(&who).map(Vec::as_mut_slice) {
-            // Of several levels it does not say which is granted.
+            // If the lease has several levels, the message does not name the granted one.
             let waits = !record.is_over && !record.was_granted && record.keys.len() == 1;
             record.told = waits.then_some(local);
         }
@@ -254,7 +257,7 @@ impl Calls {
             .for_each(|record| record.was_granted = false);
     }
 
-    /// A caller has given up units of a lease: all but the first ones of an id.
+    /// A caller has given up units of a lease. The first `keep` units of the id stay.
     pub(super) fn shrunk(&mut self, who: Who, (key, keep): (Key, u32), local: Time) {
         let mut records = self.leases(who);
         let record = records.find(|record| !record.is_over && record.keys.contains(&key));
@@ -263,7 +266,7 @@ impl Calls {
         self.permits.entry(who).or_default().extend(part);
     }
 
-    /// A caller has given up something that a server may know.
+    /// A caller has given up a permit or a claim that a server may know.
     pub(super) fn is_due(&mut self, who: Who, local: Time, flights: &Flights) {
         let own = flights.range((who.0, CallId(0))..(who.0 + 1, CallId(0)));
         let callers = own.filter(|(_, flight)| flight.call.runtime > 0);
@@ -285,7 +288,7 @@ impl Calls {
         own.flat_map(|(who, records)| records.iter().map(move |record| (who, record)))
     }
 
-    /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
+    /// A server that has lost one lease may have lost others. Every lease that was not refreshed since is due.
     fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
         let own = self
             .permits
@@ -299,15 +302,15 @@ impl Calls {
         }
     }
 
-    /// A server has not answered, or there is no connection.
+    /// A server has not answered, or its connection is gone.
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
         seen.failed = seen.failed.max(local);
-        // A connection that is gone begins a row of failures too.
+        // A lost connection also starts a row of failures.
         seen.since.get_or_insert(local);
     }
 
-    /// Whether the last call of a process was answered.
+    /// True if the last call of a process to a server was answered.
     pub(super) fn works(&self, at: usize, server: usize) -> bool {
         let seen = self.seen.get(&(at, server));
         seen.is_none_or(|seen| seen.failed <= seen.worked)
@@ -324,20 +327,20 @@ impl Calls {
         self.timed.contains(&(at, server))
     }
 
-    /// When a call that acquires or refreshes a lease was sent last.
+    /// When a call to acquire or refresh a lease was last sent.
     pub(super) fn named(&self, who: Who, key: Key) -> Time {
         let own = self.permits.get(&who).into_iter().flatten();
         let own = own.filter(|record| record.keys.contains(&key));
         own.map(|record| record.named).max().unwrap_or_default()
     }
 
-    /// When a call of the thread of a process has failed last.
+    /// When a call of the thread of a process last failed.
     pub(super) fn missed(&self, at: usize, server: usize) -> Time {
         let seen = self.seen.get(&(at, server));
         seen.map_or(Time::ZERO, |seen| seen.missed)
     }
 
-    /// Whether a process knows that others may have taken a server for unavailable.
+    /// True if a process knows that others may have found a server unavailable.
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
         let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
@@ -346,7 +349,7 @@ impl Calls {
         was_out || takes_over
     }
 
-    /// A server has refused a connection, which a core takes for an answer.
+    /// A server has refused a connection. A core treats that as an answer.
     pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
         seen.sent = local;
@@ -358,13 +361,13 @@ impl Calls {
         known.map_or_else(|| self.settings.home(slot.into()), |(server, _)| *server)
     }
 
-    /// The same of a semaphore.
+    /// The server that has a semaphore, as far as a process knows.
     pub(super) fn place_of(&self, at: usize, key: Key) -> usize {
         self.place(at, self.settings.slot_of(key))
     }
 
-    /// A process learns which server has a slot. One that takes over from another was not told what was admitted
-    /// without that.
+    /// A process learns which server has a slot. A server that takes over a slot does not know which claims were
+    /// admitted without the old server.
     pub(super) fn placed(&mut self, at: usize, (slot, server): (u16, usize), local: Time) {
         let before = self.place(at, slot);
         if before != server && self.is_unwell(at, before, local) {
@@ -376,7 +379,7 @@ impl Calls {
         }
     }
 
-    /// A process asks the server that has a slot as far as it knows, or the one where that is moving.
+    /// Checks that a process asks the server that has a slot, as far as it knows, or the server to which the slot is moving.
     fn check_place(&self, at: usize, call: &Call, local: Time) -> Verdict {
         for (script, command) in call.scripts.iter().zip(&call.commands) {
             let slots = command.ids().into_iter();
@@ -394,7 +397,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A call that was sent before the last answered one tells nothing.
+    /// A call has failed. If it was sent before the last answered one, this proves nothing about the server.
     fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
         let server = flight.call.server;
         let seen = self.seen.entry((at, server)).or_default();
@@ -422,15 +425,15 @@ impl Calls {
         }
         let ends = seen.since.take_if(|since| *since <= flight.sent).is_some();
         if ends && seen.over <= seen.outage {
-            // A core that has met the answer first knows of no failure, and nobody has taken a server for unavailable
-            // that was there within a timeout.
+            // A core that processes the answer first sees no failure. And no process finds a server unavailable that
+            // has answered within a timeout.
             let is_known = was_silent && local > seen.outage + LATE;
             (seen.outage, seen.over) = (if is_known { seen.outage } else { Time::ZERO }, local);
         }
         seen.worked = local;
     }
 
-    /// While a server does not work, its processes look again and again whether it is back.
+    /// Checks that the processes keep probing a server that does not work.
     fn looks(&self, process: &Process, (at, server): (usize, usize), now: Duration) -> Verdict {
         let link = &process.links[self.settings.link(0, server)];
         let seen = self.seen[&(at, server)];
@@ -446,7 +449,8 @@ impl Calls {
         )
     }
 
-    /// A release is sent at once, and what a server may have lost is, if there is a connection.
+    /// Checks that calls that are due are sent at once if a connection is up: releases, polls after a message, and
+    /// calls for leases that a server may have lost.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -472,7 +476,7 @@ impl Calls {
             let Some(since) = record.due.or(recheck).or(told) else {
                 continue;
             };
-            // The keeper's thread carries what nothing else does.
+            // The keeper's thread sends everything that no other call takes along.
             let server = self.settings.server_of(record.keys[0]);
             let link = &process.links[self.settings.link(0, server)];
             let most = if told.is_some() {
@@ -487,13 +491,14 @@ impl Calls {
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
             let is_over = process.local(now) > record.lasts;
-            // A server that has not answered is left in peace until it does.
+            // A server that has failed to answer gets only probes until it answers.
             let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
             let could = could && seen.failed <= seen.worked && self.is_timed(*at, server);
             let known = self.settings.slots.known(record.keys[0]);
             let could = could && now >= known;
             let since = since.max(seen.returned).max(process.local(known.min(now)));
-            // What waited for the server that had the slot waits for the end of a pause elsewhere.
+            // If the slot has moved, a call that waited for the old server waits for the end of a pause before it goes
+            // to the new one.
             let has_moved = known > Duration::ZERO;
             let since = since.max(if has_moved { record.pauses } else { since });
             let is_urgent = record.due.is_some() && record.is_urgent;
@@ -508,7 +513,7 @@ impl Calls {
         Ok(())
     }
 
-    /// What a process has given up, and no call in flight can bring back.
+    /// Units that a process has given up, and that no call in flight can bring back.
     pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
@@ -519,7 +524,7 @@ impl Calls {
                 let units = record.units.iter();
                 units.map(|(key, units)| (*key, record.serial, *units))
             })
-            // What another program has written over is lost, or cannot be released yet.
+            // Units that another program has overwritten are lost, or cannot be released yet.
             .filter(|(key, ..)| self.settings.slots.poisoned(*key).is_none())
             .collect()
     }
@@ -567,7 +572,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A process has one probe of a server under way, until it claims no more.
+    /// Checks that a process has at most one probe of a server under way. This applies until the process is closed.
     pub(super) fn check_probe(
         &self,
         (at, process): (usize, &Process),
@@ -575,7 +580,7 @@ impl Calls {
         (local, flights): (Time, &Flights),
     ) -> Verdict {
         let is_probe = |call: &Call| matches!(call.commands.last(), Some(Command::Clock { .. }));
-        // What has come while it stood still may have begun a second one.
+        // Events that came while the process was suspended may have started a second probe.
         let is_judged = process.suspended_until == Duration::ZERO;
         let mut others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let other = others.find(|(_, other)| {
@@ -603,7 +608,7 @@ impl Calls {
             check(record.was_sent, "work", || {
                 says("releases what it never sent,")
             })?;
-            // Another connection's release of it may still be under way.
+            // A release of it over another connection may still be under way.
             let mut own = flights.range((at, CallId(0))..(at + 1, CallId(0)));
             let is_release = |command: &Command| matches!(command, Command::Release { .. });
             let is_under_way = own.any(|(_, flight)| {
@@ -627,7 +632,7 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
-        // Without a newer answer it ends in the eyes of its process.
+        // Without a newer answer, its process considers it ended.
         record.is_needless &= local < record.confirmed + known;
         check(!record.is_needless, "ids", || {
             says("names under a new id what it has,")
@@ -687,7 +692,7 @@ impl Calls {
         reply: &Result<Vec<Answer>, Failure>,
         local: Time,
     ) {
-        // A core may ignore what comes later.
+        // A core may ignore later answers.
         let is_timely = local < flight.call.deadline;
         let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
         match reply {
@@ -726,7 +731,7 @@ impl Calls {
                 };
                 if is_timely && matches!((command, answer), (Command::Refresh { .. }, Ok(Some(_))))
                 {
-                    // It has run by now.
+                    // The refresh has run by now.
                     record.lasts = local + command.lasts();
                     record.confirmed = flight.sent.max(record.confirmed);
                 }
@@ -735,7 +740,7 @@ impl Calls {
                 }
                 let is_lost = matches!(
                     (command, answer),
-                    // It says nothing of a lease that had more units then.
+                    // The answer proves nothing about a lease that had more units when the call was sent.
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each))))
                         if !each[place] && record.units[&key] == id.units
                 );
@@ -751,7 +756,7 @@ impl Calls {
                 if !matches!(answer, Ok(Some(answer)) if !matches!(answer, Answer::Error(_))) {
                     record.pauses = local + PAUSE;
                 }
-                // An older acquire may have run after it.
+                // An older acquire may have run after this call.
                 let is_left = record.may_run.values().any(|end| *end > flight.sent);
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
@@ -780,7 +785,7 @@ impl Calls {
                 }
                 let acquired = acquired.filter(|_| !may_hold);
                 record.is_gone |= is_refused(acquired);
-                // A core may release what was revoked all the same.
+                // A core may release a revoked lease all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
@@ -792,14 +797,14 @@ impl Calls {
 }
 
 impl Record {
-    /// Since when its grant was told, and no call of it is in flight.
+    /// Since when a poll is due because a message reported the grant, and no call of the lease is in flight.
     fn told_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
         let told = self.told.filter(|_| !self.is_over && last <= local);
         told.map(|told| told.max(last).max(self.pauses))
     }
 
-    /// Takes away all but the first units of a semaphore. They are to be released.
+    /// Keeps only the first `keep` units of a semaphore. Returns a record of the others, which must be released.
     fn part(&mut self, key: Key, keep: u32, local: Time) -> Self {
         let old = self.units.insert(key, (1, keep)).unwrap_or_default();
         self.is_split = true;
@@ -817,7 +822,7 @@ impl Record {
         }
     }
 
-    /// Takes a semaphore away, as a lease of its own.
+    /// Removes a semaphore, and returns it as a separate lease.
     fn without(&mut self, key: Key) -> Self {
         self.keys.retain(|other| *other != key);
         self.is_parted = true;
@@ -834,13 +839,13 @@ impl Record {
             was_granted: self.was_granted,
             lasts: self.lasts,
             may_run: self.may_run.clone(),
-            // What its core knows of the others it takes for true of this one.
+            // Its core treats all parts as one lease, so it applies answers for the others to this one.
             is_parted: true,
             ..Self::default()
         }
     }
 
-    /// As many units as it has, from the first on.
+    /// The same number of units of each semaphore, numbered from 1.
     fn renewed_units(&self) -> BTreeMap<Key, (u32, u32)> {
         let units = self.units.iter();
         units
@@ -848,7 +853,7 @@ impl Record {
             .collect()
     }
 
-    /// The lease under a later id.
+    /// Ends this record, and returns the lease under a later id.
     fn renewed(&mut self, serial: u64) -> Option<Self> {
         let was_over = std::mem::replace(&mut self.is_over, true);
         (serial > self.serial).then(|| Self {
@@ -861,7 +866,7 @@ impl Record {
                 && !self.is_lost
                 && !self.is_parted,
             confirmed: self.confirmed,
-            // A wait under an earlier id makes this acquire another try.
+            // A wait under an earlier id makes this acquire another attempt.
             waited: self.waited,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
@@ -871,7 +876,7 @@ impl Record {
     }
 }
 
-/// Whether a server has not found a lease.
+/// True if a server did not find a lease.
 fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
     let answers = reply.iter().flatten();
     let mut answers = flight.call.commands.iter().zip(answers);
@@ -881,7 +886,7 @@ fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
     })
 }
 
-/// Whether another call acquires or refreshes the permit, and may have an answer yet.
+/// True if another call acquires or refreshes the permit, and may still be answered.
 fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
     let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
@@ -893,7 +898,7 @@ fn is_release(command: &Command) -> bool {
     matches!(command, Command::Release { .. })
 }
 
-/// Whether an answer says that the server knows nothing of a permit any more.
+/// True if an answer shows that the server knows nothing of a permit any more.
 fn is_refused(acquired: Option<Acquired>) -> bool {
     matches!(
         acquired,
@@ -901,7 +906,7 @@ fn is_refused(acquired: Option<Acquired>) -> bool {
     )
 }
 
-/// What is answered to an acquire of a permit.
+/// The answer to an acquire of a permit.
 fn acquired(
     command: &Command,
     answer: Result<Option<&Answer>, &Failure>,
@@ -918,7 +923,7 @@ fn acquired(
     own.next().map(|(_, acquired)| *acquired)
 }
 
-/// Whether there is no room for another claim like one that is answered, or it waits.
+/// True if an answered claim waits, or leaves no room for another claim like it.
 fn leaves_no_room(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: Id) -> bool {
     let (Command::Acquire { claims, .. }, Ok(Some(Answer::Acquired(_, each)))) = (command, answer)
     else {

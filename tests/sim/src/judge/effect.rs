@@ -1,4 +1,4 @@
-//! What one script may do to a semaphore, whatever was before.
+//! The effects that one script may have on a semaphore, regardless of earlier runs.
 
 use super::{Verdict, Who, check, pauses::Pause};
 use crate::{
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// A permit as a server knows it: one id of it.
+/// A permit under one of its ids, as a server knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) process: usize,
@@ -47,7 +47,7 @@ impl Name {
     }
 }
 
-/// Which unit of its permit it is.
+/// The number of a unit within its permit.
 pub(super) fn unit_number(unit: &str) -> Option<u32> {
     let number = unit.split_once(':').map(|(_, number)| number.parse());
     number.unwrap_or(Ok(1)).ok()
@@ -70,7 +70,7 @@ pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i6
     alive.filter_map(|(id, score)| Some((Name::read(id)?, *score)))
 }
 
-/// What the answer to a claim means for one of its levels.
+/// The meaning of a claim's answer for one of its levels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Means {
     /// It is held, with this token.
@@ -82,7 +82,7 @@ pub(super) enum Means {
     Queued,
     Revoked,
     Paused,
-    /// Nothing of it is held, and nothing waits there.
+    /// Nothing of the claim is held there, and it does not wait there.
     Nothing,
 }
 
@@ -110,7 +110,7 @@ fn answered(run: &Run) -> impl Iterator<Item = (&[(Key, Wanted)], &Acquired)> {
     claims.iter().map(|claim| &claim[..]).zip(each)
 }
 
-/// What a run wants at each level, and what is answered.
+/// Each level that a run wants, and its answer.
 pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> {
     answered(run).flat_map(|(claim, acquired)| {
         let levels = claim.iter().enumerate();
@@ -118,18 +118,18 @@ pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> 
     })
 }
 
-/// What a script has done to a semaphore.
+/// The effect of a script on a semaphore.
 pub(super) struct Effect<'a> {
     pub(super) run: &'a Run,
     pub(super) key: Key,
     pub(super) before: &'a View,
     pub(super) after: &'a View,
-    /// Ms.
+    /// In ms.
     pub(super) clock: i64,
     pub(super) lease: i64,
-    /// Whether the server may hold again what was given up.
+    /// True if the server may hold units again that were given up.
     pub(super) brings_back: bool,
-    /// The pause of the semaphore, and whether its end is not exactly known.
+    /// The pause of the semaphore. Its end is not exactly known if `is_uncertain`.
     pub(super) pause: Option<Pause>,
     pub(super) is_uncertain: bool,
 }
@@ -146,13 +146,13 @@ impl Effect<'_> {
         )
     }
 
-    /// Whether the command names this id.
+    /// True if the command names this id.
     fn names(&self, name: &Name) -> bool {
         let mut ids = self.run.command.ids().into_iter();
         name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
     }
 
-    /// Whether the command means this unit.
+    /// True if the command applies to this unit.
     fn means(&self, unit: &str) -> bool {
         let (Some(name), Some(number)) = (Name::read(unit), unit_number(unit)) else {
             return false;
@@ -164,7 +164,8 @@ impl Effect<'_> {
             })
     }
 
-    /// How long a unit may last now, ms. An end that a clock ahead has left is moved back to a lease from now.
+    /// How long a unit may last from now, in ms. If a clock that was ahead left a later end, the script moves that end
+    /// back to one lease from now.
     fn lasts(&self, unit: &str) -> i64 {
         let name = Name::read(unit);
         let is_named = name.is_some_and(|name| self.names(&name));
@@ -181,7 +182,7 @@ impl Effect<'_> {
         matches!(self.run.command, Command::Acquire { .. })
     }
 
-    /// Whether the script has met an error in its midst.
+    /// True if an error ended the script halfway.
     pub(super) fn is_cut_short(&self) -> bool {
         matches!(
             self.run.answer,
@@ -207,14 +208,14 @@ impl Effect<'_> {
         })
     }
 
-    /// The place in the command of the claim with this id.
+    /// The position of the claim with this id in the command.
     pub(super) fn place(&self, id: &str) -> Option<usize> {
         let name = Name::read(id)?;
         let mut wanted = self.wanted();
         wanted.position(|(other, ..)| other == name && self.names(&name))
     }
 
-    /// The permits that have units now and had none.
+    /// The permits that have units now and had none before.
     pub(super) fn granted(&self) -> BTreeSet<Name> {
         let old: BTreeSet<_> = live(&self.before.held, self.clock).collect();
         live(&self.after.held, self.clock)
@@ -222,13 +223,13 @@ impl Effect<'_> {
             .collect()
     }
 
-    /// Each unit that comes, goes or is prolonged does so because of its own permit.
+    /// Checks that a unit is added, removed or prolonged only because of the permit to which it belongs.
     pub(super) fn check_units(&self) -> Verdict {
         let before: BTreeMap<_, _> = self.before.held.iter().cloned().collect();
         let after: BTreeMap<_, _> = self.after.held.iter().cloned().collect();
         for (unit, end) in &before {
             let is_named = self.means(unit);
-            // One that a script has ended leaves with the next one, if this one was cut short.
+            // If this script was cut short, a unit that it has ended is removed by the next script.
             let now = after
                 .get(unit)
                 .filter(|now| **now > 0 || !self.is_cut_short());
@@ -255,7 +256,8 @@ impl Effect<'_> {
                 self.says(&format!("{unit} was not asked for"))
             })?;
         }
-        // A waiter that is granted lasts as long as it would have waited: by the clock of then, which may be set back since.
+        // A granted waiter lasts until it would have stopped counting as alive. That end was set by an earlier clock,
+        // which may have been set back since.
         let waited = |unit: &str, end: i64| {
             let mut alive = self.before.alive.iter();
             let is_end =
@@ -271,7 +273,7 @@ impl Effect<'_> {
         })
     }
 
-    /// Whether an acquire gives up a level, because it is refused at another one or waits at a narrower.
+    /// True if an acquire gives up a level, because it is refused at another level or waits at a narrower one.
     fn leaves(&self, unit: &str) -> bool {
         let gives_up = |means| !matches!(means, Means::Granted(_) | Means::Kept);
         let mut wanted = self.wanted();
@@ -283,7 +285,7 @@ impl Effect<'_> {
         queue.any(|(id, _)| Name::read(id) == Some(name))
     }
 
-    /// What is granted fits, and counts once.
+    /// Checks that grants fit the limit, and that each permit counts once.
     pub(super) fn check_limit(&self, is_over: impl Fn(&Name) -> bool) -> Verdict {
         let granted = self.granted();
         let used = live(&self.after.held, self.clock).count() as i64;
@@ -293,8 +295,8 @@ impl Effect<'_> {
             })?;
         }
         for name in &granted {
-            // What a permit had under an earlier id was released, but an older state has that still, or a server that did
-            // not know the script.
+            // The permit's units under an earlier id were released. But an older state still has them, and so does a
+            // server that did not know the script of the release.
             let is_there = self.brings_back || self.run.is_fresh;
             let may_be_old = |other: &Name| is_there && other.serial != name.serial;
             let same =
@@ -307,9 +309,10 @@ impl Effect<'_> {
         Ok(())
     }
 
-    /// Each waiter that goes was granted, has given up or is dead. What has room does not wait.
+    /// Checks that each waiter that leaves was granted, has given up or is dead, and that no waiter waits although it
+    /// has room.
     pub(super) fn check_queue(&self) -> Verdict {
-        // Where a clock was ahead, one that waits may be held already.
+        // If a clock was ahead, a waiter may hold its permit already.
         let held: BTreeSet<_> = live(&self.after.held, self.clock).collect();
         let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
             .map(|(name, _)| name)
@@ -331,21 +334,22 @@ impl Effect<'_> {
         let head = waiting(self.after, self.clock).next();
         let head = head.filter(|_| self.pause.is_none());
         let idle = head.filter(|(name, _)| self.has_room(name) && self.has_looked());
-        // After so many units a call leaves the rest to a poll, which it asks for.
+        // A call looks at a limited number of units, and leaves the rest of the queue to a poll. Its answer asks for
+        // that poll.
         let idle = idle.filter(|(name, _)| !self.is_asked_to_poll(name));
         check(idle.is_none(), "F4", || {
             self.says(&format!("{idle:?} waits"))
         })
     }
 
-    /// Whether a waiter was in the queue before another permit could be granted: before this call, or because
-    /// of an earlier claim in it.
+    /// True if a waiter was in the queue before another permit could be granted: before this call, or because of an
+    /// earlier claim in it.
     pub(super) fn comes_before(&self, waiter: &Name, other: &Name) -> bool {
         let place = |name: &Name| self.wanted().position(|(wanted, ..)| wanted == *name);
         self.waited(*waiter) || !self.waited(*other) && place(waiter) < place(other)
     }
 
-    /// Whether the script had a reason to look at the queue: what ends by itself is found by the head's poll.
+    /// True if the script had a reason to look at the queue. Units that expire are found by the head's poll.
     fn has_looked(&self) -> bool {
         let live = |view: &View| live(&view.held, self.clock).count();
         match self.run.answer {
@@ -360,7 +364,7 @@ impl Effect<'_> {
         }
     }
 
-    /// Whether a waiter is told to poll at once.
+    /// True if the answer asks a waiter to poll at once.
     fn is_asked_to_poll(&self, name: &Name) -> bool {
         let mut own = answered(self.run).filter(|(claim, _)| {
             let mut levels = claim.iter();
@@ -382,7 +386,8 @@ impl Effect<'_> {
         has_room(self.after, self.clock, name)
     }
 
-    /// How many units were held when a claim was decided: earlier claims of the call have given up or got theirs.
+    /// The number of units held when a claim was decided, after the earlier claims of the call had got or given up
+    /// theirs.
     fn held_beside(&self, name: &Name) -> i64 {
         let place = |name: &Name| self.wanted().position(|(other, ..)| other == *name);
         let own = place(name);
@@ -392,7 +397,7 @@ impl Effect<'_> {
         (before.count() + after.count()) as i64
     }
 
-    /// How many may have waited at some instant of the call.
+    /// The most claims that may have waited at one instant of the call.
     pub(super) fn all_waiters(&self) -> usize {
         let stored = self.before.queue.iter().chain(&self.after.queue);
         let stored = stored.filter_map(|(id, _)| Name::read(id));
@@ -403,7 +408,7 @@ impl Effect<'_> {
         all.len()
     }
 
-    /// Answers are true.
+    /// Checks that the answers are true.
     pub(super) fn check_answers(&self) -> Verdict {
         let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
             .map(|(name, _)| name)
@@ -417,7 +422,7 @@ impl Effect<'_> {
                 .filter(|other| *other == name)
                 .count();
             let head = waiting(self.after, self.clock).next();
-            // Another one, which an earlier or a later claim of this call may have moved, or brought back to life.
+            // Another waiter, which an earlier or later claim of this call may have moved or revived.
             let waited = waiting(self.before, i64::MIN).any(|(other, _)| other != name);
             let most = wanted
                 .position
@@ -430,7 +435,7 @@ impl Effect<'_> {
                 }
                 Means::Nothing | Means::Revoked => own == 0 && !stays.contains(&name),
                 Means::Full => own == 0 && (waited || head.is_some() || !had_room),
-                // Or a later claim of this call has left, and let it pass.
+                // Or a later claim of this call has left the queue, so that this one was granted.
                 Means::Queued => head.is_some() || own as i64 == name.weight,
                 Means::QueueFull => own == 0 && self.all_waiters() >= most as usize,
                 Means::Paused => own == 0 && !stays.contains(&name),

@@ -1,4 +1,5 @@
-//! Fair queues, by a model of flows that knows no tags: who has come when, and who has passed whom.
+//! Fair queues, judged by a model of flows that knows no tags: which waiters came when, and which flows have passed
+//! others.
 
 use super::{Verdict, check, effect::Effect};
 use crate::server::Set;
@@ -7,10 +8,10 @@ use std::{
     mem,
 };
 
-/// What a unit of a flow with share 1 costs.
+/// The cost of a unit of a flow with share 1.
 const UNIT: i64 = 100_000;
 
-/// Of flows with different costs two may want one turn. One of them comes a little later then.
+/// Two flows with different costs may want the same turn. One of them then comes a little later, by this cost at most.
 const TIES: i64 = 300;
 
 /// How many waiters one call looks at because others have left before them.
@@ -18,38 +19,40 @@ const LOOKED: usize = 500;
 
 #[derive(Debug, Clone)]
 struct Waiter {
-    /// In the order in which they have come.
+    /// Its number in the order of arrivals.
     place: u64,
     flow: String,
     cost: i64,
     score: i64,
-    /// Whether it has come before the first flow.
+    /// True if it came before the first flow.
     is_early: bool,
 }
 
-/// What is known of a queue since it was empty.
+/// The judge's knowledge of a queue since it was last empty.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     waiters: BTreeMap<String, Waiter>,
-    /// What one flow has been granted while another one waited, since that was granted something or began to wait.
+    /// The costs granted to one flow while another one waited, by the waiting flow and the granted one. They count
+    /// since the waiting flow was last granted something, or began to wait.
     passed: BTreeMap<(String, String), Vec<i64>>,
-    /// Flows that may have lost turns with claims that left before later ones, because a call looks at so many.
+    /// Flows that may have lost turns: claims left before later ones, and one call looks at a limited number of
+    /// waiters.
     indebted: BTreeSet<String>,
     heaviest: BTreeMap<String, i64>,
     costs: BTreeSet<i64>,
     last: u64,
     is_fair: bool,
-    /// Whether it is not known who has come when.
+    /// True if the order of arrivals is not known.
     is_vague: bool,
 }
 
 impl Fair {
-    /// Whether claims with flows have come.
+    /// True once claims with flows have come.
     pub(super) fn is_fair(&self) -> bool {
         self.is_fair
     }
 
-    /// Another lineage begins, or nobody knows.
+    /// The server goes on with other data, or its data is not known.
     pub(super) fn forget(&mut self) {
         self.is_vague = true;
     }
@@ -58,7 +61,7 @@ impl Fair {
         self.look(&script.before.queue);
         let stays = |id: &String, waiter: &Waiter| {
             let mut after = script.after.queue.iter();
-            // It may have moved up. One that has joined again has not.
+            // A waiter may have moved up, to a lower score. If it has joined again, its score is higher.
             after.any(|(other, score)| other == id && *score <= waiter.score)
         };
         let waiters = mem::take(&mut self.waiters);
@@ -77,7 +80,7 @@ impl Fair {
             && script.after.queue.iter().any(comes)
             && !script.before.queue.is_empty()
         {
-            // Whether the queue was empty between the last that left and the first that came is not known.
+            // The queue may have been empty after the last waiter left and before the first one came.
             self.is_vague = true;
         }
         self.note_debts(&gone, script);
@@ -88,7 +91,7 @@ impl Fair {
         for (_, waiter) in &granted {
             self.passed.retain(|(victim, _), _| *victim != waiter.flow);
         }
-        // A flow of which nothing waits has begun anew when something does.
+        // A flow without waiters begins again when a claim of it waits.
         let waiting: BTreeSet<_> = self
             .waiters
             .values()
@@ -100,7 +103,7 @@ impl Fair {
         Ok(())
     }
 
-    /// Compares what is known with what a server has.
+    /// Compares the known waiters with the server's queue.
     fn look(&mut self, queue: &Set) {
         if queue.is_empty() {
             *self = Self::default();
@@ -136,7 +139,7 @@ impl Fair {
         self.waiters.insert(id.to_owned(), waiter);
     }
 
-    /// Those that come with this run, in the order of its claims.
+    /// Notes the waiters that come with this run, in the order of its claims.
     fn join(&mut self, script: &Effect<'_>) {
         let queue = script.after.queue.iter();
         let new = queue.filter(|(id, _)| !self.waiters.contains_key(id));
@@ -147,7 +150,8 @@ impl Fair {
         }
     }
 
-    /// The later waiters of a flow move up behind one that leaves, unless one call has too many to look at.
+    /// When a waiter leaves, the later waiters of its flow move up. If one call has too many of them to look at, the
+    /// flow may lose turns.
     fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
         let looked = gone.len() * script.before.queue.len();
         if looked > LOOKED {
@@ -188,8 +192,9 @@ impl Fair {
         Ok(())
     }
 
-    /// A flow is granted something while another one waits: at most one claim between two of that if all cost the same
-    /// and no turn was lost, which leaves a tag that a newcomer may take; and else no more than its heaviest, and one claim.
+    /// A flow is granted something while another one waits. If all claims cost the same and no turn was lost, at most
+    /// one claim may pass between two grants of the waiting flow. (A lost turn leaves a tag that a newcomer may take.)
+    /// Otherwise the passing claims may cost as much as the heaviest claim of the waiting flow, plus one claim.
     fn pass(&mut self, script: &Effect<'_>, (victim, own): (String, &Waiter)) -> Verdict {
         let most = self.heaviest.get(&victim).copied().unwrap_or_default() + TIES;
         let pair = (victim, own.flow.clone());
@@ -210,7 +215,7 @@ impl Fair {
     }
 }
 
-/// The flow of an id, and what its permit costs that.
+/// The flow of an id, and the cost of its permit for that flow.
 fn flow_of(id: &str) -> (String, i64) {
     let parts: Vec<_> = id.split('.').collect();
     let number = |part: usize| i64::from_str_radix(parts[part], 36).ok();

@@ -1,4 +1,4 @@
-//! Limits that operators set: each process follows what it was told last, and is told in time.
+//! Limits that operators set: each process applies the limits that it received last, and receives new ones in time.
 
 use super::{
     Flights, LATE, Verdict, Who,
@@ -24,24 +24,24 @@ use std::{
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a process may go without asking.
+/// How long a process may go without asking for limits.
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Limits {
     settings: Settings,
     claims: BTreeMap<Who, Claim>,
-    /// What each process was told last.
+    /// The limits that each process received last.
     told: BTreeMap<usize, Told>,
-    /// When it was asked last, and could ask since.
+    /// When each process last asked for limits, or last could not ask.
     asked: BTreeMap<usize, Time>,
-    /// The level of a lease, by its first semaphore, at which it waits as far as its process knows.
+    /// The level at which a lease waits, as far as its process knows. A lease is named by its first semaphore.
     waits: BTreeMap<(Who, Key), usize>,
-    /// Since when a claim has waited under another limit, and its process could know.
+    /// Since when a claim has waited under an outdated limit, and its process could know.
     outdated: BTreeMap<(Who, Key), Time>,
-    /// The highest that was ever set for all semaphores.
+    /// The highest limit that was ever set for all semaphores.
     highest: u32,
-    /// The processes that claim no more.
+    /// The processes that make no more claims.
     closed: BTreeSet<usize>,
 }
 
@@ -93,7 +93,7 @@ impl Limits {
         set.copied().unwrap_or(level.limit)
     }
 
-    /// Whether a claim is too heavy for a limit that its process knows.
+    /// True if a claim is too heavy for a limit that its process knows.
     pub(super) fn is_too_heavy(&self, at: usize, claim: &Claim) -> bool {
         let mut levels = claim.levels();
         levels.any(|level| level.weight > self.in_force(at, level))
@@ -128,8 +128,8 @@ impl Limits {
         }
     }
 
-    /// What is acquired is acquired under the limits that its process was told last, but what a claim holds already; and
-    /// who asks for limits says which these are.
+    /// Checks that claims are acquired under the limits that their process received last, except at levels that they
+    /// hold already. Also checks that a process that asks for limits names the version that it knows.
     pub(super) fn sent(&mut self, at: usize, call: &Call, local: Time) -> Verdict {
         for command in &call.commands {
             match command {
@@ -139,7 +139,7 @@ impl Limits {
                 } => {
                     self.asked.insert(at, local);
                     let known = self.told.get(&at).map(|told| told.version);
-                    // One that goes on without limits says that it knows of none.
+                    // A process that goes on without limits reports that it knows of none.
                     let is_true = *limits == known || known.is_none() && *limits == Some(0);
                     check(is_true, "limits", || {
                         format!("p{at} says that it knows {limits:?}, and was told {known:?}")
@@ -173,7 +173,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Every process asks in time, and what waits under another limit is acquired anew at once.
+    /// Checks that every process asks in time, and that claims that wait under an outdated limit are acquired again at
+    /// once.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -227,7 +228,8 @@ impl Limits {
         })
     }
 
-    /// The claims that wait under another limit than their processes know, which could ask anew.
+    /// The claims that wait under another limit than their process knows, although the process could acquire them
+    /// again.
     fn outdated_now(
         &self,
         processes: &[Process],
@@ -259,7 +261,7 @@ impl Limits {
                 let waits = waiting(&view, clock / 1_000).map(|(name, _)| name);
                 let mut waits = waits.filter(is_own).peekable();
                 let mut has = live(&view.held, clock / 1_000).filter(is_own);
-                // One that came late under an old id is released later.
+                // Units that came late under an old id are released later.
                 let is_old = waits.peek().is_some()
                     && waits.all(|name| name.limit != limit)
                     && has.all(|name| name.limit != limit);

@@ -1,5 +1,5 @@
-//! What must hold. None of it shares code with a core: it is judged by the servers' own logs, by what
-//! callers were told, and by the calls themselves.
+//! The promises that must hold. The judge shares no code with a core: it uses the servers' own logs, the events that
+//! callers received, and the calls themselves.
 
 mod callers;
 mod calls;
@@ -43,17 +43,17 @@ type Who = (usize, PermitId);
 /// How late a process that runs may be.
 const LATE: Duration = Duration::from_millis(10);
 
-/// Whether a process stands still, or has just done so.
+/// True if a process is suspended, or was until a moment ago.
 fn is_dazed(process: &Process, now: Duration) -> bool {
     now < process.suspended_until + LATE
 }
 
-/// What was wrong.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which promise.
+    /// The name of the promise.
     pub rule: &'static str,
-    /// What was seen.
+    /// The observation that breaks it.
     pub text: String,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Violation {
 
 type Verdict = Result<(), Violation>;
 
-/// A violation unless it holds.
+/// Returns a violation unless `holds`.
 fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verdict {
     match holds {
         true => Ok(()),
@@ -73,7 +73,7 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
     }
 }
 
-/// Units that were given up: the semaphore, the serial of their id, and the numbers of the first and the last.
+/// Units that were given up: the semaphore, the serial of their id, and the numbers of the first and the last unit.
 type GivenUp = (Key, u64, (u32, u32));
 
 /// A call in flight.
@@ -81,21 +81,21 @@ type GivenUp = (Key, u64, (u32, u32));
 struct Flight {
     call: Call,
     sent: Time,
-    /// What its process has given up, and no other call can bring back.
+    /// Units that its process had already given up, and that no other call can bring back.
     given_up: Vec<GivenUp>,
-    /// The units that it was to release, if its server has refused to.
+    /// The units that it was sent to release, if its server refused to.
     not_released: BTreeSet<(Key, u64)>,
 }
 
 impl Flight {
-    /// How many units it names.
+    /// The number of units that it names.
     fn units(&self) -> usize {
         let ids = self.call.commands.iter().flat_map(Command::ids);
         ids.map(|(_, id)| id.count() as usize).sum()
     }
 }
 
-/// Calls in flight, of each process.
+/// The calls of each process that are in flight.
 type Flights = BTreeMap<(usize, CallId), Flight>;
 
 /// The calls of a process that are in flight.
@@ -107,7 +107,7 @@ fn of_process(flights: &mut Flights, at: usize) -> impl Iterator<Item = &mut Fli
 /// The judge of a simulation.
 #[derive(Debug)]
 pub struct Judge {
-    /// What was wrong first.
+    /// The first violation.
     pub violation: Option<Violation>,
     flights: Flights,
     storage: Storage,
@@ -116,14 +116,14 @@ pub struct Judge {
     limits: Limits,
     /// Operators' questions.
     pub questions: Questions,
-    /// The processes that remembered something of a claim a moment ago.
+    /// The processes that remembered a claim a moment ago.
     busy: BTreeSet<usize>,
-    /// Judges what is admitted without its server.
+    /// Judges claims that are admitted without their server.
     shares: Option<Shares>,
 }
 
 impl Judge {
-    /// A judge who has seen nothing.
+    /// Creates a judge that has seen nothing.
     pub fn new(schedule: &Schedule) -> Self {
         Self {
             violation: None,
@@ -144,12 +144,12 @@ impl Judge {
         }
     }
 
-    /// Something was wrong.
+    /// Notes a violation.
     pub fn fail(&mut self, rule: &'static str, text: impl FnOnce() -> String) {
         self.note(check(false, rule, text));
     }
 
-    /// A caller has claimed.
+    /// A caller makes a claim.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
         self.calls.asked((at, permit), claim);
         self.limits.asked((at, permit), claim);
@@ -160,12 +160,12 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// A permit of a process that is held, and one of its levels: which, its units, and its key.
+    /// Picks a level of a permit that a process holds. Returns the permit, the size of the level, and its key.
     pub fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
         self.callers.resizable(at, pick)
     }
 
-    /// The permit of a process that holds most units of a semaphore.
+    /// The permit of a process that holds the most units of a semaphore.
     pub fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
         self.callers.heaviest(at, key)
     }
@@ -207,7 +207,7 @@ impl Judge {
         }
     }
 
-    /// Where all is answered, servers hold what callers were told.
+    /// Checks that servers hold what callers know, in processes that have all their answers.
     pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         let mut verdict = Ok(());
         for (at, record, units) in self.callers.holders() {
@@ -233,7 +233,7 @@ impl Judge {
         self.limits.set(limit);
     }
 
-    /// A process claims no more.
+    /// A process is closed: it makes no more claims.
     pub fn closed(&mut self, at: usize, local: Time) {
         self.callers.closed(at, local);
         self.limits.closed(at);
@@ -249,7 +249,7 @@ impl Judge {
         self.callers.over((at, permit));
     }
 
-    /// The claims of a call that nobody has given up.
+    /// The claims of a call that callers have not given up.
     pub fn claims(&self, at: usize, call: CallId) -> Vec<PermitId> {
         let open = self.callers.open();
         let flight = self.flights.get(&(at, call)).into_iter();
@@ -261,12 +261,12 @@ impl Judge {
             .collect()
     }
 
-    /// The claims that nobody has given up.
+    /// The claims that callers have not given up.
     pub fn open(&self) -> Vec<Who> {
         self.callers.open()
     }
 
-    /// A process has sent a call.
+    /// A process sends a call.
     pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
         let (now, local) = times;
         if !self.callers.is_closed(at) {
@@ -297,13 +297,13 @@ impl Judge {
         self.flights.insert((at, call.id), flight);
     }
 
-    /// Whether the server of a semaphore is not well, as far as a process knows.
+    /// True if a process knows that the server of a semaphore is unwell.
     fn is_unwell(&self, at: usize, key: Key, local: Time) -> bool {
         let server = self.calls.place_of(at, key);
         self.calls.is_unwell(at, server, local)
     }
 
-    /// A process has got an answer.
+    /// A process receives an answer.
     pub fn replied(
         &mut self,
         at: usize,
@@ -322,7 +322,7 @@ impl Judge {
         }
     }
 
-    /// A caller was told something.
+    /// A caller receives an event.
     pub fn told(
         &mut self,
         at: usize,
@@ -348,7 +348,7 @@ impl Judge {
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
-                // Without its server.
+                // Admitted without its server.
                 Event::Granted(_, [0, ..]) => {
                     self.calls.granted(other, false);
                     self.calls.lost(other);
@@ -368,7 +368,7 @@ impl Judge {
                 Event::Released(_) | Event::GivenUp(..) => {}
             }
         }
-        // What was added to a permit has tokens of its own.
+        // Growths of a permit have their own tokens.
         let permits = self.callers.with_growths(who);
         let seen = callers::Seen {
             process,
@@ -426,8 +426,9 @@ impl Judge {
         }
     }
 
-    /// A server has not run a command of a call. Until its process knows that, what the command was to release is beside
-    /// its claims: those were sent as if the release came first.
+    /// A server did not run a command of a call. If the command was a release, other calls in flight assumed that it
+    /// would free its units. So the judge no longer counts these units as given up, until the process receives the
+    /// answer.
     pub fn refused(&mut self, at: usize, call: CallId, command: &Command) {
         let Command::Release { of, .. } = command else {
             return;
@@ -456,7 +457,7 @@ impl Judge {
         }
     }
 
-    /// A server has run a pause for this time, ms, or the end of one.
+    /// A server has run a pause for `length` ms, or the end of a pause.
     pub fn paused(&mut self, server: usize, run: &Run, length: i64, is_paused: bool) {
         let verdict = self.storage.paused(run, length, is_paused);
         self.note(verdict);
@@ -464,22 +465,23 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// A process has asked for a pause of a semaphore until then, or for its end.
+    /// A process has requested a pause of a semaphore until `until`, or its end.
     pub fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
         self.callers.closes(of, until);
     }
 
-    /// The message of a grant has come to its process.
+    /// The message of a grant arrives at its process.
     pub fn notified(&mut self, at: usize, message: Message, local: Time) {
         let who = (at, PermitId(message.serial % GENERATION));
-        // One that was to be sent again may be beyond its share.
+        // With shares, a process may have to hold back the next poll of a claim, because the claim would exceed the
+        // share.
         let is_last = self.storage.tokens(who).max() == Some(message.token);
         if is_last && self.shares.is_none() {
             self.calls.notified(who, local);
         }
     }
 
-    /// The message of a revocation has come to its process, which has told what it tells.
+    /// The message of a revocation has arrived at its process, which has already emitted its events.
     pub fn heard(&mut self, at: usize, permit: PermitId) {
         let verdict = self.callers.heard((at, permit));
         self.note(verdict);
@@ -489,7 +491,7 @@ impl Judge {
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_some_and(Shipped::is_idle);
-            // Its servers have something of it at most until it has forgotten the last.
+            // Once a process has forgotten its last claim, its servers must hold nothing of it.
             let forgets = is_idle && self.busy.remove(&at);
             if forgets {
                 let verdict = self.storage.forgets(servers, at, now);
@@ -560,7 +562,7 @@ impl Judge {
         self.storage.stepped(server, ms);
     }
 
-    /// Something has become of a slot, and processes may not know it yet.
+    /// The location of a slot changes, and processes may not know it yet.
     pub fn moves(&mut self, processes: &[Process], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
             for server in 0..process.settings.servers {
@@ -569,18 +571,18 @@ impl Judge {
         }
     }
 
-    /// The keys of a semaphore have moved to a server whose clock is so many ms ahead.
+    /// The keys of a semaphore have moved to a server whose clock is `ahead` ms ahead.
     pub fn migrated(&mut self, key: Key, way: (usize, usize), ahead: i64) {
         self.storage.migrated(key, way, ahead);
     }
 
-    /// The replica of a server has taken its place. It has all that counts.
+    /// The replica of a server has taken its place. It has every grant that counts.
     pub fn failed_over(&mut self, server: usize) {
         self.callers.forgotten(server);
         self.storage.failed_over(server);
     }
 
-    /// A server was stopped, and starts with this.
+    /// A server was stopped, and starts again with `data`.
     pub fn restarted(&mut self, server: usize, data: Data) {
         if data != Data::Same {
             self.callers.forgotten(server);
@@ -598,8 +600,8 @@ impl Judge {
     pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
-            // Nothing is sent to a server that has not reported its time. So units whose slot has moved there end by themselves, at
-            // an end that each unanswered refresh may have moved.
+            // A process sends nothing to a server that has not reported its time, so it cannot release units whose slot
+            // moved there. These units expire, and each unanswered refresh may have postponed that.
             let is_timed = self.calls.are_timed(at);
             self.note(check(is_idle || !is_timed, "memory", || {
                 format!("p{at} remembers what is over: {:?}", process.core)

@@ -1,4 +1,4 @@
-//! What a caller knows of its claim, and what it must be told by now.
+//! A caller's knowledge of its claim, and the events that it must have received by now.
 
 use super::{
     LATE, Verdict, Who,
@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub(super) enum State {
     Waits,
     Holds,
-    /// It is told that its permit is lost, and goes on.
+    /// Its caller knows that the permit is lost, and goes on.
     Lost,
     Over,
 }
@@ -28,24 +28,25 @@ pub(super) enum State {
 /// A lease of a claim, as its process knows it.
 #[derive(Debug)]
 pub(super) struct Lease {
-    /// The permit, or one that was added to it.
+    /// The permit, or a growth of it.
     pub(super) permit: PermitId,
     pub(super) levels: Vec<Level>,
-    /// Until when its permit may be held: from the sending of what was answered last.
+    /// The end of the time for which its permit may be held, counted from the sending of the last answered call.
     pub(super) until: Option<Time>,
-    /// The same, by answers in time alone.
+    /// The same, counting only answers that came in time.
     pub(super) counts_until: Option<Time>,
-    /// Until when it counts as alive in the queue, likewise.
+    /// The end of the time for which it counts as alive in the queue, counted in the same way.
     pub(super) alive: Option<Time>,
-    /// The last answer in its time, and one after that which came too late, so that it may count or not.
+    /// The last answer that came in time, and a later answer that came too late. The late one may count or not.
     pub(super) answers: [Option<Acquired>; 2],
-    /// Whether its process was told that units are gone that it has.
+    /// True if a server has reported that units of it are gone.
     pub(super) is_not_found: bool,
     /// True if a key of another type kept its last acquire from running.
     pub(super) meets_foreign_key: bool,
-    /// Whether its server has refused it last, whether or not its process knows.
+    /// True if its server refused it last, even if its process does not know that.
     pub(super) is_given_up: bool,
-    /// Until when at least it is paused where it waits, by the last answer in time, and when that came.
+    /// Until when the level at which it waits is paused at least, by the last answer in time; and when that answer
+    /// came.
     pub(super) paused: Option<(Time, Time)>,
 }
 
@@ -55,32 +56,34 @@ pub(super) struct Record {
     pub(super) leases: Vec<Lease>,
     pub(super) asked: Time,
     pub(super) state: State,
-    /// The last tokens that its caller was told.
+    /// The tokens that its caller received last.
     pub(super) tokens: [u64; LEVELS],
-    /// Whether the caller has given it up.
+    /// True once the caller has given it up.
     pub(super) is_released: bool,
-    /// Whether its caller is told that it goes on without its server.
+    /// True while its caller knows that it goes on without its server.
     pub(super) is_degraded: bool,
-    /// Since when a permit that is lost could come back: there is room, and a connection.
+    /// Since when a lost permit could have come back: the limit has room, and a connection is up.
     pub(super) room_since: Option<Time>,
     /// The server of the level that an operator has revoked.
     pub(super) revoked: Option<usize>,
-    /// Since when its process could have heard of that from the server. `None`: it cannot now, or need not.
+    /// Since when its process could have learned of the revocation from the server. `None`: it cannot now, or need not.
     pub(super) hears_since: Option<Time>,
-    /// Since when it has something of a wider level and not all of a narrower one, and could know.
+    /// Since when it has part of a wider level but not all of a narrower one, and its process could know.
     pub(super) disordered_since: Option<Time>,
-    /// Since when it is the next one at the end of a pause, and could know.
+    /// Since when it has been the next one at the end of a pause, and its process could know.
     pub(super) opened_since: Option<Time>,
-    /// Whether that server knows of it.
+    /// Since when it could send heartbeats to the server in whose queue it is.
+    pub(super) beats_since: Option<Time>,
+    /// True while the server in `revoked` remembers the revocation.
     pub(super) is_remembered: bool,
-    /// True if it was ever granted.
+    /// True once it was granted.
     pub(super) was_granted: bool,
-    /// Whether its process stood still a moment ago or does now, and whether it ever has.
+    /// True if its process is suspended, or was until a moment ago. `was_dazed` stays true from then on.
     pub(super) is_dazed: bool,
     pub(super) was_dazed: bool,
 }
 
-/// What is at hand when time passes.
+/// The state of the world at one instant, as seen by one record.
 pub(super) struct Moment<'a> {
     pub(super) who: Who,
     pub(super) process: &'a Process,
@@ -88,16 +91,16 @@ pub(super) struct Moment<'a> {
     pub(super) local: Time,
     pub(super) now: Duration,
     pub(super) servers: &'a [Server],
-    /// When the process was told to claim no more.
+    /// When the process was closed, so that it makes no more claims.
     pub(super) closed: Option<Time>,
-    /// When a process last saw a call to a server fail.
+    /// When each process last saw a call to each server fail.
     pub(super) failures: &'a BTreeMap<(usize, usize), Time>,
     pub(super) calls: &'a Calls,
     pub(super) limits: &'a Limits,
 }
 
 impl Moment<'_> {
-    /// Whether the thread of the process can reach a server.
+    /// True if the thread of the process can reach a server.
     fn is_here(&self, number: usize) -> bool {
         let (server, now) = (&self.servers[number], self.now);
         let link = &self.process.links[self.process.settings.link(0, number)];
@@ -107,25 +110,25 @@ impl Moment<'_> {
         is_quiet && is_known && link.is_up && works && !is_dazed(self.process, now)
     }
 
-    /// What is known of a semaphore, and its server's clock.
+    /// The data of a semaphore, and its server's clock in ms.
     fn view(&self, key: Key) -> (View, i64) {
         let server = &self.servers[self.process.settings.server_of(key)];
         (server.view(key), server.clock(self.now) / 1_000)
     }
 
-    /// Whether another program has written over a key of a semaphore.
+    /// True while a key of a semaphore has another program's value.
     fn is_poisoned(&self, key: Key) -> bool {
         let until = self.process.settings.slots.poisoned(key);
         until.is_some_and(|until| self.now <= until)
     }
 
-    /// When a call to a server has failed last.
+    /// When a call to a server last failed.
     fn failed(&self, server: usize) -> Option<Time> {
         self.failures.get(&(self.who.0, server)).copied()
     }
 
-    /// How long what could be done by now has been possible, without a break: from the later of this and of
-    /// the last call that has failed.
+    /// Returns since when something has been possible without a break: since `old`, or since the last failed call if
+    /// that is later. Returns `None` if it is not possible now.
     fn since(&self, old: Option<Time>, could: bool, servers: &[usize]) -> Option<Time> {
         let could = could && servers.iter().all(|server| self.is_here(*server));
         let failed = servers.iter().filter_map(|server| self.failed(*server));
@@ -156,7 +159,7 @@ impl Lease {
         self.levels.iter().any(|level| level.key == key)
     }
 
-    /// Whether its server holds all of it.
+    /// True if its server holds all of it.
     fn is_held(&self, moment: &Moment<'_>) -> bool {
         self.levels.iter().all(|level| {
             let (view, clock) = moment.view(level.key);
@@ -165,7 +168,7 @@ impl Lease {
         })
     }
 
-    /// Whether its server holds anything of it, or has it in a queue.
+    /// True if its server holds any of it, or has it in a queue.
     fn is_known(&self, moment: &Moment<'_>) -> bool {
         self.levels.iter().any(|level| {
             let (view, clock) = moment.view(level.key);
@@ -175,7 +178,7 @@ impl Lease {
 }
 
 impl Record {
-    /// Whether a grant has a token that the last answer says is not its own.
+    /// True if the last answer proves that the token of a grant is not its own: the claim waited, and that token was taken.
     pub(super) fn is_stale(&self, event: Event) -> bool {
         let (Event::Granted(_, [token, 0, ..]), [lease]) = (event, &self.leases[..]) else {
             return false;
@@ -205,20 +208,21 @@ impl Record {
             hears_since: None,
             disordered_since: None,
             opened_since: None,
+            beats_since: None,
             was_granted: false,
             is_dazed: false,
             was_dazed: false,
         }
     }
 
-    /// What it has now of each level, and what was added to it.
+    /// All levels that it has now, including those of its growths.
     pub(super) fn levels(&self) -> impl Iterator<Item = Level> + Clone {
         self.leases
             .iter()
             .flat_map(|lease| lease.levels.iter().copied())
     }
 
-    /// How many units it has of a semaphore.
+    /// The number of units that it has of a semaphore.
     pub(super) fn units(&self, key: Key) -> u32 {
         let own = self.levels().filter(|level| level.key == key);
         own.map(|level| level.weight).sum()
@@ -228,12 +232,12 @@ impl Record {
         self.leases.iter().any(|lease| lease.permit == permit)
     }
 
-    /// The least of what its leases have.
+    /// The earliest time that `of` returns for its leases, or `None` if one of them has none.
     pub(super) fn least(&self, of: impl Fn(&Lease) -> Option<Time>) -> Option<Time> {
         self.leases.iter().map(of).min().flatten()
     }
 
-    /// Time passes.
+    /// Checks the record at this instant.
     pub(super) fn pass(&mut self, moment: &Moment<'_>) -> Verdict {
         self.is_dazed = is_dazed(moment.process, moment.now);
         self.was_dazed |= self.is_dazed;
@@ -246,6 +250,7 @@ impl Record {
             (None, State::Waits) => {
                 self.check_levels(moment)?;
                 self.check_opening(moment)?;
+                self.check_heartbeats(moment)?;
             }
             _ => {}
         }
@@ -262,14 +267,14 @@ impl Record {
         format!("p{at} {permit:?} {what} at {local:?}: {self:?}")
     }
 
-    /// Nothing is left of the claims of a process that claims no more.
+    /// Checks that no claims are left in a process that was closed.
     fn check_shutdown(&self, moment: &Moment<'_>) -> Verdict {
         let closed = moment.closed.map(|closed| closed.max(self.asked) + LATE);
         let is_late = self.state != State::Lost && closed.is_some_and(|by| moment.local > by);
         check(!is_late, "a shutdown", || self.says(moment, "is left"))
     }
 
-    /// A claim is answered within its budget, and a holder is told in time.
+    /// Checks that a claim is answered within its budget, and that a holder is notified in time.
     fn check_times(&self, moment: &Moment<'_>) -> Verdict {
         let budget = moment.process.settings.timeout * 2;
         let end = self.asked + self.claim.longest_wait() + budget + LATE;
@@ -283,7 +288,7 @@ impl Record {
         })
     }
 
-    /// A permit that is lost comes back while there is room.
+    /// Checks that a lost permit comes back if the limit has room.
     fn check_return(&mut self, moment: &Moment<'_>) -> Verdict {
         let settings = &moment.process.settings;
         let could = self.levels().all(|level| {
@@ -300,23 +305,22 @@ impl Record {
         })
     }
 
-    /// Whether another program has written over a key of it.
+    /// True while a key of it has another program's value.
     fn is_poisoned(&self, moment: &Moment<'_>) -> bool {
         self.levels().any(|level| moment.is_poisoned(level.key))
     }
 
-    /// Whether a server could grant all that it has of a level.
+    /// True if a server could grant all of its units of a level.
     fn has_room(&self, level: Level, moment: &Moment<'_>) -> bool {
         let (view, clock) = moment.view(level.key);
         let others = live(&view.held, clock)
             .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
         let limit = moment.limits.in_force(moment.who.0, level);
-        view.queue.is_empty()
-            && view.pause.is_none()
-            && others.count() as u32 + self.units(level.key) <= limit
+        // A pause does not keep a permit from coming back.
+        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= limit
     }
 
-    /// The holder of what was revoked is told when its server could be asked.
+    /// Checks that the holder of a revoked permit is notified once its process can ask the server.
     fn check_revocation(&mut self, moment: &Moment<'_>, server: usize) -> Verdict {
         let settings = &moment.process.settings;
         let could = self.is_remembered && !self.is_poisoned(moment);
@@ -330,7 +334,7 @@ impl Record {
         })
     }
 
-    /// The level of each lease at which its process knows that it waits.
+    /// For each lease, the level at which its process knows that it waits.
     fn waits(&self) -> impl Iterator<Item = (&Lease, Level)> {
         self.leases
             .iter()
@@ -340,14 +344,14 @@ impl Record {
             })
     }
 
-    /// A claim whose wait would end before a pause does is refused at once.
+    /// Checks that a claim is refused at once if its wait would end before a pause does.
     fn check_waits(&self, moment: &Moment<'_>) -> Verdict {
         let waits = self.state == State::Waits && self.revoked.is_none();
         let late = self.waits().find(|(lease, level)| {
             let over = level.wait.map(|wait| self.asked + wait.time);
             let paused = lease.paused.zip(over);
             paused.is_some_and(|((until, told), over)| {
-                // An answer that comes after both is no reason.
+                // A pause that ended before the answer came is no reason.
                 over.max(told) < until && moment.local > told + LATE
             })
         });
@@ -356,7 +360,7 @@ impl Record {
         })
     }
 
-    /// At the end of a pause the head of the queue polls.
+    /// Checks that the head of the queue polls at the end of a pause.
     fn check_opening(&mut self, moment: &Moment<'_>) -> Verdict {
         let settings = &moment.process.settings;
         let next = self.waits().find(|(_, level)| {
@@ -376,7 +380,7 @@ impl Record {
             _ => settings.heartbeat() + settings.timeout * 2 + LATE,
         };
         let named = key.map(|key| moment.calls.named(moment.who, key));
-        // If the server's clock was set forward, the pause is over before the end that the process was told.
+        // If the server's clock was set forward, the pause is over before the end that the process knows.
         let told = next.and_then(|(paused, _)| paused).map(|(until, _)| until);
         let since = self.opened_since.max(named).max(told);
         let is_late = self.opened_since.is_some()
@@ -386,7 +390,27 @@ impl Record {
         })
     }
 
-    /// A claim that waits holds nothing wider than what it waits for. What is lost is found by a heartbeat.
+    /// Checks that a claim in a queue polls, so that it counts as alive.
+    fn check_heartbeats(&mut self, moment: &Moment<'_>) -> Verdict {
+        let settings = &moment.process.settings;
+        let queued = self.waits().find(|(lease, _)| lease.is_known(moment));
+        let key = queued.map(|(_, level)| level.key);
+        let key = key.filter(|key| !moment.is_poisoned(*key));
+        let servers: Vec<_> = key.iter().map(|key| settings.server_of(*key)).collect();
+        self.beats_since = moment.since(self.beats_since, key.is_some(), &servers);
+        let named = key.map(|key| moment.calls.named(moment.who, key));
+        let patience = settings.heartbeat() + settings.timeout * 2 + LATE;
+        let since = self
+            .beats_since
+            .map(|since| named.map_or(since, |named| named.max(since)));
+        let is_late = since.is_some_and(|since| moment.local > since + patience);
+        check(!is_late, "a heartbeat", || {
+            self.says(moment, "waits and does not poll")
+        })
+    }
+
+    /// Checks that a waiting claim holds nothing wider than the level that it waits for. A heartbeat finds units that
+    /// were lost.
     fn check_levels(&mut self, moment: &Moment<'_>) -> Verdict {
         if self.leases.len() < 2 {
             return Ok(());

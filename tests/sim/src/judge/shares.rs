@@ -1,4 +1,4 @@
-//! Where claims are admitted up to a share while their server is unavailable: what callers are told.
+//! Checks of claims that are admitted up to a share while their server is unavailable.
 
 use super::{Flights, LATE, Verdict, Who, calls::Calls, check, is_dazed};
 use crate::{
@@ -25,9 +25,9 @@ struct Record {
     asked: Time,
     is_held: bool,
     is_degraded: bool,
-    /// When its process was told last that it waits.
+    /// When its process last learned that it waits.
     queued: Option<Time>,
-    /// Since when a degraded one could have its place: there is room, and its server works.
+    /// Since when a degraded permit could have had its place: the limit has room, and its server works.
     room_since: Option<Time>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Shares {
     settings: Settings,
     policies: Vec<Policy>,
     records: BTreeMap<Who, Record>,
-    /// How many processes live, as each was told, and when.
+    /// The counts of live processes that each process received, and when.
     live: BTreeMap<usize, Vec<(Time, u32)>>,
 }
 
@@ -64,7 +64,7 @@ impl Shares {
         self.records.insert(who, record);
     }
 
-    /// A claim adds to a permit.
+    /// A claim is a growth of a permit.
     pub(super) fn grows(&mut self, growth: Who, parent: Who) {
         let is_strict = self
             .records
@@ -75,7 +75,7 @@ impl Shares {
         }
     }
 
-    /// A caller keeps so many units.
+    /// A caller has given up units, and keeps `keeps`.
     pub(super) fn shrunk(&mut self, who: Who, (key, keeps): (Key, u32)) {
         if let Some(record) = self.records.get_mut(&who) {
             let mut levels = record.claim.0.iter_mut().flatten();
@@ -85,7 +85,7 @@ impl Shares {
         }
     }
 
-    /// How many units a permit has of a semaphore, with what is or may be added to it.
+    /// The number of units that a permit has of a semaphore, including growths that are or may be added to it.
     fn units(&self, who: Who, key: Key) -> u32 {
         let all = self.records.iter();
         let own = all.filter(|(other, record)| **other == who || record.parent == Some(who));
@@ -103,7 +103,7 @@ impl Shares {
         self.live.remove(&at);
     }
 
-    /// A process was told how many live, and what waits.
+    /// Notes the counts of live processes that a process receives, and which of its claims wait.
     pub(super) fn counted(
         &mut self,
         at: usize,
@@ -130,7 +130,8 @@ impl Shares {
         }
     }
 
-    /// At most so many units a process may have admitted of a limit. What it is told just now it may not know yet.
+    /// The most units of a limit that a process may have admitted. A count that it receives at this instant may not
+    /// apply yet.
     fn share(&self, at: usize, limit: u32, local: Time) -> u32 {
         let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
         let before = told.partition_point(|(then, _)| *then < local);
@@ -138,8 +139,8 @@ impl Shares {
         shares[0].max(shares[1])
     }
 
-    /// A server that has lost its data counts from one again, so the most counts that was told within a lease before the
-    /// last.
+    /// A server that has lost its data starts to count from one again. So the highest count applies that was received
+    /// within a lease before the last one.
     fn share_if(&self, at: usize, limit: u32, told: &[(Time, u32)]) -> u32 {
         match self.policies[at] {
             Policy::Refuse => return 0,
@@ -155,7 +156,8 @@ impl Shares {
         live.map_or(1, |live| limit.div_ceil(live))
     }
 
-    /// At least so many units a process may admit: the most that it was ever told to live may count for two leases.
+    /// The number of units that a process may always admit. The highest count of live processes that it ever received
+    /// may apply for two leases.
     fn least_share(&self, at: usize, limit: u32) -> u32 {
         let told = self.live.get(&at).into_iter().flatten();
         let most = told.map(|(_, live)| *live).max();
@@ -165,8 +167,9 @@ impl Shares {
         }
     }
 
-    /// What is admitted without a server is within the share, with all that its process has, as is what is granted while
-    /// one is not well. No other claim is refused for want of a server than one that has no share.
+    /// Checks that claims that are admitted without a server, or granted while one is unwell, are within the share,
+    /// together with everything that the process has. A claim is refused as unavailable only if it may have no room in
+    /// the share.
     pub(super) fn told(
         &mut self,
         who: Who,
@@ -218,7 +221,7 @@ impl Shares {
         Ok(())
     }
 
-    /// While others may have admitted claims up to their shares, no process asks for more than its own.
+    /// Checks that no process asks for more than its share while others may have admitted claims up to theirs.
     pub(super) fn sent(
         &self,
         at: usize,
@@ -249,12 +252,12 @@ impl Shares {
         each.try_for_each(|who| self.is_within(who, (&others, &bound), local))
     }
 
-    /// Whether a claim has to be within its share while a server is not well.
+    /// True if a claim must be within its share while a server is unwell.
     fn is_bound(&self, who: Who) -> bool {
         self.policies[who.0].shares() && !self.records[&who].is_strict
     }
 
-    /// Whether a claim may have had no room in its share, with all that its process has claimed.
+    /// True if a claim may have had no room in its share, given everything that its process has claimed.
     fn may_be_beyond(&self, who: Who) -> bool {
         let mut levels = self.records[&who].claim.levels();
         levels.any(|level| {
@@ -266,8 +269,8 @@ impl Shares {
         })
     }
 
-    /// What a process has counts, and what it has `asked` for. What it `asks` for in the same call may have come after it,
-    /// if that has a higher limit and so a larger share.
+    /// Checks that a claim is within its share. Units count that its process has, or has `asked` for. Claims in `asks`
+    /// are in the same call: those with a higher limit, and so a larger share, may have come later and do not count.
     fn is_within(
         &self,
         who: Who,
@@ -292,7 +295,7 @@ impl Shares {
         Ok(())
     }
 
-    /// A degraded permit gets its place when it can.
+    /// Checks that a degraded permit gets its place when it can.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],

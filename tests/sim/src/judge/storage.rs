@@ -1,4 +1,4 @@
-//! What the scripts do, by the servers' own logs: what they hold before and after each.
+//! Checks of the scripts by the servers' own logs: the data before and after each run.
 
 use super::{
     GivenUp, Verdict, Violation, Who, check,
@@ -17,30 +17,30 @@ use std::{
     time::Duration,
 };
 
-/// How much the clocks of a process and a server, or of two servers, may differ in the length of a lease, in ms.
+/// How much the clocks of a process and a server, or of two servers, may diverge during a lease, in ms.
 const MOMENT: i64 = 20;
 
-/// What has happened to a server.
+/// The faults of a server so far.
 #[derive(Debug, Default, Clone, Copy)]
 struct Past {
     stepped_back: bool,
-    /// By how many ms it was set forward, in all.
+    /// The total number of ms by which its clock was set forward.
     forward: i64,
     has_lost: bool,
     has_old: bool,
 }
 
-/// What is known of a semaphore.
+/// The judge's knowledge of a semaphore.
 #[derive(Debug, Default)]
 struct Known {
-    /// The arrivals of those in the queue, less their head starts, and without them.
+    /// The arrival of each waiter in the queue: first less its head start, then as it was.
     arrivals: BTreeMap<Name, (i64, i64)>,
-    /// The arrivals of those that have left it.
+    /// The arrivals of waiters that have left the queue.
     left: BTreeMap<Who, i64>,
-    /// Those that came with the last call and do not wait after it.
+    /// Claims that came with the last call and do not wait after it.
     passing: BTreeSet<Name>,
-    /// Processes and serials whose release has run. An acquire that was sent before may run after it, as over a connection
-    /// that is lost: what it takes is released again when no more can come.
+    /// Processes and serials whose release has run. An acquire that was sent earlier, over a connection that is lost,
+    /// may still run after the release. Its units are released again once no more acquires can come.
     over: BTreeSet<(usize, u64)>,
     last_token: u64,
     fair: Fair,
@@ -57,7 +57,7 @@ pub(super) struct Storage {
     past: Vec<Past>,
     tokens: BTreeMap<Who, BTreeSet<u64>>,
     killed: BTreeSet<usize>,
-    /// What operators have revoked, and servers remember.
+    /// The permits that operators have revoked, by semaphore, as far as servers remember them.
     revoked: BTreeSet<(Key, Who)>,
 }
 
@@ -82,7 +82,7 @@ impl Storage {
     pub(super) fn stepped(&mut self, server: usize, ms: i64) {
         self.past[server].stepped_back |= ms < 0;
         self.past[server].forward += ms.max(0);
-        // It lets keys expire early.
+        // A clock that is set forward lets keys expire early.
         self.keys.values_mut().for_each(|known| known.fair.forget());
         let own = self
             .keys
@@ -100,13 +100,13 @@ impl Storage {
         }
     }
 
-    /// A server has what counts, and nothing else of what it had.
+    /// A replica replaces a server. It has every grant that counts, and nothing else of the old server's data.
     pub(super) fn failed_over(&mut self, server: usize) {
         self.past[server].has_old = true;
         self.forget(server);
     }
 
-    /// Another lineage begins. Who waits in it, and waited before, has come when it came.
+    /// A server goes on with other data. A waiter of that data that waited before keeps its arrival.
     fn forget(&mut self, server: usize) {
         let own = self.keys.iter_mut();
         for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
@@ -117,7 +117,7 @@ impl Storage {
         }
     }
 
-    /// Another program has written over a key of a semaphore: what was there is lost.
+    /// Another program has overwritten a key of a semaphore, so the data in it is lost.
     pub(super) fn poisoned(&mut self, key: Key) {
         self.revoked.retain(|(other, _)| *other != key);
         let known = self.keys.entry(key).or_default();
@@ -125,21 +125,22 @@ impl Storage {
         known.fair.forget();
     }
 
-    /// Whether what was given up may be held again, or still.
+    /// True if the server may hold units that were given up, again or still.
     pub(super) fn brings_back(&self, server: usize) -> bool {
         self.past[server].stepped_back || self.past[server].has_old
     }
 
-    /// Whether a token may be given again.
+    /// True if a token may be given again.
     pub(super) fn repeats(&self) -> bool {
         let mut pasts = self.past.iter();
         pasts.any(|past| past.has_old || past.has_lost || past.stepped_back)
             || (0..self.past.len()).any(|server| self.counts_again(server))
     }
 
-    /// Whether a counter of a server may have begun again below its last token. A step forward by some leases expires it
-    /// early. It begins again at the highest time that a process has seen of any server, of which each knows another one
-    /// if that clock was set back before, or if another server's was set forward a moment ago.
+    /// True if a counter of a server may have restarted below its last token. If the clock is set forward by some
+    /// leases, the counter expires early. It restarts at the highest time that a process has seen of any server.
+    /// Processes may differ in that time if the clock was set back before, or if another server's clock was set forward
+    /// a moment ago.
     fn counts_again(&self, server: usize) -> bool {
         let own = &self.past[server];
         let others = self.past.iter().enumerate();
@@ -152,7 +153,7 @@ impl Storage {
         &self.past[self.settings.server_of(key)]
     }
 
-    /// What has happened to a server has happened to what moves from it.
+    /// The keys of a semaphore move to a server, which inherits the faults of the old one.
     pub(super) fn migrated(&mut self, key: Key, (from, to): (usize, usize), ahead: i64) {
         let own = self.past[from];
         let past = &mut self.past[to];
@@ -169,10 +170,10 @@ impl Storage {
         }
     }
 
-    /// Whether holders may overlap, because the server has forgotten what it had granted.
+    /// True if holders may overlap because a server has forgotten its grants.
     pub(super) fn is_disturbed(&self, key: Key) -> bool {
         let place = self.settings.slots.place(key);
-        // Where its slot is moving a claim may be granted that the other server has forgotten.
+        // While the slot is moving, each of its servers may grant a claim, and each may have forgotten grants.
         let servers = place.map(|place| [Some(place.owner), Some(place.home), place.moves_to]);
         let servers = servers.unwrap_or([Some(self.settings.server_of(key)), None, None]);
         let mut pasts = servers.into_iter().flatten().map(|at| self.past[at]);
@@ -180,12 +181,12 @@ impl Storage {
         is_poisoned || pasts.any(|past| past.has_lost || past.forward > 0)
     }
 
-    /// The tokens that a claim was given.
+    /// The tokens given to a claim.
     pub(super) fn tokens(&self, who: Who) -> impl Iterator<Item = u64> {
         self.tokens.get(&who).into_iter().flatten().copied()
     }
 
-    /// A caller that is told of a grant has one.
+    /// Checks that a server holds a permit when its caller receives the grant.
     pub(super) fn is_held(
         &self,
         servers: &[Server],
@@ -203,7 +204,7 @@ impl Storage {
         })
     }
 
-    /// A part of a permit has as many units as its holder knows.
+    /// Checks that a server holds the number of units that a holder knows of a part of its permit.
     pub(super) fn weighs(
         &self,
         servers: &[Server],
@@ -249,7 +250,7 @@ impl Storage {
             let past = &self.past[server];
             let is_vague = past.stepped_back;
             known.arrive(&script);
-            // Another program's key has taken away who lives, or who waits.
+            // Another program has overwritten the queue, or the set of waiters that are alive.
             let is_lost = self.settings.slots.poisoned(*key).is_some();
             if is_lost {
                 known.fair.forget();
@@ -266,7 +267,7 @@ impl Storage {
         self.note_tokens(run, self.counts_again(server))
     }
 
-    /// A server has run a pause for this time, ms, or the end of one.
+    /// A server has run a pause for `length` ms, or the end of a pause.
     pub(super) fn paused(&mut self, run: &Run, length: i64, is_paused: bool) -> Verdict {
         let (key, before, after) = &run.semaphores[0];
         let known = self.keys.entry(*key).or_default();
@@ -278,7 +279,7 @@ impl Storage {
         }
     }
 
-    /// A process has released ids, some of them whole.
+    /// A process has released ids. Notes those that are released as a whole.
     pub(super) fn released(&mut self, run: &Run) {
         let Command::Release { of, .. } = &run.command else {
             return;
@@ -290,13 +291,13 @@ impl Storage {
         }
     }
 
-    /// An operator has revoked an id. Nothing of it is left.
+    /// An operator has revoked an id. Checks that nothing of it is left.
     pub(super) fn revoked(&mut self, run: &Run, was_there: bool) -> Verdict {
         let (_, id) = run.command.ids()[0];
         let who = (run.process, id.permit());
         let (_, before, after) = &run.semaphores[0];
         let clock = run.clock / 1_000;
-        // It was listed under the id that it had then.
+        // The operator listed the permit under the id that it had then.
         let mut own = names(before, clock).filter(|name| name.who() == who);
         let is_renewed = own.any(|name| name.serial != id.serial);
         check(
@@ -307,7 +308,7 @@ impl Storage {
         let ids = run.command.ids().into_iter();
         for (key, id) in ids.filter(|_| was_there) {
             let who = (run.process, id.permit());
-            // What it has under another id is being released.
+            // Its units under another id are being released.
             let mut own = names(after, clock).filter(|name| name.who() == who);
             let is_left = own.any(|name| name.serial == id.serial);
             check(!is_left, "a revocation", || {
@@ -318,12 +319,13 @@ impl Storage {
         Ok(())
     }
 
-    /// What was revoked comes back by its first acquire alone, if that was delayed. Those that do.
+    /// Checks that a revoked permit comes back only by its first acquire, if that was delayed. Returns the permits that
+    /// do.
     pub(super) fn returned(&mut self, run: &Run) -> Result<Vec<Who>, Violation> {
         let mut returned = Vec::new();
         for (key, before, after) in &run.semaphores {
             let clock = run.clock / 1_000;
-            // Of other leases of the permit only what was there stays, until its owner gives them up.
+            // Other leases of the permit keep what they had until their owner gives them up.
             let own = self.revoked.iter().filter(|(other, _)| other == key);
             let mut own = own.filter(|(_, who)| {
                 let mut names = names(after, clock).filter(|name| root(name.who()) == root(*who));
@@ -344,7 +346,7 @@ impl Storage {
         Ok(returned)
     }
 
-    /// Tokens strictly increase, and each is given once.
+    /// Checks that tokens strictly increase, and that each is given once.
     fn note_tokens(&mut self, run: &Run, is_vague: bool) -> Verdict {
         let mut given = Vec::new();
         for (channel, text) in &run.published {
@@ -376,12 +378,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Well before a lease could end by itself nothing is left of claims that are over.
+    /// Checks that nothing is left of claims that are over, well before a lease could end by itself.
     pub(super) fn settled(&self, servers: &[Server], now: Duration) -> Verdict {
         for (key, server) in self.left(servers).filter(|_| self.is_long) {
             let (view, clock) = (server.view(key), server.clock(now) / 1_000);
-            // If another program has overwritten the key of living waiters, a release does not find the waiter. The next
-            // claim removes it.
+            // If another program has overwritten the key of living waiters, a release does not find its waiter. The
+            // next claim removes that waiter.
             let is_poisoned = self.settings.slots.poisoned(key).is_some();
             let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
             let waits = waits.filter(|_| !is_poisoned);
@@ -395,8 +397,8 @@ impl Storage {
         Ok(())
     }
 
-    /// A process has forgotten the last of its claims: no server has anything of them, except for a moment that its clock
-    /// may be ahead.
+    /// Checks that no server holds anything of a process that has forgotten its last claim. The process's clock may be
+    /// a moment ahead.
     pub(super) fn forgets(&self, servers: &[Server], at: usize, now: Duration) -> Verdict {
         for (key, server) in self.left(servers) {
             if self.settings.slots.poisoned(key).is_some() {
@@ -412,7 +414,7 @@ impl Storage {
         Ok(())
     }
 
-    /// At last nothing is left, even of processes that were killed.
+    /// Checks that nothing is left at the end, even of processes that were killed.
     pub(super) fn end(&self, servers: &[Server], now: Duration) -> Verdict {
         for (key, server) in self.left(servers) {
             let (view, clock) = (server.view(key), server.clock(now) / 1_000);
@@ -425,8 +427,8 @@ impl Storage {
         Ok(())
     }
 
-    /// The semaphores of which something could only be left by mistake: no old data brought back what was
-    /// released, and no clock let an acquire run after its end.
+    /// The semaphores where only a mistake can leave something behind: no old data brought back released units, and no
+    /// clock let an acquire run after its end.
     fn left<'a>(&'a self, servers: &'a [Server]) -> impl Iterator<Item = (Key, &'a Server)> {
         let keys = self.keys.keys().copied();
         let keys = keys.filter(|key| !self.past(*key).has_old && !self.past(*key).stepped_back);
@@ -439,7 +441,7 @@ impl Known {
         self.over.contains(&(name.process, name.serial))
     }
 
-    /// Who does not wait is forgotten: whom older data brings back has come when it came.
+    /// Moves waiters that have left the queue to `left`. If older data brings one back, it keeps its arrival.
     fn keep(&mut self, view: &View) {
         let waits: BTreeSet<_> = waiting(view, i64::MIN).map(|(name, _)| name).collect();
         let leaves = self
@@ -451,7 +453,7 @@ impl Known {
         self.arrivals.retain(|name, _| waits.contains(name));
     }
 
-    /// Notes who comes with this call, in the order of the call, and forgets those that do not wait.
+    /// Notes the claims that come with this call, in the order of the call. Waiters that have left are moved to `left`.
     fn arrive(&mut self, script: &Effect<'_>) {
         self.keep(script.before);
         let waited = waiting(script.before, i64::MIN).map(|(name, _)| name);
@@ -460,7 +462,7 @@ impl Known {
         let waits: BTreeSet<_> = waiting(script.after, i64::MIN)
             .map(|(name, _)| name)
             .collect();
-        // Those that have died leave before others join.
+        // Dead waiters leave before others join.
         let stay = self
             .arrivals
             .iter()
@@ -474,11 +476,11 @@ impl Known {
             let position = wanted.position;
             let arrival = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
-                // Whoever comes back keeps its place, under its own id or another one. The server's number of it is none
-                // of those that are counted here.
+                // A waiter that comes back keeps its place, under its own id or another one. The server's number for it
+                // is none of the arrivals counted here.
                 arrival => self.left.get(&name.who()).copied().unwrap_or(arrival),
             };
-            // What is granted in passing takes no place in the queue.
+            // A claim that does not wait after the call takes no place in the queue.
             if waits.contains(&name) {
                 last = last.max(arrival);
             } else {
@@ -495,18 +497,19 @@ fn root((process, PermitId(serial)): Who) -> Who {
     (process, PermitId(serial % GROWTH))
 }
 
-/// Whether a permit holds anything, or waits.
+/// True if a permit holds anything, or waits.
 pub(super) fn knows(view: &View, who: Who, clock: i64) -> bool {
     names(view, clock).any(|name| name.who() == who)
 }
 
-/// What is held or waits.
+/// The permits that hold units, once per unit, and those that wait.
 fn names(view: &View, clock: i64) -> impl Iterator<Item = Name> {
     let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
     live(&view.held, clock).chain(waits)
 }
 
-/// The semaphore that has given a waiter a token in this run: one that it waited for, or holds since, if there are several.
+/// Returns the semaphore that gave a waiter a token in this run. If several may have, it prefers one where the permit
+/// waited, and then one where the permit became a holder.
 fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     let semaphores = run.semaphores.iter();
     let mut givers =
@@ -515,7 +518,8 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     let holds = |view: &View| live(&view.held, i64::MIN).any(|name| name.who() == who);
     let joined = |before: &View, after: &View| holds(after) && !holds(before);
     let first = givers.clone().find(|(_, before, _)| waited(before));
-    // A claim of several levels holds the narrower ones since, and was granted in passing where it waits.
+    // A claim of several levels becomes a holder of the narrower ones, but the token comes from the level where it
+    // waits.
     let own = acquired(run).find(|(_, wanted, means)| {
         (run.process, wanted.id.permit()) == who && *means == Means::Queued
     });
@@ -528,7 +532,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     found.map(|(key, ..)| *key)
 }
 
-/// A claim is not refused because of units that its own process had given up before.
+/// Checks that no claim is refused because of units that its own process had given up before.
 pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
@@ -551,8 +555,9 @@ pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     Ok(())
 }
 
-/// Nobody is granted before a waiter that comes first. After a step back of its clock a server knows only roughly the head
-/// starts, and the places of waiters that left its queue and came back: others may have come to an empty queue since.
+/// Checks that no claim is granted before a waiter that comes first. A server whose clock was set back knows head
+/// starts only roughly. The same is true of the places of waiters that left its queue and came back: others may have
+/// joined the empty queue in between.
 fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {
     let place = |name: &Name| known.arrivals.get(name).copied();
     for name in script.granted() {

@@ -1,4 +1,4 @@
-//! What callers have added to permits and taken from them.
+//! Units that callers have added to permits, and units that they have taken away.
 
 use super::{
     Verdict, Who,
@@ -12,8 +12,8 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The leases of one semaphore under which a permit is refreshed, at most: of the claim, and of 33 additions while one of
-/// them replaces others.
+/// The most leases of one semaphore under which a permit is refreshed: that of the claim, and those of 33 additions
+/// while one of them replaces others.
 const MOST_PARTS: usize = 34;
 
 /// See the module docs.
@@ -21,24 +21,24 @@ const MOST_PARTS: usize = 34;
 pub(super) struct Weights {
     /// The permit that each growth adds to.
     parents: BTreeMap<Who, Who>,
-    /// What was taken from permits, and whose release is not told yet.
+    /// Parts taken from permits, whose release was not reported yet.
     parts: BTreeSet<Who>,
 }
 
 impl Weights {
-    /// The permit that this adds to.
+    /// The permit that a growth adds to.
     pub(super) fn parent(&self, growth: Who) -> Option<Who> {
         self.parents.get(&growth).copied()
     }
 
-    /// What was taken from a permit is released.
+    /// A process reports that a part taken from a permit is released.
     pub(super) fn released(&mut self, part: Who) -> Verdict {
         check(self.parts.remove(&part), "events", || {
             format!("{part:?} is released, which nobody has taken from a permit")
         })
     }
 
-    /// Callers in processes that run were told of all that they have taken away.
+    /// Checks that the release of each part was reported, in processes that run.
     pub(super) fn all_told(&self, processes: &[Process]) -> Verdict {
         let mut parts = self.parts.iter();
         let left = parts.find(|(at, _)| processes[*at].core.is_some());
@@ -47,7 +47,7 @@ impl Weights {
         })
     }
 
-    /// Whether a process has been told of all that it has taken away.
+    /// True if the release of each part of a process was reported.
     pub(super) fn is_settled(&self, at: usize) -> bool {
         !self.parts.iter().any(|(process, _)| *process == at)
     }
@@ -59,7 +59,7 @@ impl Callers {
         self.weights.parents.insert(growth, parent);
     }
 
-    /// The permit that callers know: the one that a growth was added to, once it is granted.
+    /// The permit that callers know. For a granted growth, this is the permit to which it was added.
     pub(super) fn root(&self, who: Who) -> Who {
         let own = self.records.get(&who);
         let is_own = own.is_some_and(|record| !record.leases.is_empty());
@@ -67,14 +67,14 @@ impl Callers {
         parent.unwrap_or(who)
     }
 
-    /// A permit, and all that was ever added to it.
+    /// A permit, and every growth that was ever added to it.
     pub(super) fn with_growths(&self, who: Who) -> impl Iterator<Item = Who> {
         let growths = self.weights.parents.iter();
         let growths = growths.filter(move |(_, parent)| **parent == who);
         growths.map(|(growth, _)| *growth).chain([who])
     }
 
-    /// A growth is granted: what follows is told of its permit.
+    /// A growth is granted. From now on, events name its permit.
     pub(super) fn grown(&mut self, growth: Who) {
         let Some(parent) = self.weights.parent(growth) else {
             return;
@@ -85,14 +85,14 @@ impl Callers {
         let (leases, revoked) = (std::mem::take(&mut record.leases), record.revoked);
         (record.state, record.is_released) = (State::Over, true);
         if let Some(record) = self.records.get_mut(&parent) {
-            // In the order in which they were asked for, which may be granted in another.
+            // Sorted by request, because growths may be granted in another order.
             record.leases.extend(leases);
             record.leases.sort_by_key(|lease| lease.permit);
             record.revoked = record.revoked.or(revoked);
         }
     }
 
-    /// A permit, and all that is or may be added to it.
+    /// A permit, and every growth that is or may be added to it.
     pub(super) fn family(&self, who: Who) -> BTreeSet<Who> {
         let leases = self.records.get(&who).into_iter();
         let own = leases.flat_map(|record| &record.leases);
@@ -111,7 +111,7 @@ impl Callers {
         levels.get(pick % levels.len().max(1)).copied()
     }
 
-    /// The permit of a process that holds most units of a semaphore.
+    /// The permit of a process that holds the most units of a semaphore.
     pub(super) fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
         let levels = self.held_levels(at).filter(|(_, _, of)| *of == key);
         let heaviest = levels.max_by_key(|(_, size, _)| size.units);
@@ -137,8 +137,8 @@ impl Callers {
         })
     }
 
-    /// A caller has given up units of a level: of the smallest addition first, and of equal ones of the latest; of the claim
-    /// itself last. Returns how many each part of the permit keeps of them.
+    /// A caller has given up units of a level. They are taken from the smallest addition first, and from the latest of
+    /// equal ones. The claim itself comes last. Returns how many units each affected part keeps.
     pub(super) fn shrinks(
         &mut self,
         who: Who,
@@ -162,7 +162,7 @@ impl Callers {
                 kept.extend((less > 0).then_some(((who.0, lease.permit), level.weight)));
             }
         }
-        // A growth that is given up whole is a permit of its own again.
+        // A growth that is given up as a whole is a separate permit again.
         for (part, _) in kept.iter().filter(|(_, keeps)| *keeps == 0) {
             self.weights.parents.remove(part);
         }
@@ -175,7 +175,7 @@ impl Callers {
         kept
     }
 
-    /// The cost of a refresh does not grow with the history of a permit.
+    /// Checks that the cost of a refresh does not grow with the history of a permit.
     pub(super) fn check_parts(&self, at: usize, call: &Call) -> Verdict {
         let mut parts = BTreeMap::<_, usize>::new();
         for command in &call.commands {
@@ -194,7 +194,7 @@ impl Callers {
         )
     }
 
-    /// The permits that are held, and how many units each part of them has of each semaphore.
+    /// The permits that are held, and the number of units that each part of them has of each semaphore.
     pub(super) fn holders(&self) -> impl Iterator<Item = (usize, &Record, Vec<(Who, Key, u32)>)> {
         let held = self.records.iter();
         let held = held.filter(|(_, record)| record.state == State::Holds);

@@ -1,5 +1,5 @@
-//! The world: processes, servers and connections in simulated time. One schedule gives one course of
-//! events, to the last one.
+//! The world: processes, servers and connections in simulated time. A schedule determines the course of events
+//! completely.
 
 mod moves;
 mod network;
@@ -22,31 +22,31 @@ use std::{
     time::Duration,
 };
 
-/// The course of a simulation.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Course {
-    /// What was wrong first.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// What has happened, a line each; empty unless it was asked for.
+    /// The events, one per line. Empty unless a trace was requested.
     pub trace: String,
-    /// How many scripts have run.
+    /// The number of scripts that have run.
     pub scripts: usize,
 }
 
-/// What happens at an instant.
+/// An event.
 #[derive(Debug)]
 enum Happening {
     /// A step of the schedule.
     Step(Step),
     /// A call leaves a process over a connection of this generation.
     Leave(usize, u32, Call),
-    /// A call comes to a server over a connection of this generation.
+    /// A call arrives at a server over a connection of this generation.
     Call(usize, u32, Call),
-    /// An answer comes to a process over this link, and such a connection.
+    /// An answer arrives at a process over this link, by a connection of this generation.
     Reply(usize, usize, u32, CallId, Vec<Said>),
-    /// Something else comes to a process.
+    /// Another input arrives at a process.
     Input(usize, Input),
-    /// A process goes on.
+    /// A suspended process goes on.
     Resume(usize),
     /// A process tries to connect a link.
     Connect(usize, usize),
@@ -54,32 +54,32 @@ enum Happening {
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
-    /// A server gets a pause of a semaphore from a process, or its end.
+    /// The request to pause a semaphore, or to end its pause, arrives at a server from a process.
     PauseKey(usize, Key, Option<Duration>),
     /// A process sends an operator's question again.
     AskAgain(u64),
-    /// An attempt of a question comes to a server.
+    /// An attempt of a question arrives at a server.
     Question(Sent),
     /// An attempt of a question has ended.
     Outcome(Sent, Outcome),
-    /// Some keys of a slot that is moving do, and all.
+    /// Some keys of a moving slot move to the new server; with `Migrate`, all of them do.
     Split(SlotNo),
     Migrate(SlotNo),
     /// A slot has moved.
     Moved(SlotNo),
-    /// A process may have missed nothing of that.
+    /// All processes know of a move.
     Known,
-    /// What another program has written over a key of a semaphore is deleted.
+    /// The value that another program has written over a key of a semaphore is deleted.
     Cure(Key),
-    /// The replica of a server gets everything again.
+    /// The replica of a server receives everything again.
     Unmute(usize),
     /// A server starts.
     Start(usize, Data),
-    /// What is held is compared with what callers know.
+    /// The judge compares held units with the permits that callers know.
     Weigh,
-    /// Every claim is over.
+    /// All callers give up their claims.
     Quiet,
-    /// Nothing of them may be left.
+    /// Nothing of the claims may be left.
     Settled,
 }
 
@@ -94,18 +94,18 @@ struct World<'a> {
     processes: Vec<Process>,
     servers: Vec<Server>,
     conduct: BTreeMap<(usize, PermitId), Conduct>,
-    /// Growths without an outcome: the permit, and the units of earlier growths that each replaces.
+    /// Growths without an outcome. Each has its permit, and the units of earlier growths that it replaces.
     merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
     /// Operators' questions without a final outcome.
     questions: BTreeMap<u64, Asked>,
-    /// Until when a server does not report its time to a process.
+    /// When a server reports its time to a process again.
     hidden: BTreeMap<(usize, usize), Duration>,
     judge: Judge,
     trace: Option<String>,
     scripts: usize,
 }
 
-/// Runs a simulation until its end, or until something is wrong.
+/// Runs a simulation until its end, or until the first violation.
 pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Course {
     let mut world = World::new(runner, schedule);
     world.trace = is_traced.then(String::new);
@@ -153,7 +153,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Files what is known at the start.
+    /// Schedules the events that are known at the start.
     fn file_all(&mut self) {
         let schedule = self.schedule;
         for (at, step) in &schedule.steps {
@@ -191,7 +191,7 @@ impl<'a> World<'a> {
         self.file(self.now + time, happening);
     }
 
-    /// The next process that is to be woken, and when.
+    /// The process to wake next, and when.
     fn next_wake(&self) -> Option<(Duration, usize)> {
         let wakes = self
             .processes
@@ -204,7 +204,7 @@ impl<'a> World<'a> {
         wakes.min()
     }
 
-    /// Goes on to what happens next, as a core must whatever that is. `false`: it is over.
+    /// Runs the next event. A core must not panic, whatever the event is. Returns false at the end.
     fn goes_on(&mut self) -> bool {
         let step = catch_unwind(AssertUnwindSafe(|| self.step()));
         step.unwrap_or_else(|_| {
@@ -214,7 +214,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Goes on to what happens next. `false`: it is over.
+    /// Runs the next event. Returns false at the end.
     fn step(&mut self) -> bool {
         let wake = self.next_wake();
         let filed = self.agenda.first_key_value().map(|((at, _), _)| *at);
@@ -281,7 +281,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All callers give up what they have.
+    /// All callers give up their permits and claims.
     fn quiet(&mut self) {
         self.note(|| "every claim is over".to_owned());
         for (at, permit) in self.judge.open() {

@@ -15,7 +15,7 @@ impl World<'_> {
         self.processes[0].settings.server_of(key)
     }
 
-    /// A slot begins to move, if it is not moving.
+    /// A slot begins to move, unless it is moving already.
     pub(super) fn begin_move(&mut self, slot: SlotNo, to: subject::Server, time: Duration) {
         let from = self.processes[0].settings.home_of(slot);
         let place = self.schedule.slots.place(slot);
@@ -29,7 +29,8 @@ impl World<'_> {
         self.after(time, Happening::Moved(slot));
     }
 
-    /// Its keys move, as soon as both servers run, or once the new one has taken over what the other's replica had.
+    /// Moves the keys of a slot as soon as both servers run. If servers take over slots, the old server need not run:
+    /// the new one gets the data that the old one's replica had.
     pub(super) fn migrate(&mut self, slot: SlotNo) {
         let Some(place) = self.schedule.slots.place(slot) else {
             return;
@@ -56,7 +57,7 @@ impl World<'_> {
         self.judge.moves(&self.processes, self.now);
     }
 
-    /// Its slot has moved, once its keys have. All processes learn of it after a while.
+    /// Completes the move of a slot once its keys have moved. All processes learn of it after a while.
     pub(super) fn moved(&mut self, slot: SlotNo) {
         let place = self.schedule.slots.place(slot);
         if place.is_some_and(|place| Some(place.home) != place.moves_to) {
@@ -76,8 +77,8 @@ impl World<'_> {
         self.after(crate::slots::KNOWN, Happening::Known);
     }
 
-    /// Why a server does not run a command, if that names keys of a slot that it has not, or that is moving: as a node
-    /// answers, which gives a slot away or takes it.
+    /// The reason why a server does not run a command that names keys of a slot, if the server does not have the slot
+    /// or the slot is moving. The answers are those of a cluster node that migrates or imports the slot.
     pub(super) fn redirects(&self, number: subject::Server, script: &Script) -> Option<Refused> {
         let slot = script.slot().filter(|_| self.schedule.has_slots)?;
         if self.schedule.slots.is_unserved(slot, self.now) {
@@ -105,14 +106,14 @@ impl World<'_> {
         }
     }
 
-    /// Whether a server gives the slot of a script away.
+    /// True if a server is giving away the slot of a script.
     pub(super) fn gives_away(&self, server: subject::Server, script: &Script) -> bool {
         let slot = script.slot().filter(|_| self.schedule.has_slots);
         let place = slot.and_then(|slot| self.schedule.slots.place(slot));
         place.is_some_and(|place| server == place.owner && place.moves_to.is_some())
     }
 
-    /// A server that starts has nothing of what has moved away, whatever it has written.
+    /// Removes the keys of moved slots from a server that starts, because its stored data may still have them.
     pub(super) fn forget_moved(&mut self, server: subject::Server) {
         for slot in 0..=PROCESSES {
             let place = self.schedule.slots.place(slot);

@@ -1,4 +1,4 @@
-//! Connections: what travels over them, arrives late or is lost.
+//! Connections: everything that travels over them, arrives late or is lost.
 
 use super::{Happening, World};
 use crate::{
@@ -13,7 +13,7 @@ use std::time::Duration;
 impl World<'_> {
     pub(super) fn connect(&mut self, process: usize, link: usize) {
         let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
-        // The longer it tries the longer the pauses are.
+        // The longer a process tries, the longer its pauses are.
         let tried = self
             .now
             .saturating_sub(self.processes[process].links[link].since);
@@ -23,7 +23,7 @@ impl World<'_> {
         if own.core.is_none() {
             return;
         }
-        // It makes no connection before it knows that it has none.
+        // A process makes no new connection before it knows that the old one is gone.
         if !own.runs(self.now) || !own.inbox.is_empty() {
             let then = own.suspended_until.max(self.now) + pause;
             return self.file(then, Happening::Connect(process, link));
@@ -35,7 +35,7 @@ impl World<'_> {
         match is_there {
             true if is_denied => self.judge.denied(process, server, local),
             true => {}
-            // Whatever it has refused before, it is an outage now.
+            // Even if the server has refused connections before, this is an outage.
             false => self.judge.gone(process, (runtime, server), local),
         }
         if !is_there || is_denied {
@@ -44,7 +44,7 @@ impl World<'_> {
             self.input(process, Input::Servers(Servers::Gone(runtime, server)));
             return self.after(pause, Happening::Connect(process, link));
         }
-        // Until now there was none.
+        // Until now the process had no connection.
         self.judge.gone(process, (runtime, server), local);
         self.processes[process].links[link].connect(self.now);
         self.mislead(process, link, server);
@@ -55,7 +55,8 @@ impl World<'_> {
         }
     }
 
-    /// The thread of a process subscribes anew, which takes some time. What is published until then does not reach it.
+    /// The thread of a process subscribes again, which takes some time. It does not receive messages that are published
+    /// before that.
     fn subscribe(&mut self, process: usize) {
         let most = self.schedule.subscribes_late.as_millis() as u64;
         let pause = self.random.up_to_ms(most);
@@ -63,7 +64,7 @@ impl World<'_> {
         self.after(pause, Happening::Input(process, Input::Subscribed));
     }
 
-    /// While Sentinels disagree one of two connections leads to the server that was replaced, until that is found out.
+    /// While Sentinels disagree, one in two connections leads to the server that was replaced, until that is noticed.
     fn mislead(&mut self, process: usize, number: usize, server: usize) {
         if self.now < self.servers[server].disputed_until && self.random.one_in(2) {
             let link = &mut self.processes[process].links[number];
@@ -86,7 +87,7 @@ impl World<'_> {
         }
         link.in_flight.push(call.id);
         let generation = link.generation;
-        // The task that carries it may be slower than that of the next call.
+        // The task that carries the call may be slower than the task of the next call.
         match call.runtime > 0 && self.random.one_in(12) {
             true => {
                 let late = self.random.up_to_ms(5);
@@ -96,7 +97,7 @@ impl World<'_> {
         }
     }
 
-    /// A call leaves over its connection, if that is still there.
+    /// A call leaves over its connection, if that is still up.
     pub(super) fn leave(&mut self, at: usize, generation: u32, call: Call) {
         let delay = self.delay();
         let process = &mut self.processes[at];
@@ -110,13 +111,13 @@ impl World<'_> {
         self.file(arrival, Happening::Call(at, generation, call));
     }
 
-    /// The delay on a way. One in fifty is ten times as long.
+    /// The delay in one direction. One in fifty may be ten times as long.
     pub(super) fn delay(&mut self) -> Duration {
         let slow = if self.random.one_in(50) { 10 } else { 1 };
         Duration::from_micros(100) + self.random.up_to_ms(self.schedule.delay * slow)
     }
 
-    /// A call arrives. If its connection has broken it may do so much later, or not at all.
+    /// A call arrives. If its connection has broken, it may arrive much later or not at all.
     pub(super) fn arrive(&mut self, at: usize, generation: u32, call: Call) {
         let server = &self.servers[call.server];
         let is_up = server.is_up;
@@ -151,7 +152,7 @@ impl World<'_> {
                 answer: Answer::Replicas(replicas),
             };
             answers.iter_mut().for_each(|all| all.push(said.clone()));
-            // It waits for them.
+            // The call waits for the replicas.
             delay += Duration::from_millis(if replicas > 0 { 0 } else { 125 });
         }
         let number = self.processes[at].settings.link(call.runtime, call.server);
@@ -187,7 +188,8 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
-                // It has not run at all. After an error of a key the releases of other keys have to run at once.
+                // The command has not run at all. After an error of a key this is different: the releases of other keys
+                // have to run at once.
                 if let Answer::Error(Refused::NoScript | Refused::Loading) = run.answer {
                     self.judge.refused(at, call.id, what.1);
                 }
@@ -225,7 +227,7 @@ impl World<'_> {
         }
     }
 
-    /// A message is lost, or comes, and one in eight comes late.
+    /// Delivers a message, or loses it. One in eight may come late.
     fn deliver(&mut self, to: Option<usize>, message: Input) {
         let late = if self.random.one_in(8) { 2_000 } else { 0 };
         let delay = self.delay() + self.random.up_to_ms(late);
@@ -293,7 +295,7 @@ impl World<'_> {
         self.after(pause, Happening::Connect(at, number));
     }
 
-    /// Whether the process makes another connection before it gives up this one.
+    /// True if the process makes another connection before it gives up this one.
     fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
         let server = &self.servers[number % self.schedule.servers];
         let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);
@@ -302,7 +304,7 @@ impl World<'_> {
         fate.arrive == 2 && is_ready && looks
     }
 
-    /// Another connection takes the place of one that is mute, whose calls go on.
+    /// Another connection replaces a silent one. The calls of the old one go on.
     fn replace(&mut self, at: usize, number: usize, calls: Vec<CallId>) {
         let (runtime, server) = (
             number / self.schedule.servers,
@@ -319,7 +321,7 @@ impl World<'_> {
         self.input(at, Input::Servers(Servers::Replaced(runtime, server)));
     }
 
-    /// The tasks that carry calls over a link are dropped, and half of the time their callers' too. The calls go on.
+    /// Drops the tasks that carry calls over a link, and in half of the cases their callers too. The calls go on.
     pub(super) fn abandon(&mut self, at: usize, number: usize) {
         let link = &mut self.processes[at].links[number];
         let (calls, gives_up) = (std::mem::take(&mut link.in_flight), self.random.one_in(2));
@@ -333,7 +335,7 @@ impl World<'_> {
     }
 }
 
-/// Reads the message of a revocation: the process, and what comes to it.
+/// Reads the message of a revocation. Returns the name of the process that receives it, and its input.
 fn revocation(channel: &str, text: &str) -> Option<(String, Input)> {
     let (_, process) = channel.split_once(":wake:")?;
     let permit = text.strip_suffix(" revoked")?;

@@ -1,4 +1,4 @@
-//! What comes to a process, and what its core wants then.
+//! The inputs of a process, and the calls, events and timeouts of its core.
 
 use super::{Happening, World};
 use crate::{
@@ -8,11 +8,12 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often a process wakes at one instant at most, but for its claims: each claim that it decides may let it send the next.
+/// How often a process may wake at one instant, not counting its claims. Each claim that it decides may let it send the
+/// next one.
 const WAKES: usize = 2;
 
 impl World<'_> {
-    /// The timeout of a process has come.
+    /// The timeout of a process is due.
     pub(super) fn wake(&mut self, at: usize) {
         let now = self.now;
         let claims = self
@@ -40,7 +41,7 @@ impl World<'_> {
         });
     }
 
-    /// Something comes to a process. One that stands still finds it later.
+    /// An input arrives at a process. A suspended process finds it later.
     pub(super) fn input(&mut self, at: usize, input: Input) {
         let process = &mut self.processes[at];
         if !process.runs(self.now) {
@@ -68,7 +69,7 @@ impl World<'_> {
             Input::Resize(pick, by) => self.resize(at, pick, by),
             Input::Grow(key) => {
                 let heaviest = self.judge.heaviest(at, key);
-                // A caller changes a weight once the change before is over.
+                // A caller changes a weight only once the previous change is over.
                 let is_idle = |permit| !self.merges.values().any(|(other, ..)| *other == permit);
                 if let Some((permit, has)) = heaviest.filter(|(permit, _)| is_idle(*permit)) {
                     let size = Resize { units: 1, ..has };
@@ -110,7 +111,7 @@ impl World<'_> {
         }
     }
 
-    /// A caller changes the weight of a permit that it holds, but does not give up all of it.
+    /// A caller changes the weight of a permit that it holds, without giving up all of it.
     fn resize(&mut self, at: usize, pick: usize, by: i32) {
         let Some((permit, has, key)) = self.judge.resizable(at, pick) else {
             return;
@@ -148,7 +149,7 @@ impl World<'_> {
         let local = process.local(self.now);
         let core = process.core.as_mut();
         let parts = core.map(|core| core.shrink(local, permit, size));
-        // None once the permit is released.
+        // The list is empty once the permit is released.
         if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
             let units = (key, size.units);
             self.judge.shrinks(at, permit, units, &parts, local);
@@ -164,7 +165,7 @@ impl World<'_> {
         }
     }
 
-    /// Sends and tells what the core of a process wants, and notes when it is to be woken.
+    /// Sends the calls and delivers the events of a process's core, and notes when to wake the process.
     pub(super) fn drive(&mut self, at: usize) {
         let now = self.now;
         loop {
@@ -178,7 +179,7 @@ impl World<'_> {
             } else if let Some(call) = core.poll_call(local) {
                 self.send(at, call);
             } else if let Some(event) = core.poll_event() {
-                // A claim that was found beyond its share.
+                // While it looked for a call, the core found a claim that exceeds its share.
                 self.tell(at, event);
             } else {
                 break;
@@ -196,7 +197,7 @@ impl World<'_> {
         }
     }
 
-    /// A caller is told something. A holder releases its permit after its time, or soon after it is lost.
+    /// A caller receives an event. A holder releases its permit after its time, or soon after the permit is lost.
     fn tell(&mut self, at: usize, event: Event) {
         let process = &self.processes[at];
         let local = process.local(self.now);
@@ -234,12 +235,12 @@ impl World<'_> {
             return;
         }
         self.note(|| format!("p{at} goes on"));
-        // What has come and what is due meet in any order.
+        // Inputs that have come and timeouts that are due are handled in either order.
         if self.random.one_in(2) {
             self.wake(at);
         }
         for input in std::mem::take(&mut self.processes[at].inbox) {
-            // Its messages lie in a socket of their own.
+            // Messages come over a separate socket.
             let is_late = matches!(input, Input::Message(_)) && self.random.one_in(2);
             match is_late {
                 true => {

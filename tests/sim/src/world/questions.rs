@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The time from a question to its deadline.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// The outcome of an attempt: the fault of its command, if any, or why there is no answer.
+/// The outcome of an attempt: the fault of its command, if any, or the reason why no answer came.
 pub(super) type Outcome = Result<Option<Fault>, Failure>;
 
 /// A question without a final outcome.
@@ -91,8 +91,8 @@ impl World<'_> {
         }
     }
 
-    /// Builds the question's script by the header of the Lua file, and reports a violation if the shipped encoding differs.
-    /// Returns `None` if there is nothing to ask.
+    /// Builds the question's script by the header of the Lua file, and reports a violation if the shipped encoding
+    /// differs. Returns `None` if the question has no target.
     fn script_of(
         &mut self,
         at: usize,

@@ -1,4 +1,4 @@
-//! What the schedule lets happen from outside.
+//! The steps of the schedule.
 
 use super::{Happening, World};
 use crate::{
@@ -96,7 +96,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator lists what holds and waits, and a moment later revokes one of it.
+    /// An operator lists the holders and waiters of a semaphore, and a moment later revokes one of them.
     fn choose(&mut self, key: Key, pick: usize) {
         let View { held, queue, .. } = self.servers[self.home(key)].view(key);
         let ids = held.into_iter().chain(queue).map(|(id, _)| id);
@@ -110,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    /// A process asks a server to pause a semaphore, or to end the pause. That may come late, twice or not at all.
+    /// A process requests a pause of a semaphore, or its end. The request may arrive late, twice or not at all.
     fn pause_key(&mut self, at: usize, key: Key, time: Option<Duration>) {
         let process = &mut self.processes[at];
         let local = process.local(self.now);
@@ -133,7 +133,8 @@ impl World<'_> {
         }
     }
 
-    /// A server gets a pause of a semaphore, or its end. One that has no such keys, or not all, does not run it.
+    /// The request to pause a semaphore, or to end its pause, arrives at a server. The server does not run it if it
+    /// lacks some of the keys.
     pub(super) fn run_pause(&mut self, at: usize, key: Key, time: Option<Duration>) {
         let number = self.home(key);
         let length = time.map_or(0, |time| time.as_millis() as u64);
@@ -244,7 +245,7 @@ impl World<'_> {
         }
     }
 
-    /// A server stands still. What has come to it and waits goes on waiting, in the same order.
+    /// Stalls a server. Calls that wait there keep waiting, in the same order.
     fn pause(&mut self, server: usize, until: Duration) {
         let old = self.servers[server].paused_until;
         let until = until.max(old);
