@@ -1,4 +1,4 @@
-//! Five requests of an account in flight at a time: the sixth gets 429 until a body has ended.
+//! An account may have five requests in flight. The sixth gets 429 until the body of one of the five has ended.
 //!
 //! `curl -iN -H 'x-account-id: alice' http://127.0.0.1:3000/market`
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// Five items, one each second.
+/// Five items, one per second.
 async fn market() -> Body {
     let items = tokio_stream::iter(1..=5).map(|n| Ok::<_, Infallible>(format!("item {n}\n")));
     Body::from_stream(items.throttle(Duration::from_secs(1)))

@@ -1,4 +1,4 @@
-//! The layer without a framework: hyper serves what tower stacks.
+//! The layer without a framework: hyper serves a tower stack.
 //!
 //! `curl -iN -H 'x-account-id: alice' http://127.0.0.1:3000/`
 
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Five items, one each second.
+/// Five items, one per second.
 async fn market(
     _: Request<Incoming>,
 ) -> Result<Response<impl Body<Data = Bytes, Error = Infallible>>, Infallible> {

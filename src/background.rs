@@ -1,4 +1,4 @@
-//! What goes on after the runtime has ended in which it began: a runtime of the process itself, and countdowns.
+//! Work that outlives the runtime in which it began: a background runtime of the process, and countdowns.
 
 use parking_lot::Mutex;
 use std::{
@@ -15,8 +15,8 @@ use tokio::{
 
 static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// The runtime, with time enabled. The first call starts its thread, which lasts as long as the
-/// process. `None`: the system cannot start a thread.
+/// Returns the background runtime, which has time enabled. The first call starts its thread, which lasts as long as the
+/// process. Returns `None` if the system cannot start it.
 pub(crate) fn runtime() -> Option<Handle> {
     let mut runtime = RUNTIME.lock();
     if runtime.is_none() {
@@ -25,8 +25,8 @@ pub(crate) fn runtime() -> Option<Handle> {
     runtime.clone()
 }
 
-/// The thread makes the runtime, because a caller without a thread could not drop one in an
-/// asynchronous context.
+/// The thread makes the runtime. If the caller made it and then could not start a thread, it would have to drop the
+/// runtime, which panics in an asynchronous context.
 fn start() -> Option<Handle> {
     let (sender, started) = mpsc::channel();
     let run = move || {
@@ -41,10 +41,10 @@ fn start() -> Option<Handle> {
     started.recv().ok()
 }
 
-/// What a countdown ends, unless it is dropped before.
+/// An object that a countdown ends, unless the countdown is dropped first.
 pub(crate) trait Bounded: Send + Sync + 'static {
-    /// How long it may last from now on; zero: it ends now. Called when the time that was left
-    /// before has passed.
+    /// Returns how long the object may still last; zero ends it now. Called when the time that the previous call
+    /// returned has passed.
     fn left(&self) -> Duration;
 
     fn end(&self);
@@ -54,7 +54,7 @@ pub(crate) trait Bounded: Send + Sync + 'static {
 pub(crate) struct Countdown(AbortHandle);
 
 impl Countdown {
-    /// Looks after `first` whether `held` has any time left, if it still exists then.
+    /// Starts a countdown that ends `held` when it has no time left. It checks `held` after `first` for the first time.
     ///
     /// # Panics
     ///
@@ -76,7 +76,7 @@ impl Drop for Countdown {
 }
 
 struct Counting<T: Bounded + ?Sized> {
-    /// `None` when the countdown is over.
+    /// `None` once the countdown is over.
     held: Option<Weak<T>>,
     since: Instant,
     left: Duration,
@@ -104,9 +104,9 @@ impl<T: Bounded + ?Sized> Counting<T> {
     }
 }
 
-/// A runtime that ends drops its tasks. What is still held then has moved to another runtime, or to
-/// a thread without one, so its countdown goes on in the background. If the background cannot
-/// start, it ends at once: an end too early is better than no bound.
+/// A runtime that ends drops its tasks. If the object still exists then, it has moved to another runtime, or to a
+/// thread without one, so its countdown continues in the background runtime. If that cannot start, the object ends at
+/// once: an end too early is better than no bound.
 impl<T: Bounded + ?Sized> Drop for Counting<T> {
     fn drop(&mut self) {
         let is_held = |held: &Weak<T>| held.strong_count() > 0;

@@ -12,10 +12,10 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Characters that a quoted string of a structured field (RFC 9651) cannot hold unescaped.
 const UNQUOTABLE: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
-/// The fields are cached for up to this many units in use: most keys use few.
+/// The fields are cached for up to this number of units in use, because most keys use few.
 const CACHED: u32 = 32;
 
-/// What a limit counts, unless a layer says otherwise.
+/// The unit of a limit, unless a layer sets another one.
 const UNIT: &str = "concurrent-requests";
 
 /// The fields of a layer's own policy and limit, formatted once.
@@ -80,11 +80,11 @@ impl Fields {
         );
     }
 
-    /// Adds the policy of a refused request to the fields, beside those of other layers: what remains of the limit until
-    /// the client should try again.
+    /// Adds the policy of a refused request to the fields, beside those of other layers. `remaining` is the number of
+    /// units that a new claim would find.
     ///
-    /// `remaining` is `None` if the number is unknown, for example because the store failed. Then there
-    /// is no `RateLimit` field, because the draft requires the remaining units in it.
+    /// `remaining` is `None` if the number is unknown, for example because the store failed. Then the response has no
+    /// `RateLimit` field, because the draft requires the remaining units in it.
     pub(crate) fn refuse(
         &self,
         headers: &mut HeaderMap,
@@ -114,8 +114,8 @@ fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderV
     item(policy, format_args!("r={remaining};t={retry_after}"))
 }
 
-/// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable
-/// ASCII, so there always is a value.
+/// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable ASCII, so the
+/// value is always valid.
 fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";{parameters}").try_into().ok()

@@ -55,8 +55,8 @@ pin_project! {
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
     /// The future resolves to the inner service's response, or to the response of a rejection. If the permit's key is
-    /// full in Redis and the body ends in its first frame, the response waits at most 2 ms, which Tokio's timer rounds up
-    /// to 4 ms at most, for the answer to the permit's release. A custom store decides this with
+    /// full in Redis and the body ends in its first frame, the response waits for the answer to the permit's release.
+    /// It waits at most 2 ms, which Tokio's timer rounds up to 4 ms at most. A custom store decides this with
     /// [`Grant::awaits_release`](crate::semaphore::Grant::awaits_release). A response that pauses its key waits at most
     /// 100 ms: see [`with_cooldown`](crate::ConcurrencyLimitLayer::with_cooldown). Under
     /// [`OnLost::Abort`](crate::OnLost::Abort) the future drops the inner service's future before it returns a

@@ -1,4 +1,4 @@
-//! What is written as JSON: text, and what operators read.
+//! Writes JSON: text, and the usage of a key for operators.
 
 use crate::semaphore::{PauseInfo, PermitInfo, Process, StoredKey, Usage};
 use std::{
@@ -7,8 +7,8 @@ use std::{
 };
 
 impl Usage {
-    /// The usage as a JSON object, for a route of your own. Times are milliseconds of Unix time by the
-    /// store's clock; what is not known is `null`:
+    /// The usage as a JSON object, for a custom route. Times are milliseconds of Unix time by the store's clock.
+    /// Unknown values are `null`:
     ///
     /// ```json
     /// {"now":1795345200123,"limit":5,"limit_set":false,"units":1,
@@ -19,9 +19,9 @@ impl Usage {
     ///  "pause":{"since":1795345199000,"until":1795345229000,"note":"429 from the upstream"}}
     /// ```
     ///
-    /// `pause` is `null` unless the key is [paused](crate::Operate::pause).
-    /// `waiting` is in the order in which claims will be served. A flow is text, in which bytes that are no UTF-8 are
-    /// replaced; of a long one it is `#` and the hash that the store has.
+    /// `pause` is `null` unless the key is [paused](crate::Operate::pause). `waiting` is in the order in which claims
+    /// will be served. A flow is text, with bytes that are not UTF-8 replaced. A long flow is `#` and the hash that the
+    /// store has.
     ///
     /// # Examples
     ///
@@ -90,7 +90,7 @@ fn millis(time: SystemTime) -> u128 {
     since_epoch.as_millis()
 }
 
-/// Displays text as a JSON string, quotes included. What a page might take for markup is escaped too.
+/// Displays text as a JSON string, quotes included. Characters that a page might take for markup are escaped too.
 pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl Display for Text<'_> {

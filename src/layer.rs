@@ -59,19 +59,18 @@ use tower_layer::Layer;
 ///
 /// # gRPC
 ///
-/// A server of tonic takes the layer as it is, `Server::builder().layer(limit)`, and metadata are
-/// headers, so [`key::header`](crate::key::header) finds an account there. A call holds its permit to
-/// its trailers, which for a stream may be hours. [`Rejection`](crate::Rejection) says what a refused
-/// client is told.
+/// A server of tonic takes the layer as it is, `Server::builder().layer(limit)`, and metadata are headers, so
+/// [`key::header`](crate::key::header) finds an account there. A call holds its permit to its trailers, which for a
+/// stream may be hours. [`Rejection`](crate::Rejection) describes the response to a refused client.
 ///
-/// The layer does not read a call's deadline (`grpc-timeout`), and a wait ends with it all the same:
-/// tonic drops a call whose deadline is over, and a client resets it; both leave the queue. To refuse
-/// such a call earlier, end its wait with its [`grpc_timeout`](crate::key::grpc_timeout): see
+/// The layer does not read a call's deadline (`grpc-timeout`), but a wait ends with it anyway: tonic drops a call whose
+/// deadline is over, and a client resets the call. Both remove the claim from the queue. To refuse such a call earlier,
+/// end its wait with its [`grpc_timeout`](crate::key::grpc_timeout): see
 /// [`Claim::with_wait_until`](crate::Claim::with_wait_until).
 ///
 /// Around a channel of tonic either layer works too. With
-/// [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) a generated client waits until
-/// there is room, before it sends a call. The example `grpc` has a server and a client.
+/// [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) a generated client waits until the limit has
+/// room before it sends a call. The example `grpc` has a server and a client.
 ///
 /// # Responses
 ///
@@ -82,14 +81,14 @@ use tower_layer::Layer;
 ///
 /// # Nested limits
 ///
-/// Limits of different policies, keys or stores count by themselves, each with a permit of its own; the one in the
-/// request's extensions keeps those of the outer limits.
+/// Limits of different policies, keys or stores count by themselves, each with a separate permit. The permit in the
+/// request's extensions keeps the permits of the outer limits.
 ///
-/// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of the
-/// service: a request would count twice, or wait for its own permit. The first such request gets status 500, or
+/// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of
+/// the service: a request would count twice, or wait for its own permit. The first such request gets status 500, or
 /// `grpc-status` 13, and with the feature `tracing` an error in the log names both limits. Use a separate policy for
-/// each of the two, with [`with_policy`](Self::with_policy). Two handles that were connected to one Redis apart count as
-/// one store if their users may run `INFO` and the server was not restarted in between.
+/// each of the two, with [`with_policy`](Self::with_policy). Two handles that were connected to one Redis separately
+/// count as one store if their users may run `INFO` and the server was not restarted in between.
 ///
 /// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores of
 /// the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain. If one
@@ -124,8 +123,8 @@ use tower_layer::Layer;
 /// # drop(layer);
 /// ```
 ///
-/// Then each request is admitted under the limit that its claim had when it arrived, whatever the limits of those
-/// before it:
+/// Then each request is admitted under the limit that its claim had when it arrived, whatever the limits of earlier
+/// claims:
 ///
 /// - A *lowered* limit ends no permit: nothing is granted until enough of them are released. A request
 ///   that waits already may still be admitted under the higher limit, as long as its wait lasts.
@@ -143,23 +142,22 @@ use tower_layer::Layer;
 ///   so keep [`with_wait`](Self::with_wait) short.
 /// - A request that is queued *inside* the limit, in a `buffer` or a connection pool, keeps its
 ///   permit until the request is dropped there, even if the client has hung up.
-/// - An axum `Router` that is called as a service without a final `with_state(())` builds its
-///   layers anew for each request; `axum::serve` and `into_make_service` call `with_state`
-///   themselves. Building this layer's service costs two reference counts, and all services of the
-///   layer share their queues and permits.
+/// - An axum `Router` that is called as a service without a final `with_state(())` builds its layers again for each
+///   request; `axum::serve` and `into_make_service` call `with_state` themselves. Building this layer's service costs
+///   two reference counts, and all services of the layer share their queues and permits.
 ///
 /// # Clients
 ///
-/// The layer limits any service of `http` requests, so a client too. reqwest has request and response
-/// types that are not those of `http`: the [guide](crate) has two recipes for it.
-/// [`with_cooldown`](Self::with_cooldown) applies the `Retry-After` of an upstream in all processes.
+/// The layer limits any service of `http` requests, so a client too. reqwest has request and response types that differ
+/// from the types of `http`: the [guide](crate) has two recipes for it. [`with_cooldown`](Self::with_cooldown) applies
+/// the `Retry-After` of an upstream in all processes.
 ///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///
-/// Tower's layer counts all requests of one service together and releases a permit when the
-/// response's *head* is out; a request without a permit waits. This layer counts for each key,
-/// holds the permit until the *body* has ended, answers a request that finds no room with status
-/// 429 unless it may wait, and counts across processes when the semaphore does.
+/// Tower's layer counts all requests of one service together and releases a permit when the response's *head* is out; a
+/// request without a permit waits. This layer counts for each key, and holds the permit until the *body* has ended. A
+/// request that finds no room gets status 429 unless it may wait. The layer counts across processes if the semaphore
+/// does.
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct ConcurrencyLimitLayer<K> {
     extractor: Arc<K>,

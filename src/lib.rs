@@ -1,13 +1,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! Fair counting semaphores for Tower services: one per key, in one process or across a fleet.
 //!
-//! An API where one account with forty open streams hurts everybody else needs a limit that knows
-//! accounts, that lasts as long as the response's *body*, and that counts on all machines
-//! together. [`ConcurrencyLimitLayer`] finds the account in the request, acquires a permit from
-//! that account's semaphore, and releases the permit when the body has ended, whatever happens.
-//! The semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where a
-//! permit is a lease that a background thread, the keeper, refreshes. Claims that find no room are
-//! refused, or wait in a queue that is first come, first served across all processes.
+//! If one account with forty open streams can slow an API down for everybody else, the API needs a limit. The limit
+//! should know accounts, last as long as the response's *body*, and count on all machines together.
+//! [`ConcurrencyLimitLayer`] finds the account in the request, acquires a permit from that account's semaphore, and
+//! releases the permit when the body has ended, whatever happens. The semaphores are in memory ([`MemorySemaphore`]) or
+//! in Redis ([`RedisSemaphore`]), where a permit is a lease that a background thread, the keeper, refreshes. Claims
+//! that find no room are refused, or wait in a queue that is first come, first served across all processes.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -30,23 +29,22 @@
 //! | [policy](Policy) | the name of the rule under which permits are counted |
 //! | [claim](Claim) | what one request claims: a key, a policy, a limit, a weight, how long to wait |
 //! | [store](Semaphore) | has one counting semaphore for each policy and key |
-//! | [permit](Permit) | one grant of a claim: as many units of the limit as the claim's weight |
+//! | [permit](Permit) | one grant of a claim: the claim's weight in units of the limit |
 //! | lease | how long a permit in Redis lasts without a refresh |
 //! | queue, waiter | the claims that wait for a key, and one of them |
 //! | token | a number that grows with each permit of a key |
 //! | lost | a permit whose lease has ended while its holder still runs |
-//! | degraded | a permit that goes on without Redis, because the store was told to admit that |
+//! | degraded | a permit that goes on without Redis, because the store is set to allow that |
 //!
 //! # Questions
 //!
-//! **What if the client is gone?** The server drops the response's body, and with it the permit. A
-//! request that waits leaves the queue. To a server, a client that stays connected and stops reading
-//! looks like a slow one; [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall) ends the permit of
-//! such a client, and [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) that of any.
+//! **What if the client is gone?** The server drops the response's body, and with it the permit. A request that waits
+//! leaves the queue. To a server, a client that stays connected and stops reading looks like a slow one;
+//! [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall) ends the permit of such a client, and
+//! [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) ends the permit of any client.
 //!
-//! **When does a refused client come back?** After the seconds of `Retry-After`, which come from how long
-//! permits are held; clients that are refused together are told different times. See
-//! [the rule](Rejection#when-to-try-again).
+//! **When does a refused client come back?** After the seconds of `Retry-After`, which come from how long permits are
+//! held; clients that are refused together get different times. See [the rule](Rejection#when-to-try-again).
 //!
 //! **How do I try a limit before it is in force?** With [`with_shadow`](ConcurrencyLimitLayer::with_shadow):
 //! every request is admitted, and what would have been refused is counted.
@@ -54,35 +52,31 @@
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
 //! waiters count as dead within a quarter of a lease with the default settings.
 //!
-//! **What if Redis is down?** A new request is refused with status 503 within half a second, never
-//! with "limit reached"; a request in the queue within a second and a half, with the default
-//! settings. Permits that are held stay valid until their leases end. Then each is reported lost,
-//! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
-//! holder still runs is granted again if there is room and no claim waits. That is the default;
-//! [`Builder::when_unavailable`][when_unavailable] can admit requests during an outage, all of
-//! them or this process's share of the limit, and a handler sees that its permit
-//! [is degraded](Permit::is_degraded).
+//! **What if Redis is down?** A new request is refused with status 503 within half a second, never with "limit
+//! reached"; a request in the queue within a second and a half, with the default settings. Permits that are held stay
+//! valid until their leases end. Then each is reported lost, by this process's own clock if Redis cannot be reached.
+//! When Redis is back, a lost permit whose holder still runs is granted again if the limit has room and no claim waits.
+//! That is the default; [`Builder::when_unavailable`][when_unavailable] can admit requests during an outage, all of
+//! them or this process's share of the limit, and a handler sees that its permit [is degraded](Permit::is_degraded).
 //!
 //! **What if clocks differ?** Nothing happens. Leases are measured by the server's clock; a process uses
 //! its own only to measure how much time has passed.
 //!
 //! **What if the script cache is flushed?** The store sends the script's source again.
 //!
-//! **What is not promised?** A lease does not bound work that runs: a process that is paused for
-//! longer than its lease, a failover to a replica that lacks the last grants (unless
-//! [`Builder::min_replicas`][min_replicas] is set), a flush, an eviction or a server's
-//! clock that jumps forward can each admit as many requests again as the limit. A resource that
-//! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
-//! [`OnLost::Abort`] ends a request that has lost its permit.
+//! **What is not promised?** A lease does not bound work that runs. Each of these events can admit up to a whole limit
+//! of further requests: a process that is paused for longer than its lease, a failover to a replica that lacks the last
+//! grants (unless [`Builder::min_replicas`][min_replicas] is set), a flush, an eviction, or a server's clock that jumps
+//! forward. A resource that must not suffer from that can refuse each [`Permit::token`] that is lower than the highest
+//! one so far. [`OnLost::Abort`] ends a request that has lost its permit.
 //!
-//! **Who holds what?** [`Operate::usage`] lists the permits of a key and the claims that wait, with their
-//! processes and [labels](Claim::with_label); [`Operate::revoke`] takes a permit back, and its holder is told
-//! that it is lost.
+//! **Who holds what?** [`Operate::usage`] lists the permits of a key and the claims that wait, with their processes and
+//! [labels](Claim::with_label); [`Operate::revoke`] takes a permit back, and notifies its holder of the loss.
 //!
-//! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
-//! request's extensions. Move that clone into the task of the socket, because the body of the upgrade
-//! response ends at once. Under several limits that one permit stands for all of them. There is
-//! [a recipe][websockets], and [`ConcurrencyLimitLayer`] says how such a socket ends.
+//! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the request's extensions. Move
+//! that clone into the task of the socket, because the body of the upgrade response ends at once. Under several limits
+//! that one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
+//! socket ends.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].
@@ -111,11 +105,12 @@
 //!   [`usage_routes`] shows operators who holds what.
 //! - `tonic`: [`key::peer_ip`] reads the peer's address in a server of tonic 0.14.
 //! - `uuid`: a `uuid::Uuid` converts into a [`Key`].
-//! - `metrics`: what the crate does, in numbers. [`observe`] has the table of them.
+//! - `metrics`: numbers for a metrics recorder. [`observe`] has a table of them.
 //! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
 //!   example of each.
 //!
-// What a feature brings is linked to here, or to docs.rs without the feature. The first link of a name counts.
+// Links to a feature's items go to this crate, or to docs.rs without the feature. The first definition of a link
+// counts.
 #![cfg_attr(feature = "redis", doc = include_str!("guide/links/redis.md"))]
 #![cfg_attr(feature = "axum", doc = include_str!("guide/links/axum.md"))]
 #![doc = include_str!("guide/links/docs_rs.md")]

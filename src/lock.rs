@@ -1,12 +1,11 @@
 //! A lock: a semaphore of one, with a fencing token.
 //!
-//! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
-//! set again and again. A [`Lock`] is a semaphore whose limit is 1. Claims for the lock wait in a
-//! queue, first come, first served across all processes. Dropping the guard queues its release; if its
-//! process dies before that is sent, the lock is free when its lease ends. So if a process ends right after its work,
-//! await [`LockGuard::release`]. No other client can free the lock, only an operator:
-//! locks count under the policy `lock`, and [`Operate`](crate::Operate) lists and revokes them as it does
-//! any permit.
+//! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to set again and again. A
+//! [`Lock`] is a semaphore whose limit is 1. Claims for the lock wait in a queue, first come, first served across all
+//! processes. Dropping the guard queues its release. If the process dies before the release is sent, the lock is free
+//! when its lease ends. So if a process ends right after its work, await [`LockGuard::release`]. No other client can
+//! free the lock, only an operator: locks count under the policy `lock`, and [`Operate`](crate::Operate) lists and
+//! revokes them as it does any permit.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,15 +21,14 @@
 //! # }
 //! ```
 //!
-//! While the store is unavailable no lock is granted, whatever the store's policy admits, and a lock
-//! whose lease has ended is lost: a lock that two may hold would be none.
+//! While the store is unavailable no lock is granted, whatever the store's policy admits. A lock whose lease has ended
+//! is lost. Otherwise two clients could hold the lock at the same time.
 //!
-//! # What it does not promise
+//! # Not promised
 //!
-//! A holder that is paused for longer than its lease does not notice that another holder may have
-//! the lock by then. Where that does harm, send the guard's [`token`](LockGuard::token) along to the
-//! resource that the lock protects, and let the resource refuse a token lower than one that it has
-//! seen.
+//! A holder that is paused for longer than its lease does not notice that another client may have acquired the lock. If
+//! that can do harm, send the guard's [`token`](LockGuard::token) along to the resource that the lock protects. Let the
+//! resource refuse any token that is lower than the highest token it has seen.
 
 use crate::semaphore::{AcquireError, Claim, Key, Permit, Policy, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
@@ -162,8 +160,8 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// Holds a [`Lock`]. Dropping the guard queues its release. If the process ends at once, the release may not be sent:
-/// then await [`release`](Self::release).
+/// Holds a [`Lock`]. Dropping the guard queues its release. If the process is about to end, await
+/// [`release`](Self::release) instead, because a queued release may not be sent.
 ///
 /// # Examples
 ///
@@ -189,14 +187,12 @@ impl LockGuard {
     /// The fencing token: greater than that of every earlier holder. See [`LockGuard`] for an
     /// example.
     ///
-    /// A lock that was lost and granted again has a new token. Over a store of your own that gives no tokens
-    /// it is 0.
+    /// A lock that was lost and granted again has a new token. The token is 0 over a custom store that gives no tokens.
     pub fn token(&self) -> u64 {
         self.0.token().unwrap_or_default()
     }
 
-    /// Whether the lease has ended, so that another holder may have the lock by now. See
-    /// [`LockGuard`] for an example.
+    /// True if the lease has ended, so that another client may hold the lock. See [`LockGuard`] for an example.
     pub fn is_lost(&self) -> bool {
         self.0.is_lost()
     }
@@ -213,13 +209,12 @@ impl LockGuard {
 
     /// Frees the lock, and reports whether it was still held. See [`LockGuard`] for an example.
     ///
-    /// While the store cannot be reached, the answer may take as long as the lease; by then the
-    /// lock is free because its lease has ended.
+    /// While the store cannot be reached, the answer may take as long as the lease. The lock is free then in any case,
+    /// because its lease has ended.
     ///
     /// # Cancel safety
     ///
-    /// The call queues the release before the first poll; dropping the future loses only the
-    /// answer.
+    /// The call itself queues the release, so dropping the future loses only the answer.
     pub fn release(self) -> impl Future<Output = bool> + Send + 'static {
         self.0.release()
     }

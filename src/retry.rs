@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const SETS: usize = 512;
 const PLACES: usize = 8;
 
-/// The hold of a policy while none has ended.
+/// The assumed mean hold of a policy, in seconds, until one of its permits has ended.
 const UNSEEN: f64 = 0.5;
 
 /// Longer holds count as this many seconds, so that a stream of hours does not send clients away for hours.
@@ -31,14 +31,14 @@ const LONGEST: f64 = 60.0;
 /// A new hold has a weight of 1 / `MEMORY` in the mean, once this many were seen.
 const MEMORY: u32 = 64;
 
-/// Below this mean hold permits are frequent, so only one of [`SPARSE`] is timed.
+/// If the mean hold is below this, permits are frequent, so only one in [`SPARSE`] is timed.
 const OFTEN: f64 = 0.005;
 const SPARSE: u32 = 16;
 
-/// How many flows of a key are told apart.
+/// The most flows that are tracked for one key.
 const FLOWS: usize = 64;
 
-/// What one layer knows of its permits and refusals.
+/// The times of one layer's permits and refusals.
 pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
@@ -61,15 +61,15 @@ struct Set {
 
 #[derive(Default)]
 struct Times {
-    /// The mean hold, and of how many.
+    /// The mean hold, and the number of holds in it, which stops growing at `MEMORY`.
     hold: Option<f64>,
     seen: u32,
-    /// Timed permits that are held, and the last grant or end of one.
+    /// The number of timed permits that are held, and the time of the last grant or end of one.
     held: u32,
     changed: f64,
     /// The next free slot in each part of a second.
     free: Vec<f64>,
-    /// Of a key: which of its flows have clients that were told to come back, their shares, and until when.
+    /// For a key, its flows with clients that were asked to return: hash, share, and the time of the return.
     flows: Vec<(u64, u32, f64)>,
     /// The latest time at which a client was asked to return.
     until: f64,
@@ -105,8 +105,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The hash of the key; if the claim has a flow its lower half is of both, so that the crowd of one flow sends no
-    /// other away. On the path of every claim.
+    /// Returns the hash of the key. If the claim has a flow, the lower half is a hash of key and flow, so that a crowd
+    /// in one flow does not send other flows' clients away. Every claim runs this.
     #[inline]
     pub(crate) fn key(&self, claim: &Claim) -> u64 {
         let key = self.hasher.hash_one(claim.key().as_bytes());
@@ -138,7 +138,8 @@ impl Retry {
         }
     }
 
-    /// Seconds after which a refused client should try again. `share`: that of its flow; 0 if it has none.
+    /// Returns the seconds after which a refused client should try again. `share` is that of its flow, or 0 without a
+    /// flow.
     pub(crate) fn refused(
         &self,
         policy: &Policy,
@@ -154,7 +155,7 @@ impl Retry {
         let mean = mean.flatten().unwrap_or(UNSEEN);
         let hold = self.set(key).hold(key, mean, now);
         let places = f64::from(limit) / f64::from(weight.max(1));
-        // The square-root staffing rule: holds are random, so a return finds room only if some is left over.
+        // The square-root staffing rule: holds are random, so a returning client finds room only if some room is spare.
         let margin = 1.0 + 1.25 / places.sqrt();
         let flows = self.set(flows_id);
         let turns = match share {
@@ -177,7 +178,7 @@ impl Retry {
         after
     }
 
-    /// Seconds after which a client should try again if no full limit refused it.
+    /// Returns the seconds after which a client should try again if no full limit refused it.
     pub(crate) fn failed(&self) -> u64 {
         self.slot(&mut self.failures.lock(), self.now(), FAILED)
     }
@@ -248,7 +249,7 @@ impl Set {
         Some(change(&mut times[place]))
     }
 
-    /// Gives an id a place: an unused one, or else the one that has been idle longest.
+    /// Gives an id an unused place, or else the place that has been idle longest.
     fn admit(&self, times: &mut Vec<Times>, id: Id, now: f64) -> Option<usize> {
         let place = if times.len() < PLACES {
             times.push(Times::default());
@@ -266,8 +267,8 @@ impl Set {
         Some(place)
     }
 
-    /// The mean hold, but at least the time since the last change while permits are held. If few are timed that time is
-    /// not known.
+    /// Returns the mean hold. While permits are held, it is at least the time since the last change. That time is not
+    /// known if only a sample of permits is timed.
     fn hold(&self, id: Id, unseen: f64, now: f64) -> f64 {
         let is_sparse = self.is_sparse(id);
         let hold = self.with(id, |times| {
@@ -307,7 +308,8 @@ impl Times {
         self.changed.max(self.until)
     }
 
-    /// Of how many slots of a key one is this flow's. Beside others it has its share of them.
+    /// Returns `n` if one in `n` of the key's slots is for this flow. It shares the slots with the other flows whose
+    /// clients will return.
     fn turns(&mut self, flow: u64, share: u32, now: f64) -> f64 {
         let flows = &mut self.flows;
         flows.retain(|(other, _, until)| *other != flow && *until > now);
@@ -335,10 +337,10 @@ impl Times {
     }
 }
 
-/// A timed permit has one of these, and drops it when it ends.
+/// Kept in a timed permit, which drops it when it ends.
 struct Hold {
     retry: Arc<Retry>,
-    /// The ids of the key and of the policy of each limit, where they have a place.
+    /// For each limit, the ids of its key and of its policy, if they have a place.
     timed: Few<[Option<Id>; 2]>,
     since: f64,
 }

@@ -1,4 +1,4 @@
-//! From a request to its claims.
+//! Turns a request into claims, and acquires a permit for them.
 
 use crate::{
     admission::Acquiring,

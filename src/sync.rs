@@ -1,7 +1,7 @@
-//! What the threads of the store in memory synchronize through, and what a key hashes by.
+//! The locks and atomics of the store in memory, and the hasher of keys.
 //!
-//! Only imports: the workspace's `interleavings` compiles the same sources with stand-ins here, and
-//! runs them through every order in which their threads can meet.
+//! This file has only imports, so that the workspace's `interleavings` can compile the same sources with stand-ins for
+//! them. It runs all interleavings of their threads.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use std::{

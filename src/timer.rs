@@ -1,4 +1,4 @@
-//! Timers that go on in another runtime, and pauses after failed attempts.
+//! Timers that keep working when they move to another runtime, and pauses after failed attempts.
 
 #![allow(dead_code, reason = "only a store in Redis goes by the real clock")]
 
@@ -17,7 +17,7 @@ use tokio::{
     time::{self, Sleep},
 };
 
-/// Longer than anybody waits, and short enough to be added to an instant.
+/// Longer than any wait, and short enough to be added to an instant.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// A time by Tokio's clock, which tests may pause, or by the real one.
@@ -28,8 +28,8 @@ enum At {
 }
 
 pin_project! {
-    /// Ready at that time. A timer of Tokio's belongs to the runtime that made it, and panics when that has
-    /// ended, so there is another one in each runtime that polls this.
+    /// A future that is ready at a time. A Tokio timer belongs to the runtime that made it, and panics once that
+    /// runtime has ended. So each runtime that polls this future gets a new Tokio timer.
     #[must_use = "futures do nothing unless polled"]
     pub(crate) struct Timer {
         at: At,
@@ -40,7 +40,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The output of a future, unless its time is over before.
+    /// A future that returns the output of another one, or `Elapsed` if the time ends first.
     #[must_use = "futures do nothing unless polled"]
     pub(crate) struct Timeout<F> {
         #[pin]
@@ -50,19 +50,19 @@ pin_project! {
     }
 }
 
-/// The time of a future is over.
+/// The time of a `Timeout` has ended before its future was ready.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elapsed {
-    /// Whether it was to be over by the real clock, and is not: Tokio's clock is paused.
+    /// True if the time was set by the real clock and has not come yet, because Tokio's clock is paused.
     pub(crate) is_early: bool,
 }
 
-/// Ready at that time by the real clock. If Tokio's is paused, it may be ready too early.
+/// Returns a future that is ready at this time by the real clock. It may be ready too early if Tokio's clock is paused.
 pub(crate) fn sleep_until(at: Instant) -> Timer {
     Timer::new(At::Real(at))
 }
 
-/// Ready after that time by Tokio's clock.
+/// Returns a future that is ready after this time by Tokio's clock.
 pub(crate) fn sleep(time: Duration) -> Timer {
     let now = time::Instant::now();
     let at = now.checked_add(time).unwrap_or(now + FOREVER);
@@ -80,7 +80,7 @@ pub(crate) fn timeout<F: Future>(time: Duration, future: F) -> Timeout<F> {
 }
 
 impl At {
-    /// By Tokio's clock, which is ahead of the real one where it was paused.
+    /// The time by Tokio's clock, which is ahead of the real clock if it was paused.
     fn by_tokio(self) -> time::Instant {
         match self {
             Self::Tokio(at) => at,
@@ -111,7 +111,8 @@ impl Future for Timer {
 
     /// # Panics
     ///
-    /// In a runtime without time. Outside of any if there was none before, or that one has ended.
+    /// In a runtime without time enabled. Outside of any runtime, if no runtime has polled the timer before, or the
+    /// last one to do so has ended.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
@@ -121,7 +122,7 @@ impl Future for Timer {
             this.sleep.set(Some(time::sleep_until(this.at.by_tokio())));
         }
         match this.sleep.as_pin_mut() {
-            // Unconstrained, because what a timer bounds may have used up the budget of its task.
+            // Unconstrained, because the future that the timer bounds may have used up the budget of its task.
             Some(sleep) => pin!(unconstrained(sleep)).poll(cx),
             None => Poll::Pending,
         }
@@ -144,9 +145,8 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// Nanoseconds by Tokio's clock since some instant, which may lie ahead: a paused clock stands still in its own
-/// runtime, and may have been advanced in the one that asked first. Without a runtime the clock is the system's
-/// monotonic one.
+/// Returns the nanoseconds since the first call by Tokio's clock. The result is negative if the first caller's runtime
+/// had a clock that was paused and then advanced. Outside of a runtime this is the system's monotonic clock.
 pub(crate) fn nanos() -> i64 {
     static START: LazyLock<time::Instant> = LazyLock::new(time::Instant::now);
     let (now, start) = (time::Instant::now(), *START);
@@ -155,8 +155,8 @@ pub(crate) fn nanos() -> i64 {
     after.as_nanos() as i64 - before.as_nanos() as i64
 }
 
-/// The pauses after attempts that fail in a row. They grow with the duration of the row, so that a short outage is
-/// noticed to be over soon, and a long one costs little. They are random, so that processes do not try in step.
+/// The pauses after attempts that fail in a row. They grow with the duration of the row, so that the end of a short
+/// outage is noticed soon, and a long outage costs little. They are random, so that processes do not try in step.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     row: Option<Row>,

@@ -11,20 +11,20 @@ use http::{StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 use std::{error::Error, sync::Arc, time::Duration};
 
-/// What is written as it is in a query: the characters that RFC 3986 calls unreserved.
+/// The bytes that are percent-encoded in a query: all except the characters that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// For how long a store looks for keys before they are answered.
+/// How long a store looks for keys before the answer is sent.
 const TIME: Duration = Duration::from_millis(250);
 
 type Operated = Arc<dyn Operate>;
 
-/// Routes that show who holds what, to be nested behind an operator's own authentication: they have none,
-/// and show keys and labels. They change nothing.
+/// Routes that show who holds what. Nest them behind your own authentication: they have none, and they show keys and
+/// labels. They change nothing.
 ///
 /// | route | answer |
 /// |---|---|
@@ -40,17 +40,17 @@ type Operated = Arc<dyn Operate>;
 ///  "next":"keys?policy=concurrency&cursor=1792%40"}
 /// ```
 ///
-/// where `usage` and `next` are links relative to the list's own address. `next` has further keys; it is `null`
-/// when there are none. An answer has about 1,000 keys at most, as many as the store finds in a quarter of a
-/// second: so it may have none although there is a next one, and a key may be in two of them. The cursor is the
-/// [store's](Operate::keys_page), and any process that uses the same Redis can go on with it.
+/// where `usage` and `next` are links relative to the list's own address. `next` leads to further keys; it is `null` in
+/// the last answer. An answer has the keys that the store finds in a quarter of a second, about 1,000 at most. So it
+/// may have no keys although `next` is set, and a key may be in two answers. The cursor is the
+/// [store's](Operate::keys_page), and any process that uses the same Redis can continue with it.
 ///
-/// A policy and a key are any bytes. In a query every byte but letters, digits and `-_.~` is percent-encoded,
-/// and a space may be a `+`; in an answer keys and the policy have that form too. `hashed` has the SHA-256 of the
-/// keys that the [store](crate::semaphore::StoredKey::Hashed) keeps only as a hash.
+/// A policy is any UTF-8 text, and a key is any bytes. In a query every byte except letters, digits and `-_.~` is
+/// percent-encoded, and a space may be a `+`. In an answer keys and the policy are percent-encoded too. `hashed` has
+/// the SHA-256 of the keys that the [store](crate::semaphore::StoredKey::Hashed) keeps only as a hash.
 ///
-/// A query that is not understood is answered with status 400, and a store that fails with 503; the text of
-/// the answer names the parameter or the cause.
+/// An invalid query is answered with status 400, and a failure of the store with 503. The text of the answer names the
+/// parameter or the cause.
 ///
 /// # Examples
 ///
@@ -99,8 +99,8 @@ async fn usage(
     Ok(answer(usage.to_json()))
 }
 
-/// The values of the parameters of these names. There may be no others: with a misspelt cursor a list would
-/// begin anew for ever.
+/// Returns the values of the named parameters. Refuses others, because with a misspelt cursor a list would start from
+/// the beginning each time.
 fn values<const N: usize>(
     query: Option<&str>,
     names: [&str; N],
@@ -119,7 +119,7 @@ fn values<const N: usize>(
     Ok(values)
 }
 
-/// A value as a form writes it.
+/// Decodes a value that is written as in an HTML form.
 fn decoded(name: &str, value: &str) -> Result<Vec<u8>, Refused> {
     let is_encoded = |rest: &str| {
         let digits = rest.as_bytes().first_chunk::<2>();
@@ -169,7 +169,7 @@ fn list(policy: &Policy, page: &KeyPage) -> String {
     format!(r#"{{"policy":"{policy}","keys":[{keys}],"hashed":[{hashed}],"next":{next}}}"#)
 }
 
-/// Ready for a query, and for a JSON string: nothing in it has to be escaped.
+/// Encodes bytes for a query. The result is also a valid part of a JSON string, without escapes.
 fn encoded(bytes: &[u8]) -> String {
     percent_encode(bytes, ENCODED).to_string()
 }
@@ -182,7 +182,7 @@ fn answer(json: String) -> Response {
     (headers, json).into_response()
 }
 
-/// Why there is no answer.
+/// A refusal: its status and its text.
 struct Refused(StatusCode, String);
 
 impl Refused {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the public API with tests/api/api.txt, and fails if they differ. With `--write` it writes that file. So each change
-# of the API is a diff that a reviewer sees. Rust 1.95 is needed, because other releases write other JSON.
+# Compares the public API with tests/api/api.txt, and fails if they differ. With `--write`, writes that file. So each
+# change of the API is a diff that a reviewer sees. Needs Rust 1.95, because other releases write other JSON.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_INCREMENTAL=0

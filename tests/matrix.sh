@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the conformance suite on several servers, in each way in which a store can reach them, and
-# prints what has passed:
+# Runs the conformance suite on several servers, in each way that a store can reach them, and prints the number of
+# passed tests:
 #
 #     tests/matrix.sh [--brief] [SERVER|all [WAY...]]
 #
-# `--brief` leaves out what no server and no way makes a difference to, as far as we know.
-# The servers and the ways are listed below; all of them unless given. The logs are in target/matrix.
+# `--brief` leaves out the tests whose results depend on neither the server nor the way, as far as we know. The servers
+# and the ways are listed below, and all of them run by default. The logs are in target/matrix.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -42,7 +42,7 @@ main() {
     [ "$failures" = 0 ] || fail "cells of the matrix: $failures"
 }
 
-# Adds the rows of a server: one for each topology, with a cell for each way.
+# Adds the rows of a server: one row for each topology, with a cell for each way.
 test_server() {
     local name=$1 file version topology
     file=$(server_file "$name")
@@ -68,7 +68,7 @@ test_ways() {
     done
 }
 
-# Runs the suites of a topology. Sets `cell` to how many tests have passed, or to what has not.
+# Runs the suites of a topology. Sets `cell` to the number of passed tests, or to FAILED.
 test_cell() {
     local log=$logs/$name-$topology-$way.log count
     if reached_by "$file" "$way" suites "$topology" >"$log" 2>&1 && count=$(passed "$log"); then

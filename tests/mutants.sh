@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Plants a mistake in one place of the library after the other, and looks whether a test sees it:
-# `tests/mutants.sh memory` in all that needs no Redis, `tests/mutants.sh redis` in the store in Redis.
-# What follows goes to cargo-mutants: `tests/mutants.sh redis --shard 3/40`. See TESTING.md.
+# Plants one mistake after another in the library, and checks that a test fails. `tests/mutants.sh memory` covers the
+# parts that need no Redis, and `tests/mutants.sh redis` covers the store in Redis. Further arguments go to
+# cargo-mutants: `tests/mutants.sh redis --shard 3/40`. See TESTING.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo mutants --version || cargo install cargo-mutants --locked --version 27.1.0
 
-# Half of the time for a mutant is its build.
+# Building a mutant takes half of its time.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 without_redis=(http store)
 with_redis=(store redis attacks outage)
 
-# Runs cargo-mutants with the unit tests and these integration tests, ended by `--`. The build of a
-# mutant too is for these tests alone, so they are arguments of cargo, not of the tests.
+# Runs cargo-mutants with the unit tests and these integration tests. The list of tests ends with `--`. The tests are
+# arguments of cargo, so that a mutant's build contains only them.
 run() {
     local tests=(--cargo-arg=--lib)
     while [ "$1" != -- ]; do

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What a release has to pass beside `tests/run.sh`. All of it, or the steps that are named:
+# Runs the checks that a release must pass in addition to `tests/run.sh`: all of them, or the named steps.
 #
 #     tests/package.sh [features|msrv|deny|semver|publish]...
 #
 # features   the library compiles without a warning with every combination of its features
-# msrv       so it does with the oldest Rust that Cargo.toml names, and the command line does
+# msrv       the library and the command line compile with the oldest Rust that Cargo.toml names
 # deny       licences, sources and advisories of all dependencies, by deny.toml
-# semver     the public API fits the version, compared with the last release's tag
-# publish    cargo packs the three crates and builds what it packed
+# semver     the public API fits the version, compared with the tag of the last release
+# publish    cargo packs the three crates and builds the packages
 #
-# Installs the tools of cargo that it lacks. Does not publish.
+# Installs missing tools of cargo. Publishes nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -17,12 +17,12 @@ exec </dev/null
 source tests/run/tools.sh
 
 crate=tower-semaphore
-# The command line, which needs the library of the same version.
+# The command line, which needs the same version of the library.
 cli=tower-semaphore-cli
 # The core and the scripts, which the library needs.
 proto=tower-semaphore-proto
 
-# While it works, cargo-hack hides the development dependencies, so the tree must be clean.
+# While cargo-hack works, it hides the development dependencies, so the tree must be clean.
 features() {
     cargo_tool cargo-hack &&
         RUSTFLAGS="-D warnings" cargo hack check -p "$crate" --feature-powerset \
@@ -36,16 +36,17 @@ msrv() {
         RUSTFLAGS="-D warnings" cargo "+$rust" check -p "$crate" -p "$cli" --all-features --locked
 }
 
-# Bans are about what users get. `CHECKS="licenses sources"` where the database of advisories is out of reach.
+# Bans apply to the dependencies that users get. Set `CHECKS="licenses sources"` if the database of advisories is out of
+# reach.
 deny() {
-    # Unquoted, because each word is a check.
+    # Unquoted, because each word is a separate check.
     cargo_tool cargo-deny &&
         cargo deny --workspace --all-features check ${CHECKS:-advisories licenses sources} &&
         cargo deny --exclude-dev --all-features check bans &&
         cargo deny --manifest-path cli/Cargo.toml --exclude-dev --all-features check bans
 }
 
-# The tag of a release is v1.2.3. Before the first there is nothing that could break.
+# Release tags have the form v1.2.3. Before the first release, no API can break.
 semver() {
     local release
     if ! release=$(git describe --tags --match 'v[0-9]*' --abbrev=0 HEAD^ 2>/dev/null); then
@@ -56,7 +57,7 @@ semver() {
         cargo semver-checks -p "$crate" --all-features --baseline-rev "$release"
 }
 
-# That the tests stay at home is meant. No other warning is.
+# The packages leave out the tests on purpose. Any other warning is a failure.
 publish() {
     local said status=0
     said=$(cargo publish --dry-run --locked -p "$proto" -p "$crate" -p "$cli" 2>&1) || status=$?
@@ -65,14 +66,14 @@ publish() {
         ! grep '^warning' <<<"$said" | grep -qvE 'ignoring test|aborting upload due to dry run'
 }
 
-# Installs a tool of cargo that is missing.
+# Installs a tool of cargo if it is missing.
 cargo_tool() {
     cargo "${1#cargo-}" --version >/dev/null 2>&1 || cargo install "$1" --locked
 }
 
 steps=(features msrv deny semver publish)
 [ $# -gt 0 ] || set -- "${steps[@]}"
-# For the feature `tls-native-tls`, which is OpenSSL on Linux.
+# For the feature `tls-native-tls`, which uses OpenSSL on Linux.
 [ "$(uname)" != Linux ] || has_openssl || install_openssl || fail "$no_openssl"
 for name in "$@"; do
     [[ " ${steps[*]} " == *" $name "* ]] || fail "no step is called $name"

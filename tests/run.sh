@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The checks that each change has to pass, in some ten minutes; with `--all` also those that take an hour: before a
-# release, and each night. Needs Rust; installs a Redis server if there is none.
+# Runs the checks that each change must pass, in some ten minutes. With `--all`, also runs the checks that take an hour:
+# before a release, and each night. Needs Rust, and installs a Redis server if none is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -15,7 +15,7 @@ case "$*" in
         ;;
 esac
 
-# Nothing is built twice here, and what cargo keeps for that takes more disk than all else.
+# Nothing is built twice here, and the incremental files of cargo take more disk space than everything else.
 export CARGO_INCREMENTAL=0
 
 source tests/run/tools.sh
@@ -28,7 +28,7 @@ rm -f "$(defects_log)"
 trap 'clean_up; print_defects' EXIT
 trap 'exit 130' INT TERM
 
-# Runs a command under a heading, and prints how long it took.
+# Runs a command under a heading, and prints its duration.
 step() {
     local heading=$1 start=$SECONDS
     shift
@@ -45,12 +45,12 @@ lint() {
     cargo clippy --all-targets "$@" -- -D warnings
 }
 
-# Not the whole workspace: other members would add features of their own.
+# Checks one package instead of the workspace, because other members would add features.
 lint_only() {
     lint -p tower-semaphore --no-default-features --features "$1"
 }
 
-# The example may be there from the step before, with other features.
+# An earlier step may have built the example with other features.
 connections() {
     cargo build --no-default-features --features "$1" --example market &&
         cargo test --no-default-features --features "$1" --test redis connections::
@@ -66,7 +66,7 @@ doctests() {
     printf '%s passed\n' "$(count_passed "$log")"
 }
 
-# A change runs 2,820, of all workloads together.
+# Each change runs 2,820 schedules, of all workloads together.
 schedules() {
     local workload
     for workload in "" _on_a_cluster _in_outages _in_outages_of_a_cluster _with_fair_queues _with_limits _with_pauses \
@@ -81,7 +81,7 @@ night() {
     step "lints, no features" lint_only ""
     step "lints, native TLS" lint_only tower-semaphore/tls-native-tls
     step "lints, no TLS" lint_only tower-semaphore/redis
-    # The README's command has the default features, docs.rs has all, and a service in memory has none.
+    # The README's command uses the default features, docs.rs uses all features, and a service in memory uses none.
     step "documentation, no features" docs --no-default-features
     step "documentation, default features" docs --features=default
     step "the public API" tests/api.sh

@@ -1,8 +1,7 @@
-//! A cluster of three primaries beside one server, both on this machine: pairs per second, and the
-//! time from a release to the grant in another store.
+//! A cluster of three primaries compared with one server, both on this machine: pairs per second, and the time from a
+//! release to the grant in another store.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench cluster`, a few minutes; `-- --quick` in half a
-//! minute.
+//! `cargo bench -p tower-semaphore-benches --bench cluster` takes a few minutes, with `-- --quick` half a minute.
 
 mod speed;
 mod wake;

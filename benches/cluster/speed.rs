@@ -1,4 +1,4 @@
-//! Pairs per second, a key for each task.
+//! Pairs per second, with a separate key for each task.
 
 use crate::Servers;
 use std::{
@@ -16,20 +16,20 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Above the permits that are held or not released yet, so that no claim is refused.
+/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
-/// All rounds on the same servers.
+/// The results of all rounds on the same servers.
 #[derive(Default)]
 struct Series {
     pairs: Vec<f64>,
-    /// Processor time of a pair, µs: of this process, and of the servers.
+    /// Processor time per pair in µs, of this process and of the servers.
     own_cpu: Vec<f64>,
     servers_cpu: Vec<f64>,
     acquire: Latencies,
 }
 
-/// Measures by turns, so that noise hits both.
+/// Measures both alternately, so that noise affects both.
 pub(crate) async fn compare(servers: &[Servers; 2]) {
     let (rounds, span) = pick((3, 300), (9, 400));
     let head = [
@@ -45,7 +45,7 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
     let mut table = Table::new("Uncontended pairs, a key per task", &head);
     for tasks in TASKS {
         let mut all: [Series; 2] = Default::default();
-        // The first round only warms up.
+        // The first round is a warm-up.
         for round in 0..=rounds {
             for (servers, series) in servers.iter().zip(&mut all) {
                 let store = servers.store().await;
@@ -73,7 +73,7 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
     println!("{table}");
 }
 
-/// Pairs per second, all releases included, and how long each acquire took.
+/// Pairs per second, including all releases, and the latencies of the acquires.
 async fn run(store: &RedisSemaphore, tasks: usize, span: Duration) -> (f64, Latencies) {
     let start = Instant::now();
     let mut running = JoinSet::new();

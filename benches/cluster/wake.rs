@@ -1,4 +1,4 @@
-//! From a release in one store to the grant in another.
+//! The time from a release in one store to the grant in another.
 
 use crate::Servers;
 use testing::bench::{
@@ -8,7 +8,7 @@ use testing::bench::{
     wake::{report, round_trip, wake},
 };
 
-/// Measures by turns, so that noise hits both.
+/// Measures both alternately, so that noise affects both.
 pub(crate) async fn compare(servers: &[Servers; 2]) {
     let rounds = pick(300, 2_000);
     let Servers::One(server) = &servers[0] else {
@@ -22,7 +22,7 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
     }
     let mut trips = Latencies::default();
     for round in 0..rounds {
-        // The keys are on all nodes by turns.
+        // The keys alternate between all nodes.
         let key = round % 64;
         for (_, (holder, waiter), wakes) in &mut stores {
             wakes.add(wake(holder, waiter, format!("wake-{key}")).await);

@@ -1,5 +1,5 @@
-//! A cluster. One of its primaries has nearly all slots and a replica; two others have a slot each, and
-//! a vote.
+//! A cluster. One of its primaries has nearly all slots and a replica. Two other primaries have one slot and one vote
+//! each.
 
 use crate::{
     node::{BOUND, Node, PAUSE},
@@ -29,13 +29,13 @@ const SLOTS: [(&str, &str); 3] = [("0", "16381"), ("16382", "16382"), ("16383", 
 
 /// See the module docs.
 pub(crate) struct Cluster {
-    /// First the primaries, then the replica of the first one.
+    /// The primaries, followed by the replica of the first primary.
     nodes: Vec<Node>,
     primary: usize,
     setup: Setup,
 }
 
-/// The places among the nodes of those that replace each other.
+/// The indices of the two nodes that replace each other.
 const PAIR: [usize; 2] = [0, 3];
 
 impl Cluster {
@@ -87,19 +87,19 @@ impl Cluster {
         store.expect("the cluster is there")
     }
 
-    /// What the primary sends to its replica does not arrive any more.
+    /// Stops delivering the primary's writes to its replica.
     pub(crate) fn stall(&self) {
         self.nodes[PAIR[self.primary]].stall();
     }
 
-    /// The primary's machine goes. Returns when the replica was promoted.
+    /// Kills the primary's machine. Returns the time at which the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.nodes[PAIR[self.primary]].go();
         self.primary = 1 - self.primary;
         self.nodes[PAIR[self.primary]].promoted().await
     }
 
-    /// The other server becomes the replica, as the others tell it.
+    /// Restarts the other server. The cluster makes it the replica.
     pub(crate) async fn mend(&mut self) {
         let other = &mut self.nodes[PAIR[1 - self.primary]];
         other.come_back();
@@ -112,13 +112,13 @@ impl Cluster {
         self.nodes[PAIR[self.primary]].until_replicated().await;
     }
 
-    /// Waits until all nodes know that there is a replica that can replace the primary.
+    /// Waits until all nodes know a replica that can replace the primary.
     pub(crate) async fn until_all_is_well(&mut self) {
         let end = Instant::now() + BOUND;
         while !self.is_well().await {
             assert!(Instant::now() < end, "the nodes do not agree");
             sleep(PAUSE).await;
-            // A busy machine fails over by itself.
+            // On a busy machine a failover may happen by itself.
             if !self.nodes[PAIR[self.primary]].is_replicated().await {
                 self.primary = 1 - self.primary;
             }

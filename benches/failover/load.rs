@@ -1,4 +1,4 @@
-//! Clients of several processes that acquire, hold and release.
+//! Clients in several processes that acquire, hold and release.
 
 use crate::witness::{BURST, Witness};
 use std::{
@@ -12,29 +12,29 @@ use tokio::{
 };
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Of each key.
+/// The limit of each key.
 pub(crate) const LIMIT: u32 = 5;
 
-/// Keys that are in use all the time.
+/// The number of keys that are in use the whole time.
 const KEYS: usize = 16;
 
-/// Clients of each key in each process: one that tries, and others that wait.
+/// The number of clients per key and process. One of them tries, and the others wait.
 const CLIENTS: usize = 3;
 
-/// Stores that share nothing but the server, as those of different processes.
+/// Stores that share only the server, like the stores of different processes.
 pub(crate) struct Load {
     stores: Vec<RedisSemaphore>,
     witness: Arc<Witness>,
     rng: Rng,
     /// How long a long permit is held.
     long: Duration,
-    /// They end with the load.
+    /// The clients end with the load.
     _clients: JoinSet<()>,
     bursts: u64,
 }
 
 impl Load {
-    /// Lets clients work on all keys.
+    /// Starts clients on all keys.
     pub(crate) fn start(
         stores: Vec<RedisSemaphore>,
         witness: &Arc<Witness>,
@@ -64,7 +64,7 @@ impl Load {
         }
     }
 
-    /// Lets more than the limit claim a new key at once, and hold what they get for long.
+    /// Makes more claims for a new key than its limit, all at once, and holds the granted permits for long.
     pub(crate) fn burst(&mut self) {
         self.bursts += 1;
         let key = format!("{BURST}-{}", self.bursts);

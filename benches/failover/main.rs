@@ -1,9 +1,8 @@
-//! How many permits more than the limit are in flight after a failover to a replica that lacks the
-//! last grants.
+//! The number of permits beyond the limit that are in flight after a failover to a replica that lacks the last grants.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench failover`: 20 failovers of each way.
-//! `-- --failovers 200` makes more, and `--way TEXT` takes the ways whose name has this text.
-//! `--price` measures instead what it costs that a replica has each grant.
+//! `cargo bench -p tower-semaphore-benches --bench failover` makes 20 failovers for each setup. `-- --failovers 200`
+//! makes more, and `--way TEXT` selects the setups whose name contains this text. `--price` instead measures the cost
+//! of waiting until a replica has each grant.
 
 mod cluster;
 mod load;
@@ -20,7 +19,7 @@ mod witness;
 use setup::Setup;
 use std::env;
 
-/// Failovers of each way, unless set.
+/// The number of failovers per setup, by default.
 const FAILOVERS: usize = 20;
 
 /// A flag's value, if it was given.

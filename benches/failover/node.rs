@@ -1,4 +1,4 @@
-//! A server on a machine of its own.
+//! A server on a simulated separate machine.
 
 use crate::setup::Setup;
 use std::{
@@ -13,13 +13,13 @@ use testing::{
 };
 use tokio::{task::block_in_place, time::sleep};
 
-/// How long servers may take to agree.
+/// The longest time for servers to agree.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
-/// How often it is asked whether servers agree.
+/// The pause between two checks whether servers agree.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A server, and the address on which all others reach it.
+/// A server, and the address under which all others reach it.
 pub(crate) struct Node {
     server: RedisServer,
     pub(crate) front: Front,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts a server that tells others its address.
+    /// Starts a server that announces its address to the others.
     pub(crate) async fn start(setup: Setup, args: &[&str]) -> Self {
         let front = Front::open(setup.lag).await;
         let port = front.port().to_string();
@@ -46,7 +46,7 @@ impl Node {
         Self { server, front, lag }
     }
 
-    /// The server's own port, on its machine.
+    /// The server's own port, which is reachable only on its machine.
     pub(crate) fn port(&self) -> u16 {
         self.server.port()
     }
@@ -59,23 +59,23 @@ impl Node {
         Raw::connect(self.port()).await
     }
 
-    /// What it sends to replicas does not arrive any more.
+    /// Stops delivering this server's writes to its replicas.
     pub(crate) fn stall(&self) {
         self.front.set_lag(BOUND);
     }
 
-    /// The machine goes.
+    /// Kills the machine.
     pub(crate) fn go(&mut self) {
         self.front.cut();
         block_in_place(|| self.server.kill());
     }
 
-    /// Starts the server again, which has nothing. Nobody reaches it yet.
+    /// Restarts the server without data. Other servers cannot reach it yet.
     pub(crate) fn come_back(&mut self) {
         block_in_place(|| self.server.restart());
     }
 
-    /// Others reach it again.
+    /// Makes the server reachable again.
     pub(crate) fn open(&self) {
         self.front.set_lag(self.lag);
         self.front.point_at(self.port());
@@ -88,7 +88,7 @@ impl Node {
         assert_eq!(reply, Reply::Simple("OK".to_owned()));
     }
 
-    /// Waits until it is a primary, and tells since when.
+    /// Waits until the server is a primary. Returns the time at which it was.
     pub(crate) async fn promoted(&self) -> Instant {
         let end = Instant::now() + BOUND;
         while !self.is_primary().await.unwrap_or(false) {
@@ -98,14 +98,14 @@ impl Node {
         Instant::now()
     }
 
-    /// A Sentinel ends connections when it promotes.
+    /// The connection may fail, because a Sentinel closes connections when it promotes a server.
     async fn is_primary(&self) -> io::Result<bool> {
         let mut raw = Raw::try_connect(self.port()).await?;
         let role = raw.try_cmd(&["ROLE"]).await?;
         Ok(role.array()[0].text() == "master")
     }
 
-    /// Whether it is a primary that a replica follows.
+    /// True if the server is a primary that a replica follows.
     pub(crate) async fn is_replicated(&self) -> bool {
         is_replicated(self.port()).await.unwrap_or(false)
     }

@@ -1,4 +1,4 @@
-//! A primary and its replica. An operator promotes the replica, and points the clients' address at it.
+//! A primary and its replica. An operator promotes the replica and points the clients' address at it.
 
 use crate::{node::Node, setup::Setup};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tower_semaphore::RedisSemaphore;
 
 /// See the module docs.
 pub(crate) struct Plain {
-    /// The address that clients know.
+    /// The address that clients use.
     address: Front,
     nodes: [Node; 2],
     primary: usize,
@@ -35,12 +35,12 @@ impl Plain {
         store.expect("the server is there")
     }
 
-    /// What the primary sends to its replica does not arrive any more.
+    /// Stops delivering the primary's writes to its replica.
     pub(crate) fn stall(&self) {
         self.nodes[self.primary].stall();
     }
 
-    /// The primary's machine goes, and the replica is promoted. Returns when it was.
+    /// Kills the primary's machine and promotes the replica. Returns the time of the promotion.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.address.cut();
         self.nodes[self.primary].go();
@@ -52,7 +52,7 @@ impl Plain {
         promoted
     }
 
-    /// The other server becomes the replica.
+    /// Makes the other server the replica.
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
         let other = &mut self.nodes[1 - self.primary];

@@ -1,4 +1,4 @@
-//! What it costs that a replica has each grant.
+//! The cost of waiting until a replica has each grant.
 
 use std::{
     sync::Arc,
@@ -17,16 +17,16 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Above the permits that are held or not released yet, so that no claim is refused.
+/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
-/// The replicas that must have a grant.
+/// The number of replicas that must have a grant.
 const VARIANTS: [u32; 2] = [0, 1];
 
-/// How long what is sent to the replica takes, ms.
+/// The delays of the link to the replica, in ms.
 const LINKS: [u64; 2] = [0, 1];
 
-/// All rounds of a variant.
+/// The results of all rounds of a variant.
 #[derive(Default)]
 struct Series {
     pairs: Vec<f64>,
@@ -34,7 +34,7 @@ struct Series {
     acquire: Latencies,
 }
 
-/// Measures both variants in rounds, so that noise hits both.
+/// Measures both variants in alternating rounds, so that noise affects both.
 pub(crate) async fn compare() {
     let head = [
         "link, ms",
@@ -73,7 +73,7 @@ async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
     let (rounds, span) = pick((3, 200), (9, 400));
     let mut stores = Vec::new();
     for replicas in VARIANTS {
-        // Long, so that a busy machine fails no claim.
+        // Long, so that no claim fails on a busy machine.
         let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
         let builder = builder.min_replicas(replicas);
         let store = builder.connect(servers.primary.url()).await;
@@ -84,7 +84,7 @@ async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
     for round in 0..=rounds {
         for (store, series) in stores.iter().zip(&mut series) {
             let (pairs, acquire) = load(store, tasks, Duration::from_millis(span)).await;
-            // The first round only warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 series.pairs.push(pairs);
                 series.p50.push(acquire.p50());
@@ -97,7 +97,7 @@ async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
     series
 }
 
-/// The pairs of acquire and release per second, and how long an acquire took.
+/// The pairs of acquire and release per second, and the latencies of the acquires.
 async fn load(store: &RedisSemaphore, tasks: usize, span: Duration) -> (f64, Latencies) {
     let start = Instant::now();
     let store = Arc::new(store.clone());

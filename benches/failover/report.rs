@@ -1,4 +1,4 @@
-//! What was seen, as a table.
+//! The results as a table.
 
 use crate::{setup::Setup, witness::Seen};
 use std::fmt;
@@ -27,7 +27,7 @@ impl Report {
         Self(Table::new("Failovers under load, limit 5", &head))
     }
 
-    /// A row for a way.
+    /// Adds the row of a setup.
     pub(crate) fn add(&mut self, setup: Setup, all: &[Seen]) {
         let over: Vec<usize> = all.iter().map(|seen| seen.steady.max(seen.burst)).collect();
         let steady: Vec<usize> = all.iter().map(|seen| seen.steady).collect();

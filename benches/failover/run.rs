@@ -1,4 +1,4 @@
-//! Many failovers under load, one after the other.
+//! Many failovers under load, one after another.
 
 use crate::{
     load::{LIMIT, Load},
@@ -14,10 +14,10 @@ use tower_semaphore::RedisSemaphore;
 /// How long claims may fail after a failover.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Processes, each with a store of its own.
+/// The number of processes, each with a separate store.
 const PROCESSES: usize = 4;
 
-/// Fails over so many times, and tells what was seen each time.
+/// Makes this many failovers. Returns the results of each.
 pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> {
     let mut rng = Rng::new(seed);
     let mut servers = Servers::start(setup).await;
@@ -42,7 +42,7 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
             witness.seen().first_grant.is_some()
         })
         .await;
-        // By then each permit has been refreshed, and who lost one knows it.
+        // After this sleep each permit has been refreshed, and the holders of lost permits have been notified.
         sleep(setup.lease() / 3 + Duration::from_millis(250)).await;
         all.push(witness.seen());
         progress.inc(1);

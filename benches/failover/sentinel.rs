@@ -41,7 +41,7 @@ impl Sentinel {
             setup,
         };
         for sentinel in &this.sentinels {
-            // They look more often than usual, so that they know a new replica soon.
+            // The Sentinels poll more often than usual, so that they soon know a new replica.
             let periods = [
                 "INFO-PERIOD",
                 "200",
@@ -64,19 +64,19 @@ impl Sentinel {
         store.expect("the primary is there")
     }
 
-    /// What the primary sends to its replica does not arrive any more.
+    /// Stops delivering the primary's writes to its replica.
     pub(crate) fn stall(&self) {
         self.nodes[self.primary].stall();
     }
 
-    /// The primary's machine goes. Returns when the replica was promoted.
+    /// Kills the primary's machine. Returns the time at which the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.nodes[self.primary].go();
         self.primary = 1 - self.primary;
         self.nodes[self.primary].promoted().await
     }
 
-    /// The other server becomes the replica.
+    /// Makes the other server the replica.
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
         let other = &mut self.nodes[1 - self.primary];
@@ -85,13 +85,13 @@ impl Sentinel {
         other.open();
     }
 
-    /// Waits until all Sentinels know each other, the primary and a replica that can replace it.
+    /// Waits until all Sentinels know each other, the primary, and a replica that can replace it.
     pub(crate) async fn until_all_is_well(&mut self) {
         let end = Instant::now() + BOUND;
         while !self.is_well().await {
             assert!(Instant::now() < end, "the Sentinels do not agree");
             sleep(PAUSE).await;
-            // A busy machine fails over by itself.
+            // On a busy machine a failover may happen by itself.
             if !self.nodes[self.primary].is_replicated().await {
                 self.primary = 1 - self.primary;
             }
@@ -116,7 +116,7 @@ impl Sentinel {
     }
 }
 
-/// Whether a reply of names and values has all of these.
+/// True if a reply of names and values contains all of these.
 fn has(reply: &Reply, expected: &[&str]) -> bool {
     let all: Vec<_> = reply.array().iter().map(Reply::text).collect();
     expected

@@ -1,4 +1,4 @@
-//! The servers of each way.
+//! The servers of each setup.
 
 use crate::{
     cluster::Cluster,
@@ -9,7 +9,7 @@ use crate::{
 use std::time::Instant;
 use tower_semaphore::RedisSemaphore;
 
-/// A primary that fails, and a replica that takes its place.
+/// A primary that fails, and a replica that replaces it.
 pub(crate) enum Servers {
     Plain(Box<Plain>),
     Sentinel(Box<Sentinel>),
@@ -25,7 +25,7 @@ impl Servers {
         }
     }
 
-    /// A store that follows failovers.
+    /// Connects a store that follows failovers.
     pub(crate) async fn connect(&self) -> RedisSemaphore {
         match self {
             Self::Plain(servers) => servers.connect().await,
@@ -34,7 +34,7 @@ impl Servers {
         }
     }
 
-    /// What the primary sends to its replica does not arrive any more.
+    /// Stops delivering the primary's writes to its replica.
     pub(crate) fn stall(&self) {
         match self {
             Self::Plain(servers) => servers.stall(),
@@ -43,7 +43,7 @@ impl Servers {
         }
     }
 
-    /// The primary goes. Returns when the replica was promoted.
+    /// Kills the primary's machine. Returns the time at which the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         match self {
             Self::Plain(servers) => servers.fail_over().await,
@@ -52,7 +52,7 @@ impl Servers {
         }
     }
 
-    /// The primary gets a replica again.
+    /// Gives the primary a replica again.
     pub(crate) async fn mend(&mut self) {
         match self {
             Self::Plain(servers) => servers.mend().await,

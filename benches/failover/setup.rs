@@ -1,9 +1,9 @@
-//! What is measured: a way to fail over, and the settings of its servers and clients.
+//! The setups that are measured: the kind of failover, and the settings of the servers and clients.
 
 use std::{ops::Range, time::Duration};
 use tower_semaphore::{RedisSemaphore, redis::Builder};
 
-/// Who promotes the replica.
+/// The kind of failover, by who promotes the replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An operator.
@@ -16,21 +16,21 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) kind: Kind,
-    /// How much later a replica gets what the primary's clients have got.
+    /// The delay with which a replica receives the primary's writes.
     pub(crate) lag: Duration,
-    /// Whether replicas get nothing for a moment before each failover.
+    /// True if replicas receive nothing for a moment before each failover.
     pub(crate) stalls: bool,
-    /// Whether the servers have `min-replicas-to-write 1`.
+    /// True if the servers have `min-replicas-to-write 1`.
     server_setting: bool,
-    /// The client's setting of the same name.
+    /// The clients' setting of the same name.
     min_replicas: u32,
 }
 
-/// How much later a replica gets what is written.
+/// The default delay of replication.
 const LAG: Duration = Duration::from_millis(5);
 
 impl Setup {
-    /// All that are measured.
+    /// All setups that are measured.
     pub(crate) fn all() -> Vec<Self> {
         let of = |kind| Self {
             kind,
@@ -81,7 +81,7 @@ impl Setup {
         }
     }
 
-    /// Longer than a failover takes, and short, so that all is well again soon.
+    /// The lease of the permits. It is longer than a failover, and still short, so that the servers soon recover.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(match self.kind {
             Kind::Plain => 1_500,
@@ -89,7 +89,7 @@ impl Setup {
         })
     }
 
-    /// How long after a burst of claims the primary fails, ms: while its grants are on their way, or a
+    /// The time in ms from a burst of claims until the primary fails: while its grants are being replicated, or a
     /// moment later.
     pub(crate) fn until_failover(&self) -> Range<u64> {
         match self.stalls {
@@ -116,7 +116,7 @@ impl Setup {
         format!("{kind}{setting}, {link}")
     }
 
-    /// What the servers are started with.
+    /// The servers' command-line arguments.
     pub(crate) fn server_args(&self) -> Vec<&'static str> {
         match self.server_setting {
             true => vec!["--min-replicas-to-write", "1"],

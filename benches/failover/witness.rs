@@ -1,4 +1,4 @@
-//! Counts the permits in flight, as their holders see them: who does not know of a loss holds one.
+//! Counts the permits in flight as their holders see them. A holder that does not know of a loss still counts.
 
 use parking_lot::Mutex;
 use std::{
@@ -9,19 +9,19 @@ use std::{
 use tokio::{task::JoinHandle, time::sleep};
 use tower_semaphore::{Key, Permit};
 
-/// How often all keys are counted, beside each grant.
+/// How often all keys are counted, in addition to the count at each grant.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What was seen since a failover.
+/// The results since a failover.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// The most that was in flight beyond the limit, of a key that was in use for long.
+    /// The largest excess over the limit, for keys that were in use for long.
     pub(crate) steady: usize,
-    /// The same of the key that many claimed just before.
+    /// The largest excess over the limit, for the key of the burst before the failover.
     pub(crate) burst: usize,
-    /// How long a key was over its limit.
+    /// The total time during which a key was over its limit.
     pub(crate) over_for: Duration,
-    /// When the first permit was granted after the promotion.
+    /// The time from the promotion to the first grant.
     pub(crate) first_grant: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ struct Books {
     promoted: Option<Instant>,
 }
 
-/// The key that is claimed by many just before a failover begins with this.
+/// The prefix of the keys that are claimed in a burst before a failover.
 pub(crate) const BURST: &str = "burst";
 
 impl Witness {
@@ -49,7 +49,7 @@ impl Witness {
         Arc::new(Self { limit, books })
     }
 
-    /// Somebody holds a permit of the key, until the answer is dropped.
+    /// Counts a permit of the key until the returned value is dropped.
     pub(crate) fn holds(self: &Arc<Self>, key: &Key, permit: &Permit) -> Holding {
         let mut books = self.books.lock();
         books.last += 1;
@@ -67,7 +67,7 @@ impl Witness {
         }
     }
 
-    /// A failover begins.
+    /// Begins a failover.
     pub(crate) fn begin(&self) {
         let mut books = self.books.lock();
         (books.seen, books.promoted) = (Seen::default(), None);
@@ -81,7 +81,7 @@ impl Witness {
         self.books.lock().seen
     }
 
-    /// Counts again and again, because a loss that ends makes no sound.
+    /// Counts repeatedly, because the end of a loss causes no event.
     pub(crate) fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let witness = Arc::clone(self);
         tokio::spawn(async move {
@@ -99,7 +99,7 @@ impl Witness {
 }
 
 impl Books {
-    /// Counts all keys. Whether one of them is over the limit.
+    /// Counts all keys. Returns true if one of them is over the limit.
     fn count(&mut self, limit: usize) -> bool {
         let mut is_over = false;
         for (key, held) in &self.held {
@@ -116,7 +116,7 @@ impl Books {
     }
 }
 
-/// A permit that somebody holds.
+/// A permit that counts as held.
 pub(crate) struct Holding {
     witness: Arc<Witness>,
     key: Key,

@@ -1,4 +1,4 @@
-//! An acquire that finds room, with a flow and without.
+//! The cost of an acquire that finds room, with and without a flow.
 
 use std::time::{Duration, Instant};
 use testing::bench::{
@@ -43,7 +43,7 @@ pub(crate) async fn compare(url: &str) {
         for round in 0..=rounds {
             for ((_, claim), (pairs, p50)) in claims().into_iter().zip(&mut all) {
                 let (rate, acquire) = run(&store, &claim, tasks, Duration::from_millis(span)).await;
-                // The first round only warms up.
+                // The first round is a warm-up.
                 if round > 0 {
                     pairs.push(rate);
                     p50.push(acquire.p50());

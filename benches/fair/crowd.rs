@@ -1,4 +1,4 @@
-//! A newcomer beside a crowd of another tenant, in each order.
+//! The wait of a newcomer behind another tenant's crowd, under each order of the queue.
 
 use std::time::{Duration, Instant};
 use testing::bench::{
@@ -15,11 +15,11 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LIMIT: u32 = 5;
 const CROWD: usize = 1_000;
-/// A hold is as long on average, and varies by half.
+/// The average time for which a permit is held. It varies by half.
 const HOLD: Duration = Duration::from_millis(20);
 const WAIT: Duration = Duration::from_secs(120);
 
-/// An order of the queue: the claims of the crowd, and of the newcomer.
+/// An order of the queue, given by the claims of the crowd and of the newcomer.
 struct Order {
     name: &'static str,
     file: &'static str,
@@ -70,7 +70,7 @@ fn claim(order: &Order, what: &str) -> Claim {
         .with_max_waiting(2 * CROWD as u32)
 }
 
-/// The waits of newcomers, one after the other, beside a crowd that claims again as soon as it has released.
+/// The waits of newcomers, one after another, behind a crowd whose clients claim again as soon as they have released.
 async fn newcomers(url: &str, order: &Order) -> Latencies {
     let store = super::store(url).await;
     let mut crowd = JoinSet::new();
@@ -103,13 +103,13 @@ async fn again(store: RedisSemaphore, claim: Claim, seed: usize) {
     }
 }
 
-/// From a half to one and a half times the `mean`.
+/// A random time from half to one and a half times the `mean`.
 fn about(mean: Duration, dice: &mut Dice) -> Duration {
     let mean = mean.as_micros() as u64;
     Duration::from_micros(mean / 2 + dice.below(mean))
 }
 
-/// Draws how many grants a crowd of 200 and a tenant with 20 claims behind it have had, grant by grant.
+/// Plots the number of grants over time, for a crowd of 200 and for a tenant with 20 claims behind it.
 async fn picture(url: &str, order: &Order) {
     let store = super::store(url).await;
     let claim = || claim(order, "picture").with_limit(1);

@@ -1,4 +1,4 @@
-//! What two tenants get that always wait, one of which holds ten times as long.
+//! The grants of two tenants that always wait, where one holds its permits ten times as long as the other.
 
 use std::time::{Duration, Instant};
 use testing::bench::{
@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const LIMIT: u32 = 5;
-/// Clients of each tenant.
+/// The number of clients per tenant.
 const CLIENTS: usize = 30;
 const HOLDS: [(&str, u64, u32); 2] = [("fast", 10, 1), ("slow", 100, 1)];
 const WEIGHED: [(&str, u64, u32); 2] = [("fast", 10, 10), ("slow", 100, 1)];
@@ -31,7 +31,7 @@ pub(crate) async fn compare(url: &str) {
     println!("{table}");
 }
 
-/// How many grants each tenant had.
+/// The number of grants of each tenant.
 async fn run(url: &str, tenants: [(&'static str, u64, u32); 2]) -> [f64; 2] {
     let store = super::store(url).await;
     let end = Instant::now() + Duration::from_secs(pick(5, 15));

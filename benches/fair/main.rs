@@ -1,7 +1,7 @@
-//! Fair shares within one limit: how long a newcomer waits beside a crowd, what a tenant with longer holds gets, and what
-//! flows cost. And a picture of each order.
+//! Fair shares within one limit: the wait of a newcomer behind a crowd, the grants of a tenant with longer holds, the
+//! cost of flows, and a plot of each order.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench fair`, about two minutes; `-- --quick` in half a minute.
+//! `cargo bench -p tower-semaphore-benches --bench fair` takes about two minutes, with `-- --quick` half a minute.
 
 mod cost;
 mod crowd;
@@ -24,7 +24,7 @@ async fn main() {
 /// A store with room for thousands of waiters.
 async fn store(url: &str) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().max_waiting_total(10_000);
-    // A thousand claims at a moment are no failure of the store.
+    // The timeout tolerates a thousand claims at the same moment.
     let builder = builder.timeout(Duration::from_secs(3));
     builder.connect(url).await.expect("the server is there")
 }

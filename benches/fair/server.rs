@@ -1,4 +1,4 @@
-//! What a join and a grant of a queue of 1,000 cost the server, by its own count.
+//! The server's own time for a join and a grant in a queue of 1,000.
 
 use std::time::Duration;
 use testing::{
@@ -15,7 +15,7 @@ use tower_semaphore::{Claim, Semaphore};
 
 const WAITERS: usize = 1_000;
 
-/// The flow of a waiter by its number.
+/// Maps a waiter's number to its flow.
 type Flows = fn(usize) -> Option<usize>;
 
 const QUEUES: [(&str, Flows); 4] = [
@@ -48,7 +48,7 @@ pub(crate) async fn compare(server: &RedisServer) {
     println!("{table}");
 }
 
-/// Of each waiter: the time of the calls in which all join, and of those in which all are granted and released.
+/// The server's time per waiter: for the calls in which all join, and for those in which all are granted and released.
 async fn round(server: &RedisServer, name: &str, flows: Flows) -> (f64, f64) {
     let store = super::store(&server.url()).await;
     let claim = Claim::new(name)

@@ -1,18 +1,18 @@
-//! The lowest offered rate at which goodput is at its peak.
+//! Searches for the lowest offered rate at which goodput is at its peak.
 
 use crate::variant::Variant;
 use testing::bench::{open_loop::Rate, run::pick};
 
-/// The first rate, and a rate that no variant reaches on one machine.
+/// The first rate, and a rate that no variant reaches on a single machine.
 const RATES: (f64, f64) = (64.0, 300_000.0);
 
-/// Below this fraction of the best so far, goodput is past its peak.
+/// Goodput below this fraction of the best value is past its peak.
 const PAST: f64 = 0.7;
 
-/// As good as the best, but for noise.
+/// Goodput of at least this fraction of the best value counts as the peak, because of noise.
 const PEAK: f64 = 0.97;
 
-/// The rate, and the goodput at its peak. Nothing of a variant that is too slow for its budget.
+/// The rate and the goodput at the peak. `None` if the variant is too slow for its budget.
 pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
     let step = pick(2.0, 2_f64.sqrt());
     let (mut rate, end) = RATES;
@@ -24,7 +24,7 @@ pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
         if offered.good == 0.0 && best == 0.0 {
             return None;
         }
-        // Past its peak twice, or far past it once.
+        // Stop when goodput was past its peak twice, or far past it once.
         worse += match offered.good {
             good if good < best * PAST => 2,
             good if good < best => 1,

@@ -1,6 +1,6 @@
-//! A link of a length, in bytes: a thread of its own that forwards chunks when they are due.
+//! A link with a delay and a byte stream: a separate thread forwards chunks when they are due.
 //!
-//! The proxy of the tests reads frames and keeps a log, which would be the bottleneck here.
+//! The tests' proxy parses frames and keeps a log, so it would be the bottleneck here.
 
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -21,10 +21,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// At most this is read at once.
+/// The largest number of bytes read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// As many connections may come at once as a system allows.
+/// The largest backlog of connections that systems usually allow.
 const BACKLOG: u32 = 4_096;
 
 /// A link to a port of this machine. It ends when it is dropped.
@@ -35,7 +35,7 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// Begins to forward to `server`, with so long a way in each direction.
+    /// Starts forwarding to `server`, with a delay of `way` in each direction.
     pub(crate) fn to(server: u16, way: Duration) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (port, bound) = sync::channel();
@@ -47,7 +47,7 @@ impl Far {
         }
     }
 
-    /// `redis://127.0.0.1:PORT/`.
+    /// The link's URL, as `redis://127.0.0.1:PORT/`.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -118,7 +118,7 @@ async fn read(
         if from.read_buf(&mut buffer).await? == 0 {
             return Ok(());
         }
-        // A writer that has failed ends this reader as well.
+        // If the writer has failed, this reader ends as well.
         let _ = send.send((Instant::now() + way, buffer.split().freeze()));
     }
 }

@@ -1,11 +1,11 @@
-//! How many claims are granted within their budget when more are offered than the link carries.
+//! The number of claims that are granted within their budget when more are offered than the link can carry.
 //!
-//! The server is 100 ms away. The offered load is an open loop: claims arrive at a constant rate,
-//! whatever the outcome of earlier ones. Each variant's capacity is measured first; then it is
-//! offered from half of that to eight times as much.
+//! The server is 100 ms away. The offered load is an open loop: claims arrive at a constant rate, whatever the outcome
+//! of earlier ones. The capacity of each variant is measured first. Then the variant is offered from half of that to
+//! eight times as much.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench goodput`, about ten minutes; `-- --quick` in
-//! three. The peer is included once `benches/peers/run.sh` has built it.
+//! `cargo bench -p tower-semaphore-benches --bench goodput` takes about ten minutes, with `-- --quick` three. The peer
+//! is included once `benches/peers/run.sh` has built it.
 
 mod capacity;
 mod far;
@@ -20,7 +20,7 @@ use testing::bench::{
 };
 use variant::Variant;
 
-/// How many times its capacity a variant is offered.
+/// The offered loads, as multiples of a variant's capacity.
 const TIMES: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 8.0];
 
 const HEAD: [&str; 7] = [
@@ -33,12 +33,12 @@ const HEAD: [&str; 7] = [
     "mean ms when granted",
 ];
 
-/// All that was measured of a variant.
+/// The measurements of a variant.
 struct Series {
     variant: Variant,
-    /// The highest goodput that was seen while its capacity was searched.
+    /// The highest goodput seen during the search for the capacity.
     peak: f64,
-    /// One for each of [`TIMES`].
+    /// One result for each of [`TIMES`].
     offered: Vec<Offered>,
 }
 
@@ -76,7 +76,7 @@ fn report(all: &[Series]) {
     let title = "Goodput of a server 100 ms away, budget 500 ms";
     let mut table = Table::new(title, &HEAD);
     for series in all {
-        // What was measured now may be a little above what the search has seen.
+        // This measurement may be slightly above the peak of the search.
         let goodputs = series.offered.iter().map(|offered| offered.good);
         let peak = goodputs.fold(series.peak, f64::max);
         for (times, offered) in TIMES.iter().zip(&series.offered) {
@@ -107,7 +107,7 @@ fn draw(all: &[Series]) {
         .iter()
         .map(|series| {
             let points = TIMES.iter().zip(&series.offered);
-            // A logarithm has no zero; one per second is as good as none.
+            // Zero has no logarithm, so zero is plotted as one per second.
             let points = points.map(|(times, offered)| (*times, offered.good.max(1.0)));
             (series.variant.name().to_owned(), points.collect())
         })

@@ -1,10 +1,10 @@
-//! distributed-lock, driven by a program of its own so that the crate does not depend on it.
+//! distributed-lock, driven by a separate program so that the crate does not depend on it.
 
 use std::path::{Path, PathBuf};
 use testing::bench::open_loop::{Offered, Rate};
 use tokio::process::Command;
 
-/// Where `benches/peers/run.sh` builds it.
+/// The path at which `benches/peers/run.sh` builds the program.
 fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/rust/release/goodput")
 }
@@ -13,7 +13,7 @@ pub(crate) fn is_there() -> bool {
     program().exists()
 }
 
-/// Lets it make claims at this rate.
+/// Lets the program make claims at this rate.
 pub(crate) async fn offer(url: &str, rate: Rate) -> Offered {
     let millis = [rate.warm, rate.span].map(|time| time.as_millis().to_string());
     let output = Command::new(program())

@@ -1,4 +1,4 @@
-//! The semaphores that are compared, each on a server and a link of its own at each rate.
+//! The compared semaphores. Each gets a separate server and link at each rate.
 
 use crate::{far::Far, peer};
 use std::{sync::Arc, time::Duration};
@@ -9,13 +9,13 @@ use testing::{
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// From a client to the server, and back.
+/// The delay from a client to the server, and of the way back.
 const WAY: Duration = Duration::from_millis(50);
 
-/// So many, that no variant is held up by a lock on one of them.
+/// Enough keys that a lock on one of them does not slow down a variant.
 const KEYS: u64 = 1_000;
 
-/// Above the permits that are held, so that no claim is refused as full.
+/// Higher than the number of held permits, so that no claim is refused as full.
 pub(crate) const LIMIT: u32 = 1_000_000;
 
 /// A semaphore.
@@ -28,7 +28,7 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    /// All that can run here.
+    /// All variants that can run here.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Self::Ours, Self::Fair, Self::Locked];
         match peer::is_there() {
@@ -86,7 +86,7 @@ async fn fair(url: &str, rate: Rate) -> Offered {
             let Ok(Some(id)) = book.acquire(&key, LIMIT).await else {
                 return false;
             };
-            // In the background, as our release.
+            // The release runs in the background, like ours.
             tokio::spawn(async move { book.release(&key, &id).await });
             true
         }

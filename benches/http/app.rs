@@ -1,4 +1,4 @@
-//! The apps under load: one handler, three ways to limit it, and the fields of a limit without one.
+//! The apps under load: one handler, three ways to limit it, and an unlimited app that sends a limit's headers.
 
 use axum::{Router, http::HeaderValue, response::Response, routing::get};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,16 +6,16 @@ use tokio::net::TcpListener;
 use tower::{limit::GlobalConcurrencyLimitLayer, util::MapResponseLayer};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Semaphore, key};
 
-/// Above the requests in flight, so that none is refused.
+/// Higher than the number of requests in flight, so that none is refused.
 const LIMIT: u32 = 1_000;
 
-/// An app that serves.
+/// A running app.
 pub(crate) struct App {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
 }
 
-/// Starts all apps; the first is without a limit.
+/// Starts all apps. The first has no limit.
 pub(crate) async fn all(redis: &str) -> Vec<App> {
     let bare = || Router::new().route("/", get(|| async { "hello" }));
     let tower = GlobalConcurrencyLimitLayer::new(LIMIT as usize);

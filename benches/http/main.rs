@@ -1,7 +1,6 @@
 //! axum alone and under limits, on real sockets under load.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench http`, about a minute; `-- --quick` in ten
-//! seconds.
+//! `cargo bench -p tower-semaphore-benches --bench http` takes about a minute, with `-- --quick` ten seconds.
 
 mod app;
 
@@ -19,7 +18,7 @@ use testing::{
 
 const CONNECTIONS: usize = 64;
 
-/// All rounds of one app.
+/// The results of all rounds of one app.
 #[derive(Default)]
 struct Series {
     rate: Vec<f64>,
@@ -50,7 +49,7 @@ async fn main() {
                 Duration::from_millis(span),
             )
             .await;
-            // The first round only warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 series.add(outcome);
             }

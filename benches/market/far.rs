@@ -1,7 +1,7 @@
-//! The same market on a server that is half a millisecond away.
+//! The same market, with a server that is half a millisecond away.
 //!
-//! On one machine all processors are busy, so that what counts is the work; across a network it
-//! is how often a deal has to wait for an answer.
+//! On a single machine all processors are busy, so the amount of work matters. Across a network the number of answers
+//! that a deal waits for matters.
 
 use crate::{HEAD, figures_of, trade_at, way::Way};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use testing::{
 };
 use tokio::runtime::Runtime;
 
-/// From a client to the server, and back.
+/// The delay from a client to the server, and of the way back.
 const WAY: Duration = Duration::from_micros(500);
 
 pub(crate) fn compare() {

@@ -1,7 +1,7 @@
-//! The chapter's market again: sellers list, buyers buy, as fast as they can.
+//! The chapter's market again: sellers list and buyers buy as fast as they can.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench market`, thirteen minutes, since the chapter's
-//! runs took 60 s each; `-- --quick` in one.
+//! `cargo bench -p tower-semaphore-benches --bench market` takes thirteen minutes, because the chapter's runs took 60 s
+//! each. With `-- --quick` it takes one.
 
 mod far;
 mod plots;
@@ -22,8 +22,7 @@ use testing::{
 use trader::Tally;
 use way::Way;
 
-/// Its name, and for each size of the market the items listed and bought, the retries, and the mean
-/// wait in ms.
+/// A variant's name, and for each size of the market the listed and bought items, the retries, and the mean wait in ms.
 type Variant = (String, Vec<[f64; 4]>);
 
 const HEAD: [&str; 6] = [
@@ -35,7 +34,7 @@ const HEAD: [&str; 6] = [
     "mean wait ms",
 ];
 
-/// Sellers and buyers.
+/// The numbers of sellers and buyers.
 const SIZES: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
 
 fn main() {
@@ -56,7 +55,7 @@ fn main() {
     far::compare();
 }
 
-/// Lets sellers and buyers trade on a server of their own, each in a thread of its own.
+/// Lets sellers and buyers trade on a new server, each in a separate thread.
 fn trade(way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let server = RedisServer::start();
     trade_at(&server.url(), way, sellers, buyers, span)

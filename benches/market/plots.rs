@@ -1,4 +1,4 @@
-//! The chapter's three plots, beside the chapter's figures.
+//! The chapter's three plots, with the chapter's figures for comparison.
 
 use crate::{SIZES, Variant};
 use testing::bench::{
@@ -6,8 +6,8 @@ use testing::bench::{
     run::pick,
 };
 
-/// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, mean
-/// wait in ms. Where it gives a bound, this is the bound.
+/// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, and mean wait in ms.
+/// Where the chapter gives a bound, this is the bound.
 const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
     (
         "book: WATCH",
@@ -35,7 +35,7 @@ const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
     ),
 ];
 
-/// What was bought and retried as a rate, since the chapter's runs took 60 s.
+/// Plots purchases and retries as rates, because the chapter's runs took 60 s.
 pub(crate) fn draw(all: &[Variant]) {
     let minute = pick(60.0 / 5.0, 1.0);
     let title = |file, text, y| Title {

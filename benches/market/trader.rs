@@ -1,4 +1,4 @@
-//! Sellers and buyers, each a thread with connections of its own, as the chapter's are processes.
+//! Sellers and buyers. Each is a thread with separate connections, as the chapter's are processes.
 
 use crate::way::{Desk, Way};
 use redis::Cmd;
@@ -17,14 +17,14 @@ use tokio::runtime::Builder;
 
 const ANSWERS: &str = "the server answers";
 
-/// What a trader has done.
+/// The results of a trader.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) listed: u64,
     pub(crate) bought: u64,
-    /// Of purchases.
+    /// The number of retried purchases.
     pub(crate) retries: u64,
-    /// In purchases.
+    /// The time spent in purchases.
     pub(crate) waited: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Tally {
     }
 }
 
-/// Makes items and lists them until `end`.
+/// Creates items and lists them until `end`.
 pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
     alone(async {
         let desk = open(way, url).await;
@@ -62,7 +62,7 @@ pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
     })
 }
 
-/// Buys any item that is for sale, again and again until `end`.
+/// Keeps buying any item that is for sale, until `end`.
 pub(crate) fn buy(way: Way, url: &str, number: usize, end: Instant) -> Tally {
     alone(async {
         let desk = open(way, url).await;

@@ -16,7 +16,7 @@ const ANSWERS: &str = "the server answers";
 
 type Done = Result<bool, RedisError>;
 
-/// What prevents conflicts between traders.
+/// The mechanism that prevents conflicts between traders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// B8: optimistic transactions.
@@ -42,14 +42,14 @@ impl Way {
     }
 }
 
-/// What a trader trades with.
+/// A trader's connection and locks.
 pub(crate) struct Desk {
     way: Way,
     pub(crate) client: Client,
     store: Option<RedisSemaphore>,
 }
 
-/// A lock that is held.
+/// A held lock.
 enum Guard {
     Book(String, String),
     Library(LockGuard),

@@ -1,4 +1,4 @@
-//! A whole request: its future, its response, its body to the end.
+//! A whole request: its future, its response, and its body to the end.
 
 use crate::{
     measure::{Bench, Estimate},
@@ -22,7 +22,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
 
 const LIMIT: u32 = 100;
 
-/// The innermost service: an answer that is there at once.
+/// The innermost service, which answers at once.
 #[derive(Clone)]
 struct Hello;
 
@@ -100,7 +100,7 @@ fn id(name: &str) -> [&str; 3] {
     ["request", name, "one thread"]
 }
 
-/// Every row is compared with the hand-written limit, itself too: that shows the noise.
+/// Compares every row with the hand-written limit. The comparison of that limit with itself shows the noise.
 fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
     let Some((_, Some((none, _)))) = rows.first() else {
         return;
@@ -116,7 +116,7 @@ fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
     println!("{table}");
 }
 
-/// How long so many requests take, each to the end of its response.
+/// The time for `count` requests, each to the end of its response.
 async fn requests<S, B>(service: &S, count: u64) -> Duration
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,

@@ -1,4 +1,4 @@
-//! Acquire and release beside limits that operators have set, to a store without any.
+//! Acquire and release with limits that operators have set, relative to a store without any.
 
 use crate::{
     measure::{Bench, Estimate},
@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use testing::bench::table::{Table, figure};
 use tower_semaphore::{MemorySemaphore, Operate, Policy};
 
-/// How many are set. With the first each limit was taken away again.
+/// The numbers of limits. In the first case a limit is set and taken away again.
 const SET: [usize; 3] = [0, 1, 1_000];
 
 pub(crate) fn compare(bench: &mut Bench) {

@@ -1,8 +1,7 @@
-//! The store in memory, and the layer over it, beside a hand-written limit: a `DashMap` of Tokio's
-//! semaphores. Measured by criterion.
+//! The store in memory, and the layer over it, compared with a hand-written limit: a `DashMap` of Tokio's semaphores.
+//! Uses criterion.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench memory`, about two minutes; `-- --quick` in
-//! twenty seconds.
+//! `cargo bench -p tower-semaphore-benches --bench memory` takes about two minutes, with `-- --quick` twenty seconds.
 
 mod layer;
 mod limits;

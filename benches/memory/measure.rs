@@ -1,4 +1,4 @@
-//! What criterion measures, and what is read from it afterwards.
+//! Runs criterion, and reads its estimates afterwards.
 
 use criterion::{BenchmarkId, Criterion};
 use serde_json::Value;
@@ -9,20 +9,20 @@ use std::{
 };
 use testing::bench::{figures::median, run::is_quick};
 
-/// With fewer operations a sample says more of the clock than of them.
+/// With fewer operations, a sample would measure the clock more than the operations.
 const MANY: u64 = 1_000;
 
-/// Criterion, and where it leaves its estimates.
+/// Criterion, and the folder of its estimates.
 pub(crate) struct Bench {
     criterion: Criterion,
     folder: PathBuf,
 }
 
-/// How long one operation takes, in nanoseconds: criterion's estimate.
+/// Criterion's estimate of the time of one operation, in nanoseconds.
 pub(crate) type Estimate = f64;
 
 impl Bench {
-    /// Flags are criterion's own: `--quick` and a filter, say.
+    /// The flags are criterion's own, such as `--quick` and a filter.
     pub(crate) fn new() -> Self {
         let folder = folder();
         let criterion = Criterion::default()
@@ -35,7 +35,7 @@ impl Bench {
         Self { criterion, folder }
     }
 
-    /// Measures what `routine` says it took for so many operations. `None` if a filter left it
+    /// Measures `routine`, which returns the time of the given number of operations. Returns `None` if a filter left it
     /// out.
     pub(crate) fn measure(
         &mut self,
@@ -53,8 +53,8 @@ impl Bench {
         ran.then(|| estimate(&folder.join("new/estimates.json")))
     }
 
-    /// As [`measure`](Self::measure), and the ratio to a rival: each sample is followed by as many
-    /// operations of the rival, so that what disturbs one disturbs both.
+    /// Measures as [`measure`](Self::measure) does. Also returns the ratio to a rival: each sample is followed by the
+    /// same number of the rival's operations, so that a disturbance affects both.
     pub(crate) fn compare(
         &mut self,
         id: [&str; 3],
@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// Beside the profile's folder, in which this program lies three folders deep.
+/// The folder next to the profile's folder, which is three levels above this program.
 fn folder() -> PathBuf {
     let program = env::current_exe().expect("this program is a file");
     let target = program.ancestors().nth(3).unwrap_or(Path::new("target"));

@@ -1,4 +1,4 @@
-//! Acquire and release, by threads and keys.
+//! Acquire and release, by number of threads and keys.
 
 use crate::{
     measure::{Bench, Estimate},
@@ -22,7 +22,7 @@ const KEYS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
 const TITLE: &str = "Acquire and release in memory, ns of a thread's time";
 
-/// So high that no claim is refused, however many threads are paused with a permit.
+/// High enough that no claim is refused, even if many threads are paused while they hold a permit.
 pub(crate) const LIMIT: u32 = 1_000;
 
 /// The results for a number of threads and keys.
@@ -40,7 +40,7 @@ pub(crate) fn compare(bench: &mut Bench) {
     for count in KEYS {
         let keys: Vec<String> = (0..count).map(|key| format!("account-{key}")).collect();
         let (store, map) = (MemorySemaphore::new(), Dash::default());
-        // Each key was there before, as in a process that has run for a while.
+        // Each key has been used before, as in a process that has run for a while.
         keys.iter().for_each(|key| drop(store.take(key, LIMIT)));
         keys.iter().for_each(|key| drop(map.take(key, LIMIT)));
         let cell = |threads| {
@@ -75,7 +75,7 @@ fn cell(
     })
 }
 
-/// How long a thread takes for so many pairs, on average over the threads.
+/// The time that a thread takes for `count` pairs, on average over the threads.
 pub(crate) fn pairs<R: Rival>(rival: &R, keys: &[String], threads: usize, count: u64) -> Duration {
     let barrier = Barrier::new(threads);
     let work = |seed| {
@@ -123,7 +123,7 @@ fn report(cells: &[Cell]) {
     plot::lines(title, &[1, 8].map(|threads| lines(cells, threads)).concat());
 }
 
-/// The curves of both, for a number of threads.
+/// The curves of both stores for a number of threads.
 fn lines(cells: &[Cell], threads: usize) -> [(String, Vec<(f64, f64)>); 2] {
     let own = || cells.iter().filter(|cell| cell.threads == threads);
     let ours = own().map(|cell| (cell.keys as f64, cell.ours));

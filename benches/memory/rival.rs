@@ -1,5 +1,4 @@
-//! The semaphores that are compared, called as a middleware would: with the key as it is in the
-//! request, looked up anew each time.
+//! The compared semaphores, called as a middleware would: each call looks up the key that the request contains.
 
 use dashmap::DashMap;
 use futures_util::FutureExt;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore as TokioSemaphore};
 use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
 
-/// A semaphore per key; its permits are held until they are dropped.
+/// A semaphore per key. A permit is held until it is dropped.
 pub(crate) trait Rival: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
 
@@ -23,7 +22,7 @@ impl Rival for MemorySemaphore {
     }
 }
 
-/// A map that never forgets a key.
+/// A map that never removes a key.
 #[derive(Clone, Default)]
 pub(crate) struct Dash(Arc<DashMap<String, Arc<TokioSemaphore>>>);
 
@@ -36,7 +35,7 @@ impl Rival for Dash {
 }
 
 impl Dash {
-    /// The semaphore of a key; the key is copied only the first time.
+    /// The semaphore of a key. The key is copied only the first time.
     fn of(&self, key: &str, limit: u32) -> Arc<TokioSemaphore> {
         if let Some(semaphore) = self.0.get(key) {
             return Arc::clone(&semaphore);

@@ -1,8 +1,8 @@
-//! One run of a service under the limit, with the feature `metrics` and a recorder or without: `benches/metrics/run.sh`
-//! builds both and runs them by turns.
+//! One run of a service under the limit. The feature `metrics` and a recorder are on or off: `benches/metrics/run.sh`
+//! builds both programs and runs them alternately.
 //!
-//! Prints for each store: requests per second, and microseconds of processor time per request, those
-//! of the clients included.
+//! Prints for each store the requests per second and the microseconds of processor time per request, including the time
+//! of the clients.
 
 use axum::{Router, routing::get};
 use std::{
@@ -38,7 +38,7 @@ async fn main() {
     pairs();
 }
 
-/// With the feature, everything is counted as a service would have it counted.
+/// With the feature, everything is counted as in a real service.
 #[cfg(feature = "metrics")]
 fn count() {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
@@ -83,7 +83,7 @@ async fn serve(semaphore: impl Semaphore) -> SocketAddr {
     address
 }
 
-/// Acquire and release alone, one after the other: nanoseconds of a pair instead.
+/// Measures only acquire and release, one after another. Prints nanoseconds per pair.
 fn pairs() {
     let store = MemorySemaphore::new();
     let claim = Claim::new("account-42").with_limit(5);

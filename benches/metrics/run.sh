@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Metrics on against off: builds the bench `metrics` with the feature and without, and runs the two by
-# turns, 15 times or as often as it is told. Prints the medians of both, and of the ratios of each turn.
+# Compares metrics on and off: builds the bench `metrics` with and without the feature, and runs the two programs
+# alternately, 15 times unless an argument gives another number. Prints the medians of both, and of the ratios of the
+# runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 turns=${1:-15}
 
-# The program, built with these arguments.
+# Builds the program with these arguments and prints its path.
 program() {
     cargo bench -q -p tower-semaphore-benches --bench metrics --no-run --message-format=json "$@" |
         sed -n 's/.*"name":"metrics".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
@@ -17,7 +18,7 @@ off=$(program)
 on=$(program --features metrics)
 [ "$off" != "$on" ] || { echo "both are one program" >&2; exit 1; }
 for turn in $(seq "$turns"); do
-    # The other one first in every second turn.
+    # In every second turn the other program runs first.
     order="off on"
     [ $((turn % 2)) = 0 ] || order="on off"
     for which in $order; do

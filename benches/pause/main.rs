@@ -1,6 +1,6 @@
-//! A paused key: what a refusal costs the server, and how soon after the end of a pause the first claim is granted.
+//! A paused key: the server's time for a refusal, and the time from the end of a pause to the first grant.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench pause`, about a minute; `-- --quick` in ten seconds.
+//! `cargo bench -p tower-semaphore-benches --bench pause` takes about a minute, with `-- --quick` ten seconds.
 
 use std::time::{Duration, Instant};
 use testing::{
@@ -41,7 +41,7 @@ async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
     permits
 }
 
-/// The time of the server for one refusal: of a full key, and of the same key when it is paused too, by turns.
+/// The server's time for one refusal. Alternates between a full key and the same key when it is also paused.
 async fn refusals(server: &RedisServer) -> Table {
     let (store, mut raw) = (store(server).await, Raw::connect(server.port()).await);
     let _permits = fill(&store, "full").await;
@@ -107,7 +107,7 @@ async fn after_end(stores: &[RedisSemaphore; 2], waiters: usize) -> Duration {
     let time = Duration::from_millis(300);
     let paused = stores[0].pause(&policy, &key, time, "").await;
     paused.expect("it is paused");
-    // The server paused it before it has answered.
+    // The server has started the pause before it answers.
     let end = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for at in 0..waiters {

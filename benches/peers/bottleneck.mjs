@@ -17,7 +17,7 @@ const limiter = (id, maxConcurrent) => {
   return limiters.get(id);
 };
 
-// Each hands its jobs to the next, and counts them until they are done there.
+// Each limiter passes its jobs to the next one, and counts them until they are done there.
 const chain = (key, limit) => {
   const [first, ...others] = [key, ...wider].map((id) => limiter(id, limit));
   others.reduce((narrow, wide) => { narrow.chain(wide); return wide; }, first);

@@ -1,5 +1,4 @@
-// What every driver in JavaScript does with a semaphore. `take(key, limit)` resolves to a function
-// that releases the permit.
+// The measurements of every driver in JavaScript. `take(key, limit)` resolves to a function that releases the permit.
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 

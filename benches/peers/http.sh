@@ -1,12 +1,12 @@
-# HTTP: the limit in nginx and ours, around one app and under one client. run.sh reads this.
+# HTTP: the limit in nginx and ours, around the same app and with the same client. run.sh sources this file.
 #
-# A front is what a client talks to: the app `alone`, nginx `open` or with `limit_conn` before it, or
-# the app under our layer in `memory` or over `redis`.
+# A front is the program that a client talks to. It is the app `alone`, nginx in front of it (`open`, or with
+# `limit_conn`), or the app under our layer in `memory` or over `redis`.
 
 http="$into/rust/release/http"
 running=
 
-# Debian's nginx, unpacked and not installed; else the one on the PATH.
+# Downloads and unpacks Debian's nginx without installing it, or else uses the one on the PATH.
 nginx_peer() {
     for package in nginx nginx-light nginx-core; do
         "$into/nginx/usr/sbin/nginx" -v && return
@@ -21,7 +21,7 @@ nginx_path() {
 
 client() { timeout 100 "$http" "$@" 2>>"$into/http.err"; }
 
-# begin LOG COMMAND: a server in the background, whose process id is in $pid.
+# begin LOG COMMAND: starts a server in the background and sets $pid to its process id.
 begin() {
     log=$1; shift
     "$@" >"$log" 2>>"$into/http.err" &
@@ -39,7 +39,7 @@ end_all() {
     for one in $running; do end "$one" TERM; done
 }
 
-# says LOG PATTERN: waits until the server's log has the pattern, and fails if it ends before.
+# `says LOG PATTERN`: waits until the server's log contains the pattern, and fails if the server ends first.
 says() {
     until grep -q "$2" "$1" 2>/dev/null; do
         kill -0 "$pid" 2>/dev/null || return 1
@@ -47,14 +47,14 @@ says() {
     done
 }
 
-# The app, with its limit in STORE or with none; as everything below, at $address.
+# Starts the app with its limit in STORE, or without one. Like the functions below, it sets $address.
 serve() {
     : >"$into/app.log"
     begin "$into/app.log" "$http" serve "$1"
     says "$into/app.log" listening && address=$(sed -n 's/^listening //p' "$into/app.log")
 }
 
-# nginx before the app, in a folder of its own.
+# Starts nginx in front of the app, in a separate folder.
 proxy() {
     own=$(free_port)
     prefix="$into/nginx-$own"
@@ -66,7 +66,7 @@ proxy() {
     says "$prefix/error.log" 'start worker process ' && address="127.0.0.1:$own"
 }
 
-# Starts a front, whose process id is in $server_pid, or prints why it cannot run.
+# Starts a front and sets $server_pid to its process id, or prints why it cannot run.
 front() {
     : >"$into/http.err"
     case $1 in
@@ -79,8 +79,8 @@ front() {
     return 1
 }
 
-# Kills the front's server: nginx's worker, which its master replaces, or our process, which this
-# restarts.
+# Kills the front's server. For nginx this is the worker, which its master replaces. For ours it is the app, which this
+# function restarts.
 kill_server() {
     if [ "$1" = limit_conn ]; then
         kill -9 "$(sed -n 's/.*start worker process //p' "$prefix/error.log" | tail -n 1)"
@@ -100,7 +100,7 @@ title() {
     esac
 }
 
-# row CELL...
+# row CELL...: prints a row of a table.
 row() {
     printf '|'
     printf ' %s |' "$@"
@@ -125,7 +125,7 @@ rates() {
     end_all
 }
 
-# One row of contention: FRONT PATH TITLE.
+# contended FRONT PATH TITLE: prints one row of contention.
 contended() {
     say "measuring contention: $3"
     front "$1" && row "$3" $(client contend "$address" "$2")
@@ -143,7 +143,8 @@ contention() {
     contended redis /queue/stream 'layer, Redis: waiting'
 }
 
-# Five bodies of ACCOUNT, held by $holder; $sixth is how the sixth request was answered.
+# hold_five ACCOUNT: holds five bodies in the background process $holder. Sets $sixth to the status of the sixth
+# request.
 hold_five() {
     : >"$into/hold"
     begin "$into/hold" "$http" hold "$address" "$1"
@@ -152,7 +153,7 @@ hold_five() {
     read -r _ _ sixth <"$into/hold"
 }
 
-# One row of kills: of the client, then of the server.
+# Prints one row of kills: of the client, then of the server.
 killed() {
     say "measuring kills: $1"
     front "$1" || { end_all; return; }

@@ -1,4 +1,4 @@
-// npm's redis-semaphore, with a lease of 10 s and its other settings as they come.
+// npm's redis-semaphore, with a lease of 10 s and default settings otherwise.
 
 import { Redis } from "ioredis";
 import { Semaphore } from "redis-semaphore";

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Other libraries' semaphores beside ours: each through its own client, on one Redis, in one run.
-# And nginx beside our layer, which is over HTTP: http.sh.
+# Compares other libraries' semaphores with ours: each through its own client, on one Redis, in one run. Also compares
+# nginx with our layer over HTTP, see http.sh.
 #
 #     benches/peers/run.sh [--quick]          PEERS="tower-semaphore bottleneck" for some of them
 #
-# Needs redis-server and redis-cli, and what a peer is written in: node and npm, python3, cargo;
-# nginx, unless apt-get can download it. A peer that cannot be installed or run is reported with its
-# error. Installs under target/peers.
+# Needs redis-server and redis-cli, and the languages of the peers: node and npm, python3, cargo. Needs nginx, unless
+# apt-get can download it. A peer that cannot be installed or run is reported with its error. Installs under
+# target/peers.
 #
 # Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY; some also newcomer KEY.
 set -u
@@ -20,7 +20,7 @@ cd "$into" || exit 1
 
 say() { printf '%s\n' "$*" >&2; }
 
-# install NAME COMMAND: keeps the output for the report.
+# install NAME COMMAND: runs the command and keeps its output for the report.
 install() {
     name=$1; shift
     say "installing $name"
@@ -75,7 +75,7 @@ drive() {
     esac
 }
 
-# The commands that clients send while a driver runs. MONITOR marks commands inside scripts.
+# Prints a driver's figures for contention and the number of commands that it sends. MONITOR marks commands in scripts.
 contend() {
     redis-cli -p "$port" monitor >"$into/monitor" 2>/dev/null &
     monitor=$!
@@ -87,13 +87,13 @@ contend() {
     printf '%s %s' "${figures:-- -}" "$sent"
 }
 
-# Waits until the driver that holds a permit has said so.
+# Waits until the driver reports that it holds a permit.
 until_held() {
     tries=0
     until grep -q held "$into/hold" || [ "$tries" -gt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
 }
 
-# How long a permit stays taken when its holder is killed, in seconds.
+# Prints how long a permit stays taken after its holder is killed, in seconds.
 orphan() {
     : >"$into/hold"
     drive "$1" hold "orphan-$1" >"$into/hold" 2>>"$into/$1.err" &
@@ -102,7 +102,7 @@ orphan() {
     drive "$1" wait "orphan-$1" 2>>"$into/$1.err"
 }
 
-# One row of the libraries' table.
+# Prints one row of the libraries' table.
 library() {
     say "measuring $1"
     one=$(drive "$1" pairs "one-$1" 1 "$seconds" 2>"$into/$1.err")
@@ -123,7 +123,7 @@ libraries() {
     printf '\n'
 }
 
-# Those that take several limits at once, under one limit and under four.
+# Compares the libraries that can take several limits at once, under one limit and under four.
 several() {
     printf '| semaphore | 1 task, one limit | 1 task, four limits | × | 16 tasks, one limit | 16 tasks, four limits | × |\n'
     printf '|---|---|---|---|---|---|---|\n'
@@ -140,7 +140,7 @@ several() {
     printf '\n'
 }
 
-# How long one job of another tenant waits beside a crowd of 1,000, under a limit of 5 and with holds of 50 ms.
+# Prints the wait of one tenant's job behind another's crowd of 1,000, under a limit of 5 and with holds of 50 ms.
 newcomers() {
     printf '| queue | wait of a newcomer, holds | jobs before it |\n|---|---|---|\n'
     for peer in "$@"; do

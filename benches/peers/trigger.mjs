@@ -1,4 +1,4 @@
-// trigger.dev's fair queue: deficit round robin over tenants, and one group under a limit of 5 that all share.
+// trigger.dev's fair queue: deficit round robin over tenants, and one group whose limit of 5 all share.
 // `node trigger.mjs URL newcomer KEY`
 
 import { DefaultFairQueueKeyProducer, DRRScheduler, FairQueue, WorkerQueueManager } from "@trigger.dev/redis-worker";
@@ -16,7 +16,7 @@ const queue = new FairQueue({
   keys,
   logger,
   scheduler: new DRRScheduler({ redis, keys, quantum: 1, maxDeficit: 50 }),
-  // Its scheduler wants a group of this name.
+  // The scheduler requires a group with this name.
   concurrencyGroups: [group("tenant", (queue) => queue.tenantId, 1000), group("fleet", () => "all", 5)],
   workerQueue: { resolveWorkerQueue: () => "jobs" },
   consumerIntervalMs: 10,

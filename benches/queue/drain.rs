@@ -1,4 +1,4 @@
-//! A long queue on one key.
+//! The drain of a long queue on one key.
 
 use std::time::{Duration, Instant};
 use testing::bench::{
@@ -33,11 +33,11 @@ pub(crate) async fn compare(url: &str) {
     plot::lines(title, &[("RedisSemaphore".to_owned(), points)]);
 }
 
-/// How many waiters join at once.
+/// The number of waiters that join at once.
 const WAVE: u32 = 50;
 
-/// Enqueues `waiters` for the one permit of a key, releases it, and measures the time until all
-/// have had it. Each releases it at once. Also returns how many claims failed.
+/// Enqueues `waiters` for the only permit of a key, releases it, and measures the time until all have had it. Each
+/// waiter releases it at once. Also returns the number of failed claims.
 async fn drain(url: &str, waiters: u32) -> (Duration, usize) {
     let builder = RedisSemaphore::builder().max_waiting_total(waiters + 1);
     let store = builder.connect(url).await.expect("the server is there");
@@ -50,12 +50,12 @@ async fn drain(url: &str, waiters: u32) -> (Duration, usize) {
     for number in 0..waiters {
         let (store, claim) = (store.clone(), claim.clone());
         queue.spawn(async move { store.acquire(claim).await.is_ok() });
-        // In groups, because this measures how a queue drains, not how fast it fills.
+        // Waiters join in waves, because this measures how a queue drains and not how fast it fills.
         if number % WAVE == 0 {
             sleep(Duration::from_millis(5)).await;
         }
     }
-    // Until the last have joined.
+    // Wait until the last waiters have joined.
     sleep(Duration::from_millis(200)).await;
     let start = Instant::now();
     drop(permit);

@@ -1,8 +1,7 @@
-//! The queue: how soon the next waiter is granted, in which order, with how many commands, and how
-//! long a grant takes when many wait.
+//! The queue: how soon the next waiter is granted, in which order, with how many commands, and how long a grant takes
+//! when many claims wait.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench queue`, about a minute; `-- --quick` in twenty
-//! seconds.
+//! `cargo bench -p tower-semaphore-benches --bench queue` takes about a minute, with `-- --quick` twenty seconds.
 
 mod drain;
 mod order;

@@ -1,4 +1,4 @@
-//! Fifty contenders for five permits, each for a tenth of a second.
+//! Fifty contenders for five permits, which each hold a permit for a tenth of a second.
 
 use std::time::{Duration, Instant};
 use testing::{
@@ -17,19 +17,19 @@ const CONTENDERS: usize = 50;
 const PERMITS: u32 = 5;
 const WORK: Duration = Duration::from_millis(100);
 
-/// Between two starts: many times a round trip, so that they arrive as they start.
+/// The time between two starts. It is many round trips, so that contenders arrive in the order of their starts.
 const APART: Duration = Duration::from_millis(4);
 
-/// Processes over which the contenders are spread, each with a store of its own.
+/// The number of processes that the contenders are spread over, each with a separate store.
 const STORES: usize = 5;
 
 /// The results of one round.
 struct Round {
     /// Milliseconds from the first start to the last end.
     total: f64,
-    /// Pairs that were granted in another order than that of their arrival.
+    /// The number of pairs that were granted in the opposite order of their arrival.
     inversions: f64,
-    /// Commands that clients sent, for each acquire and its release.
+    /// Commands that clients sent, per acquire and release.
     commands: f64,
 }
 
@@ -74,7 +74,7 @@ fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 6] {
         name.to_owned(),
         figure(total),
         of(work),
-        // The last permit is not wanted before its contender arrives.
+        // The lower bound of the total: the last permit is needed only when its contender arrives.
         of(work + APART * (PERMITS - 1)),
         figure(inversions),
         figure(commands),
@@ -97,7 +97,7 @@ async fn round(server: &RedisServer, number: usize) -> Round {
         contenders.spawn(contend(store, key, at, start));
     }
     let seen = contenders.join_all().await;
-    // The last releases are on their way.
+    // The last releases are still in flight.
     sleep(WORK).await;
     let stats = raw.commandstats().await;
     let sent = ["evalsha", "eval", "subscribe"].map(|name| stats.get(name).copied().unwrap_or(0));
@@ -109,7 +109,7 @@ async fn round(server: &RedisServer, number: usize) -> Round {
     }
 }
 
-/// The contender, the token of its permit, and when it was done.
+/// The contender, the token of its permit, and the time at which it was done.
 type Seen = (usize, u64, Duration);
 
 async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) -> Seen {
@@ -118,14 +118,14 @@ async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) 
         .with_limit(PERMITS)
         .with_wait(Duration::from_secs(10));
     let permit = store.acquire(claim).await.expect("it is granted");
-    // Tokens grow from grant to grant, whichever process sees its grant first.
+    // Tokens grow from grant to grant, whichever process learns of its grant first.
     let token = permit.token().expect("it is granted");
     sleep(WORK).await;
     drop(permit);
     (at, token, start.elapsed())
 }
 
-/// Pairs of which the earlier contender was granted later.
+/// The number of pairs in which the earlier contender was granted later.
 fn inversions(mut seen: Vec<Seen>) -> usize {
     seen.sort_by_key(|(at, ..)| *at);
     let later = |(at, (_, granted, _)): (usize, &Seen)| {

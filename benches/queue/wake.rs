@@ -1,4 +1,4 @@
-//! From a release in one process to the grant in another.
+//! The time from a release in one process to the grant in another.
 
 use testing::bench::{
     figures::Latencies,

@@ -1,5 +1,5 @@
-//! The latency of one acquire on an idle connection: the rivals alternate, call by call. Once from the
-//! main task, and once from a spawned one, as handlers are.
+//! The latency of one acquire on an idle connection. The rivals alternate call by call. Measured once from the main
+//! task and once from a spawned task, in which handlers run.
 
 use crate::rival::{Held, NAMES, Rival};
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) async fn compare(url: String) {
     tokio::spawn(spawned).await.expect("no panic");
 }
 
-/// Measures one acquire of each rival in every round. Each release is answered before the next.
+/// Measures one acquire of each rival per round. Each release is answered before the next acquire.
 async fn measure(url: &str, title: &str) {
     let calls = pick(1_000, 10_000);
     let mut rivals = Vec::new();

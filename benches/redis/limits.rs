@@ -1,4 +1,4 @@
-//! Pairs per second and latency beside limits that operators have set, to a store without any.
+//! Pairs per second and latency with limits that operators have set, relative to a store without any.
 
 use crate::{load, rival::Rival};
 use std::{sync::Arc, time::Duration};
@@ -11,10 +11,10 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// How many are set: none ever, none any more, one, and as many as a large service has.
+/// The numbers of limits: none ever set, one taken away again, one, and the number of a large service.
 const SET: [(&str, usize); 4] = [("none", 0), ("0", 0), ("1", 1), ("1,000", 1_000)];
 
-/// Above the permits that are held or not released yet, so that no claim is refused.
+/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
 pub(crate) async fn compare(url: &str) {
@@ -42,7 +42,7 @@ pub(crate) async fn compare(url: &str) {
                 let span = Duration::from_millis(span);
                 let outcome = load::run(store, keys.collect(), LIMIT, span).await;
                 assert_eq!(outcome.refused, 0);
-                // The first round only warms up.
+                // The first round is a warm-up.
                 if round > 0 {
                     pairs.push(outcome.pairs);
                     p50.push(outcome.acquire.p50());
@@ -66,7 +66,7 @@ pub(crate) async fn compare(url: &str) {
     println!("{table}");
 }
 
-/// A store of its own that knows so many limits, those of the first keys.
+/// A separate store with `count` limits, which apply to the first keys.
 async fn limited(url: &str, name: &str, count: usize) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().prefix(format!("{name}:"));
     let store = builder.connect(url).await.expect("the server is there");

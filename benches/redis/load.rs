@@ -1,4 +1,4 @@
-//! Many tasks that acquire and release permits, for a while.
+//! Many tasks that acquire and release permits for a while.
 
 use crate::rival::Rival;
 use rustix::time::{ClockId, clock_gettime};
@@ -9,20 +9,20 @@ use std::{
 use testing::bench::figures::Latencies;
 use tokio::task::JoinSet;
 
-/// The results of a while of load.
+/// The results of a load.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Pairs of acquire and release per second, the last release included.
+    /// Pairs of acquire and release per second, including the last release.
     pub(crate) pairs: f64,
-    /// How long an acquire took.
+    /// The latencies of the acquires.
     pub(crate) acquire: Latencies,
-    /// The processor time of this process for a pair, µs.
+    /// The processor time of this process per pair, in µs.
     pub(crate) cpu: f64,
-    /// How often there was no permit.
+    /// The number of refused claims.
     pub(crate) refused: u64,
 }
 
-/// What one task has seen.
+/// The results of one task.
 #[derive(Default)]
 struct Seen {
     acquire: Latencies,
@@ -72,7 +72,7 @@ async fn work(rival: Arc<Rival>, key: String, limit: u32, end: Instant) -> Seen 
     seen
 }
 
-/// What all threads of this process have computed.
+/// The processor time of all threads of this process.
 fn cpu_time() -> Duration {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! The semaphores that are compared, behind one interface.
+//! The compared semaphores, behind one interface.
 
 use redis::{Cmd, Script};
 use testing::{
@@ -27,9 +27,9 @@ redis.call('ZADD', KEYS[1], now + 10000, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 40000)
 return 1";
 
-/// One of the semaphores that are compared.
+/// One of the compared semaphores.
 pub(crate) enum Rival {
-    /// A script that does nothing, twice: the cost of the client and of the round trips.
+    /// An empty script for the acquire and for the release: the cost of the client and of the round trips.
     Empty(MultiplexedConnection, Script),
     /// [`FLOOR`] and `ZREM`.
     Floor(MultiplexedConnection, Script),
@@ -47,7 +47,7 @@ pub(crate) enum Held {
 }
 
 impl Rival {
-    /// A client of the kind `name`, with connections of its own and this clock.
+    /// A client of the kind `name`, with separate connections and this clock.
     pub(crate) async fn connect(name: &str, url: &str, clock: Clock) -> Self {
         let connection = link::connect(&link::client(url)).await;
         let client = Client::connect(url, clock, Pause::Task);
@@ -64,7 +64,7 @@ impl Rival {
         }
     }
 
-    /// A permit, or `None` when there is no room, or none was seen in time.
+    /// A permit, or `None` if the key is full or no permit was obtained in time.
     pub(crate) async fn acquire(&self, key: &str, limit: u32) -> Option<Held> {
         match self {
             Self::Empty(connection, script) => {
@@ -93,7 +93,7 @@ impl Rival {
         }
     }
 
-    /// Releases a permit as its users would: ours by dropping it, the others by their call.
+    /// Releases a permit as users would: ours by dropping it, the others by their call.
     pub(crate) async fn release(&self, key: &str, held: Held) {
         let Held::Id(id) = held else {
             if let Self::Empty(connection, script) = self {
@@ -114,7 +114,7 @@ impl Rival {
         }
     }
 
-    /// Returns when all that was released before has reached the server.
+    /// Returns once all previous releases have reached the server.
     pub(crate) async fn settle(&self) {
         if let Self::Ours(store) = self {
             let permit = store.acquire(Claim::new("flush").with_limit(1)).await;

@@ -1,4 +1,4 @@
-//! Five clients whose clocks differ, and one permit: how often has it more than one holder?
+//! Five clients whose clocks differ, and one permit: how often does it have more than one holder?
 
 use crate::rival::{Held, NAMES, Rival};
 use std::{
@@ -18,10 +18,10 @@ use testing::{
 };
 use tokio::{task::JoinSet, time::sleep};
 
-/// By how many seconds each client's clock is ahead.
+/// The number of seconds by which each client's clock is ahead.
 const AHEAD: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 
-/// What the harness observes, independent of the semaphores.
+/// The harness's own observations, independent of the semaphores.
 #[derive(Default)]
 struct Witness {
     inside: AtomicU64,
@@ -42,7 +42,7 @@ impl Witness {
     }
 }
 
-/// Lets all semaphores show what they admit.
+/// Measures how often each semaphore admits a second holder.
 pub(crate) async fn compare(url: &str) {
     let head = ["variant", "grants", "while another held it", "in 1,000"];
     let title = "Five clients, clocks up to 2 s apart, one permit held for 0 to 4 ms";

@@ -17,15 +17,15 @@ use testing::{
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Above the permits that are held or not released yet, so that no claim is refused.
+/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
-/// Which keys the tasks use.
+/// The keys that the tasks use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// All the same one.
+    /// The same key for all tasks.
     One,
-    /// Each its own.
+    /// A separate key for each task.
     Each,
 }
 
@@ -48,7 +48,7 @@ impl Keys {
     }
 }
 
-/// All rounds of one rival under one number of tasks.
+/// The results of all rounds of one rival with one number of tasks.
 #[derive(Default)]
 struct Series {
     pairs: Vec<f64>,
@@ -68,7 +68,7 @@ impl Series {
     }
 }
 
-/// Measures all rivals, in rounds, so that noise hits all of them.
+/// Measures all rivals in alternating rounds, so that noise affects all of them.
 pub(crate) async fn compare(url: &str, keys: Keys) {
     let (rounds, span) = pick((3, 200), (9, 400));
     let mut rivals = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) async fn compare(url: &str, keys: Keys) {
             for (rival, series) in rivals.iter().zip(&mut series) {
                 let span = Duration::from_millis(span);
                 let outcome = load::run(rival, keys.of(tasks), LIMIT, span).await;
-                // The first round only warms up: scripts, connections, caches.
+                // The first round is a warm-up for scripts, connections and caches.
                 if round > 0 {
                     series.add(outcome);
                 }

@@ -1,4 +1,4 @@
-//! The latency of one acquire on an idle connection: the rivals alternate, call by call.
+//! The latency of one acquire on an idle connection. The rivals alternate call by call.
 
 use crate::rival::{NAMES, ONE, Rival, STACKED};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use testing::bench::{
     table::{Table, figure},
 };
 
-/// Measures one acquire of each rival in every round. Each release is answered before the next.
+/// Measures one acquire of each rival per round. Each release is answered before the next acquire.
 pub(crate) async fn compare(url: &str) {
     let calls = pick(1_000, 5_000);
     let mut rivals = Vec::new();

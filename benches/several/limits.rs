@@ -1,4 +1,4 @@
-//! One limit, and four, from narrow to wide.
+//! One limit and four limits, from narrow to wide.
 
 use std::future::Future;
 use tower_semaphore::{AcquireError, Claim, Claims, Permit, Policy, Semaphore};
@@ -7,7 +7,7 @@ const ROUTE: Policy = Policy::from_static("route");
 const MODEL: Policy = Policy::from_static("model");
 const FLEET: Policy = Policy::from_static("fleet");
 
-/// Above the permits that are held or not released yet, so that no claim is refused.
+/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 pub(crate) const LIMIT: u32 = 10_000;
 
 /// How a request acquires its limits.
@@ -15,25 +15,25 @@ pub(crate) const LIMIT: u32 = 10_000;
 pub(crate) enum Way {
     /// The account's limit alone.
     One,
-    /// Those of the account, the route, the model and the fleet, in one step.
+    /// The limits of the account, the route, the model and the fleet, in one step.
     AtOnce,
-    /// The same four, one after the other, as stacked layers do.
+    /// The same four limits, one after another, as stacked layers do.
     Stacked,
 }
 
-/// What a request holds.
+/// The permits of a request.
 pub(crate) enum Held {
     One(Permit),
     Stacked([Permit; 4]),
 }
 
 impl Held {
-    /// Releases it, and waits until the store has answered.
+    /// Releases the permits, and waits until the store has answered.
     pub(crate) async fn release(self) {
         match self {
             Self::One(permit) => assert!(permit.release().await, "it was held"),
             Self::Stacked(permits) => {
-                // All are queued before the first is awaited.
+                // Queues all releases before it awaits the first.
                 for release in permits.each_ref().map(Permit::release) {
                     assert!(release.await, "it was held");
                 }
@@ -65,7 +65,7 @@ impl Way {
     }
 }
 
-/// The names of the four semaphores, for those who know no policies.
+/// The names of the four semaphores, for rivals without policies.
 pub(crate) fn names(account: &str) -> [&str; 4] {
     [account, "route", "model", "fleet"]
 }
@@ -85,7 +85,7 @@ fn four(account: &str) -> [Claim; 4] {
     ]
 }
 
-/// The results of four steps, one after the other.
+/// The results of four steps, one after another.
 pub(crate) async fn each<'a, T, F: Future<Output = T>>(
     names: [&'a str; 4],
     step: impl Fn(usize, &'a str) -> F,

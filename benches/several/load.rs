@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Whose requests the tasks make. Route, model and fleet are the same for all.
+/// The accounts of the tasks' requests. Route, model and fleet are the same for all.
 #[derive(Clone, Copy)]
 pub(crate) enum Accounts {
-    /// All of one account.
+    /// The same account for all tasks.
     One,
-    /// Each of its own.
+    /// A separate account for each task.
     Each,
 }
 
@@ -39,7 +39,7 @@ impl Accounts {
     }
 }
 
-/// All rounds of one rival under one number of tasks.
+/// The results of all rounds of one rival with one number of tasks.
 #[derive(Default)]
 struct Series {
     pairs: Vec<f64>,
@@ -47,7 +47,7 @@ struct Series {
     acquire: Latencies,
 }
 
-/// Measures all rivals, in rounds, so that noise hits all of them.
+/// Measures all rivals in alternating rounds, so that noise affects all of them.
 pub(crate) async fn compare(url: &str, accounts: Accounts) {
     let (rounds, span) = pick((3, 200), (7, 300));
     let span = Duration::from_millis(span);
@@ -62,7 +62,7 @@ pub(crate) async fn compare(url: &str, accounts: Accounts) {
         for round in 0..=rounds {
             for (rival, series) in rivals.iter().zip(&mut series) {
                 let (pairs, acquire) = run(rival, accounts, tasks, span).await;
-                // The first round only warms up: scripts, connections, caches.
+                // The first round is a warm-up for scripts, connections and caches.
                 if round > 0 {
                     series.pairs.push(pairs);
                     series.p50.push(acquire.p50());
@@ -77,7 +77,7 @@ pub(crate) async fn compare(url: &str, accounts: Accounts) {
     report(accounts, &all);
 }
 
-/// Pairs per second, the last release included, and how long an acquire took.
+/// Pairs per second, including the last release, and the latencies of the acquires.
 async fn run(
     rival: &Arc<Rival>,
     accounts: Accounts,

@@ -1,8 +1,7 @@
-//! Several limits at once: what four cost beside one, and beside four that are acquired one after
-//! the other, over Redis and in memory. And how long an interactive claim waits behind a backlog.
+//! Several limits at once: the cost of four limits compared with one, and with four that are acquired one after
+//! another, over Redis and in memory. Also the wait of an interactive claim behind a backlog.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench several`, about three minutes; `-- --quick` in
-//! half a minute.
+//! `cargo bench -p tower-semaphore-benches --bench several` takes about three minutes, with `-- --quick` half a minute.
 
 mod alone;
 mod limits;

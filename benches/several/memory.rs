@@ -1,4 +1,4 @@
-//! The same in one process: acquire and release, by a thread or by more.
+//! The same comparison in one process: acquire and release, by one thread or more.
 
 use crate::limits::Way;
 use futures_util::FutureExt;
@@ -54,7 +54,7 @@ pub(crate) fn compare() {
     println!("{table}");
 }
 
-/// How many ns a pair takes a thread, on average over the threads.
+/// The ns that a pair takes in a thread, on average over the threads.
 fn pairs(store: &MemorySemaphore, way: Way, accounts: &[String], threads: usize) -> f64 {
     let count = pick(20_000, 100_000);
     let barrier = Barrier::new(threads);

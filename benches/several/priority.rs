@@ -1,5 +1,4 @@
-//! How long an interactive claim waits when the limit is full, with and without a backlog of batch
-//! claims.
+//! The wait of an interactive claim when the limit is full, with and without a backlog of batch claims.
 
 use crate::rival;
 use std::{
@@ -17,22 +16,22 @@ use tokio::{
 };
 use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
 
-/// Holders at a time, and interactive clients.
+/// The limit, which is also the number of interactive clients.
 const LIMIT: usize = 16;
 
-/// A hold is as long on average, and varies by half.
+/// The average time for which a permit is held. It varies by half.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// An interactive client pauses this long on average between two requests.
+/// The average pause of an interactive client between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const HEAD_START: Duration = Duration::from_secs(30);
 
-/// What batch clients and interactive clients do meanwhile.
+/// The load of batch clients, and the head start of the interactive claims.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
-    /// Batch clients, each of which claims again as soon as it has released.
+    /// The number of batch clients. Each claims again as soon as it has released.
     batch: usize,
     head_start: Duration,
 }
@@ -109,7 +108,7 @@ async fn run(store: &Arc<dyn Semaphore>, load: Load, claim: Claim) -> Latencies 
     for seed in 0..load.batch {
         work.spawn(batch(Arc::clone(store), claim.clone(), seed, end));
     }
-    // Until the limit is full, and the others are in the queue.
+    // Wait until the limit is full and the other batch claims are in the queue.
     sleep(HOLD * 5).await;
     let claim = claim.with_head_start(load.head_start);
     let mut interactive = JoinSet::new();
@@ -153,7 +152,7 @@ async fn interact(store: Arc<dyn Semaphore>, claim: Claim, seed: usize, end: Ins
     }
 }
 
-/// From a half to one and a half times the `mean`.
+/// A random time from half to one and a half times the `mean`.
 fn about(mean: Duration, dice: &mut Dice) -> Duration {
     let mean = mean.as_micros() as u64;
     Duration::from_micros(mean / 2 + dice.below(mean))

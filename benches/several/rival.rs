@@ -1,4 +1,4 @@
-//! The ways to four limits over Redis that are compared, behind one interface.
+//! The compared ways to take four limits over Redis, behind one interface.
 
 use crate::limits::{self, LIMIT, Way, each, names};
 use redis::{Script, pipe};
@@ -20,12 +20,11 @@ pub(crate) const NAMES: [&str; 6] = [
     "B3, four times",
 ];
 
-/// With these two the others are compared: their places among the names.
+/// The indices of the two names that the others are compared with.
 pub(crate) const ONE: usize = 2;
 pub(crate) const STACKED: usize = 4;
 
-/// The minimum that four limits with leases need: read the clock, count at each, then add to each
-/// and set a TTL.
+/// The minimum that four limits with leases need: read the clock, count at each limit, then add to each and set a TTL.
 const FLOOR: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -38,17 +37,17 @@ for level = 1, 4 do
 end
 return 0";
 
-/// One of the ways that are compared.
+/// One of the compared ways.
 pub(crate) enum Rival {
     /// A script that does nothing, for the acquire and for the release.
     Empty(MultiplexedConnection, Script),
-    /// [`FLOOR`], and `ZREM` at each of the four.
+    /// [`FLOOR`], and `ZREM` at each of the four limits.
     Floor(MultiplexedConnection, Script),
     Ours(RedisSemaphore, Way),
     Basic(Basic),
 }
 
-/// What a rival has granted.
+/// The permit of a rival.
 pub(crate) enum Held {
     Nothing,
     Id(String),
@@ -56,7 +55,7 @@ pub(crate) enum Held {
     Ours(limits::Held),
 }
 
-/// A store that a busy machine slows down, but never fails.
+/// A store that may be slow on a busy machine but does not fail there.
 pub(crate) async fn store(url: &str) -> RedisSemaphore {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     patient.connect(url).await.expect(ANSWERS)
@@ -66,7 +65,7 @@ const ANSWERS: &str = "the server answers";
 const GRANTED: &str = "the limits are high";
 
 impl Rival {
-    /// A client of the kind `name`, with connections of its own.
+    /// A client of the kind `name`, with separate connections.
     pub(crate) async fn connect(name: &str, url: &str) -> Self {
         let connection = link::connect(&link::client(url)).await;
         let ours = async |way| Self::Ours(store(url).await, way);
@@ -108,7 +107,7 @@ impl Rival {
         }
     }
 
-    /// Releases as a user would: our permits are dropped, the others' calls are awaited.
+    /// Releases as users would: our permits are dropped, and the others' calls are awaited.
     pub(crate) async fn release(&self, account: &str, held: Held) {
         match (self, held) {
             (Self::Empty(connection, script), _) => empty(connection, script).await,
@@ -138,7 +137,7 @@ impl Rival {
         }
     }
 
-    /// Returns when all that was released before has reached the server.
+    /// Returns once all previous releases have reached the server.
     pub(crate) async fn settle(&self) {
         if let Self::Ours(store, _) = self {
             let permit = store.acquire(Claim::new("flush").with_limit(1)).await;

@@ -1,6 +1,6 @@
-//! A fresh process that takes permits and holds them, so that its memory is theirs.
+//! A fresh process that takes permits and holds them, so that its memory grows only by them.
 //!
-//! The child is this very benchmark, started with a load in its environment.
+//! The child is this benchmark itself, started with a load in its environment.
 
 use std::{
     env,
@@ -17,10 +17,10 @@ const LOAD: &str = "STREAMS_LOAD";
 /// The default lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// Tasks that take permits at once.
+/// The number of tasks that take permits at the same time.
 const TASKS: usize = 32;
 
-/// What a process holds.
+/// The permits that a process holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) url: String,
@@ -28,7 +28,7 @@ pub(crate) struct Load {
     pub(crate) keys: usize,
 }
 
-/// The load that this process holds, if it is such a child.
+/// The load that this process must hold, if it is such a child.
 pub(crate) fn load_of_child() -> Option<Load> {
     let load = env::var(LOAD).ok()?;
     let mut words = load.split(' ');
@@ -41,7 +41,7 @@ pub(crate) fn load_of_child() -> Option<Load> {
     })
 }
 
-/// Runs as a child: acquires all permits, prints that it has, and holds them until its input ends.
+/// Runs as a child: acquires all permits, reports that, and holds them until its input ends.
 pub(crate) async fn hold_permits(load: Load) {
     let store = RedisSemaphore::builder()
         .lease(LEASE)
@@ -63,7 +63,7 @@ pub(crate) async fn hold_permits(load: Load) {
     }
     let permits = tasks.join_all().await;
     println!("held");
-    // The runtime's other threads keep the permits alive meanwhile.
+    // The runtime's other threads keep the permits alive while this one blocks.
     let _ = io::stdin().read_line(&mut String::new());
     let lost = permits
         .iter()
@@ -79,7 +79,7 @@ async fn take(store: &RedisSemaphore, key: usize, limit: u32) -> Permit {
     store.acquire(claim).await.expect("there is room")
 }
 
-/// A child, seen by its parent.
+/// A child as its parent sees it.
 pub(crate) struct Holder {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -88,7 +88,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Starts one and waits until it holds everything.
+    /// Starts a child and waits until it holds everything.
     pub(crate) fn start(load: &Load) -> Self {
         let Load { url, permits, keys } = load;
         let mut child = Command::new(env::current_exe().expect("a benchmark is a program"))
@@ -112,7 +112,7 @@ impl Holder {
         self.child.id()
     }
 
-    /// Ends it. How many of its permits were lost.
+    /// Ends the child. Returns how many of its permits were lost.
     pub(crate) fn end(mut self) -> usize {
         drop(self.child.stdin.take());
         let lost = self.read().parse().expect("it is a number");

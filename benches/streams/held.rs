@@ -1,4 +1,4 @@
-//! Permits that are held, and do nothing else.
+//! Permits that are held without any other activity.
 
 use crate::child::{Holder, LEASE, Load};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testing::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Permits, and the keys that they are spread over.
+/// The number of permits, and of the keys that they are spread over.
 const LOADS: [(usize, usize); 4] = [
     (1_000, 200),
     (10_000, 2_000),
@@ -22,14 +22,14 @@ const LOADS: [(usize, usize); 4] = [
     (100_000, 100_000),
 ];
 
-/// The cost of permits that are held.
+/// The cost of held permits.
 struct Cost {
-    /// Commands that reach the server, by second.
+    /// Commands that reach the server, per second.
     commands: f64,
-    /// Processor time, in percent of one processor.
+    /// Processor time in percent of one processor.
     server_cpu: f64,
     process_cpu: f64,
-    /// Bytes for each permit.
+    /// Bytes per permit.
     server_bytes: f64,
     process_bytes: f64,
     lost: usize,
@@ -81,7 +81,7 @@ async fn measure(permits: usize, keys: usize) -> Cost {
     };
     let holder = tokio::task::spawn_blocking(move || Holder::start(&load));
     let holder = holder.await.expect("the child holds its permits");
-    // One refresh interval, so that the refreshes of all permits are spread out.
+    // Wait for one refresh interval, so that the refreshes of all permits are spread out.
     sleep(LEASE / 3).await;
 
     raw.reset_stats().await;

@@ -1,4 +1,4 @@
-//! One key, nearly full: does a large limit cost more than a small one?
+//! One key that is nearly full: does a large limit cost more than a small one?
 
 use std::time::{Duration, Instant};
 use testing::{
@@ -14,17 +14,17 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LIMITS: [u32; 4] = [5, 100, 1_000, 10_000];
 
-/// What a round of pairs costs.
+/// The cost of a round of pairs.
 struct Round {
     acquire: f64,
     pair: f64,
-    /// Microseconds of the server in the two scripts.
+    /// The server's time in the two scripts, in microseconds.
     server: f64,
 }
 
 pub(crate) async fn compare() {
     let server = RedisServer::start();
-    // Refreshes of what is held would be counted as if they were of the pairs.
+    // With this lease no refresh of a held permit is counted as part of a pair.
     let lease = Duration::from_secs(3_600);
     let store = RedisSemaphore::builder()
         .lease(lease)

@@ -1,8 +1,7 @@
-//! What permits cost that are *held*, as streams hold them: commands, processor time of both sides,
-//! memory; and whether a large limit costs more than a small one.
+//! The cost of permits that are *held*, as streams hold them: commands, processor time of both sides, and memory. Also
+//! whether a large limit costs more than a small one.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench streams`, about two minutes; `-- --quick` in
-//! one.
+//! `cargo bench -p tower-semaphore-benches --bench streams` takes about two minutes, with `-- --quick` one.
 
 mod child;
 mod held;

@@ -1,4 +1,4 @@
-//! A client that has as many requests in flight as its limit, and no more.
+//! A client whose number of requests in flight equals its limit.
 
 use crate::process::Server;
 use std::{
@@ -9,28 +9,28 @@ use std::{
 };
 use testing::{bench::proc::cpu, redis::RedisServer};
 
-/// What a client does.
+/// The behaviour of a client.
 pub(crate) struct Loops {
-    /// How many requests it has in flight.
+    /// The number of requests in flight, one per loop.
     pub(crate) loops: u32,
     /// Its pause between two requests of a loop.
     pub(crate) pause: Duration,
-    /// How many requests it sends altogether.
+    /// The total number of requests.
     pub(crate) requests: u32,
 }
 
 pub(crate) struct Outcome {
     pub(crate) refused: u32,
-    /// How many scripts the Redis has run for a request.
+    /// The scripts that Redis has run, per request.
     pub(crate) scripts: f64,
-    /// How many µs both servers have worked for a request.
+    /// The processor time of both servers in µs, per request.
     pub(crate) cpu: f64,
 }
 
-/// Sends requests to the servers by turns.
+/// Sends requests to the two servers alternately.
 pub(crate) fn refused(redis: &RedisServer, servers: &[Server; 2], client: &Loops) -> Outcome {
     let addresses = servers.each_ref().map(|server| server.address);
-    // Connected, and with scripts that are known.
+    // Warm up, so that all is connected and the scripts are known.
     send(addresses, 50, Duration::from_millis(5));
     let worked = || -> Duration { servers.iter().map(|server| cpu(server.pid())).sum() };
     let before = (scripts(redis), worked());
@@ -52,7 +52,7 @@ pub(crate) fn refused(redis: &RedisServer, servers: &[Server; 2], client: &Loops
     }
 }
 
-/// One request after the other. Returns how many were refused.
+/// Sends requests one after another. Returns how many were refused.
 fn send(addresses: [SocketAddr; 2], requests: u32, pause: Duration) -> u32 {
     let connect = |address| {
         let stream = TcpStream::connect(address).expect("it listens");
@@ -73,7 +73,7 @@ fn send(addresses: [SocketAddr; 2], requests: u32, pause: Duration) -> u32 {
     refused
 }
 
-/// Sends a request, and reads its answer to the end.
+/// Sends a request, reads its answer to the end, and returns the status.
 fn status(stream: &mut TcpStream) -> u16 {
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-account-id: ann\r\n\r\n")
@@ -97,7 +97,7 @@ fn status(stream: &mut TcpStream) -> u16 {
     }
 }
 
-/// How many scripts a Redis has run.
+/// The number of scripts that a Redis has run.
 pub(crate) fn scripts(redis: &RedisServer) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).expect("it listens");
     stream

@@ -1,4 +1,4 @@
-//! A job that ends right after its permit. It is this very benchmark as a child.
+//! A job that ends right after its permit. It runs this benchmark itself as a child.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ use tower_semaphore::{Claim, Lock, RedisSemaphore, Semaphore};
 
 const JOB: &str = "TURNS_JOB";
 
-/// How a job ends, and the limit that it works under.
+/// The kind of each job, with the limit of its permit, and the flavour of its runtime.
 const JOBS: [&str; 6] = [
     "permit-1 many",
     "permit-5 many",
@@ -29,7 +29,7 @@ const JOBS: [&str; 6] = [
     "lock current",
 ];
 
-/// Works, if this process is such a child.
+/// Runs the job if this process is such a child.
 pub(crate) fn runs_as_child() -> bool {
     let Ok(job) = env::var(JOB) else {
         return false;
@@ -46,7 +46,7 @@ pub(crate) fn runs_as_child() -> bool {
     true
 }
 
-/// As `#[tokio::main]` has it: all that it has ends with the future.
+/// Behaves like a `#[tokio::main]` function: all its values are dropped when the future ends.
 async fn work(url: &str, what: &str) {
     let store = RedisSemaphore::connect(url).await;
     let store = store.expect("the server is there");
@@ -72,7 +72,7 @@ async fn work(url: &str, what: &str) {
     print!("{}", ended.elapsed().as_micros());
 }
 
-/// Of how many runs the permit is left.
+/// Counts the runs that leave a permit behind.
 pub(crate) fn table() -> Table {
     let (runs, _) = pick((20, 0), (20, 0));
     let head = ["job", "left behind", "of", "end, µs (p50)", "most"];
@@ -108,7 +108,7 @@ pub(crate) fn table() -> Table {
     table
 }
 
-/// Whether the Redis holds a permit.
+/// True if the Redis holds a permit.
 fn is_held(redis: &RedisServer) -> bool {
     let keys = ask(redis, "KEYS *:held");
     keys.contains(":held")

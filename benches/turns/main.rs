@@ -1,7 +1,8 @@
-//! A client that keeps to its limit, and sends to two processes over one Redis by turns: how many of its requests are
-//! refused, and what full keys and others cost. And a process that ends right after a permit: what it leaves behind.
+//! A client that keeps to its limit and alternates between two processes over one Redis: how many of its requests are
+//! refused, and the cost of full and other keys. Also a process that ends right after a permit: whether it leaves the
+//! permit behind.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench turns`, about a minute; `-- --quick` in half of it.
+//! `cargo bench -p tower-semaphore-benches --bench turns` takes about a minute, with `-- --quick` half of it.
 
 mod client;
 mod job;
@@ -28,7 +29,7 @@ fn main() {
     println!("{}", job::table());
 }
 
-/// How many of 500 requests are refused, the median and the most of some rounds.
+/// How many of 500 requests are refused: the median and the maximum of some rounds.
 fn turns() -> Table {
     let (rounds, requests) = pick((7, 500), (3, 500));
     let head = [

@@ -1,4 +1,4 @@
-//! Pairs of acquire and release of one process: of a key that is full, and of one that is not.
+//! Pairs of acquire and release in one process, with a full key and with a key that has room.
 
 use crate::client::scripts;
 use std::{
@@ -16,7 +16,7 @@ use testing::{
 use tokio::{runtime::Builder, task::JoinSet};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// Tasks, each with a claim at a time, under this limit. Claims wait where the key is contended.
+/// Tasks that each make one claim at a time under this limit. Claims wait if the key is contended.
 struct Load {
     name: &'static str,
     tasks: u32,

@@ -1,4 +1,4 @@
-//! A server with a limit, which is this very benchmark as a child.
+//! A server with a limit, run as a child of this benchmark.
 
 use axum::{Router, routing::get};
 use std::{
@@ -12,7 +12,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, RedisSemaphore, key};
 
 const SERVES: &str = "TURNS_SERVES";
 
-/// Serves, if this process is such a child.
+/// Serves if this process is such a child.
 pub(crate) fn serves_as_child() -> bool {
     let Ok(what) = env::var(SERVES) else {
         return false;
@@ -36,7 +36,7 @@ async fn serve(url: &str, limit: u32) {
     axum::serve(listener, router).await.expect("it serves");
 }
 
-/// A server, seen by its parent. Killed when it is dropped.
+/// A server as its parent sees it. Dropping it kills the process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,

@@ -79,7 +79,7 @@ async fn revoke_ids(
             }
         }
     }
-    // What has ended is told, also before a failure.
+    // Prints the revoked ids first, even if a later revocation has failed.
     match (revoked.is_empty(), output.is_json) {
         (true, _) => return Err(failed.unwrap_or_else(|| Failure::nothing("it had ended before"))),
         (false, true) => output.json(&json!({"revoked": revoked}))?,
@@ -92,13 +92,13 @@ async fn revoke_ids(
     failed.map_or(Ok(()), Err)
 }
 
-/// Asks a person. Without one there is no answer.
+/// Asks for confirmation. Fails if standard input is not a terminal.
 async fn confirm(question: String) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         let unasked = "nobody can be asked here: add --yes to end all permits of the key";
         return Err(Failure::Usage(unasked.to_owned()));
     }
-    // So that a signal is heard meanwhile.
+    // On a blocking thread, so that a signal can end the command while it waits for the answer.
     let answer = spawn_blocking(move || ask(&question)).await;
     let answer = answer.map_err(|_| Failure::Interrupted)??;
     match answer.trim() {
@@ -115,7 +115,7 @@ fn ask(question: &str) -> Result<String, Failure> {
     Ok(answer)
 }
 
-/// Sets a limit, or takes it away.
+/// Sets a limit, or removes it.
 pub(crate) async fn set_limit(
     store: &RedisSemaphore,
     policy: &str,
@@ -144,7 +144,8 @@ pub(crate) async fn set_limit(
     output.text(&format!("{} {of}: the limit is {is}", shown(policy)))
 }
 
-/// Fails unless there is such a limit. Of a long key a store knows only the hash.
+/// Fails if no such limit is set. A store keeps only the hash of a long key, so for a long key any listed hash of the
+/// policy counts.
 async fn is_set(store: &RedisSemaphore, policy: &Policy, key: Option<&Key>) -> Result<(), Failure> {
     let mut limits = store.limits();
     while let Some(limit) = limits.next().await {
@@ -168,7 +169,7 @@ async fn is_set(store: &RedisSemaphore, policy: &Policy, key: Option<&Key>) -> R
     Err(Failure::nothing("no such limit is set"))
 }
 
-/// What no store sets a limit of.
+/// Fails for a policy or key whose limit no store can set.
 fn check(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
     match policy {
         "lock" => Err(Failure::Usage(

@@ -1,4 +1,4 @@
-//! The arguments.
+//! The arguments of the command line.
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 /// Where the servers are.
 #[derive(Debug, Args)]
 pub(crate) struct Servers {
-    /// The server's URL, without a password; of a cluster some nodes, or the Sentinels, with commas between them
+    /// The server's URL, without a password; for a cluster some of its nodes, or the Sentinels, separated by commas
     #[arg(
         id = URLS,
         long = "url",
@@ -48,19 +48,19 @@ pub(crate) struct Servers {
     /// The URLs are nodes of a cluster
     #[arg(long, global = true, conflicts_with = "sentinel")]
     pub(crate) cluster: bool,
-    /// The URLs are Sentinels, and this is what they call the primary
+    /// The URLs are Sentinels, and NAME is their name for the primary
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) sentinel: Option<String>,
-    /// The certificates, in PEM, of those who may sign the server's
+    /// A PEM file with the certificates of the authorities that may sign the server's certificate
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) ca: Option<PathBuf>,
-    /// What the names of all keys in Redis begin with
+    /// The prefix of the names of all keys in Redis
     #[arg(long, default_value = "semaphore:", global = true)]
     pub(crate) prefix: String,
-    /// The user, if the URL names none; with --sentinel that of the primary
+    /// The user, if the URL names none; with --sentinel, the user of the primary
     #[arg(long, global = true)]
     pub(crate) user: Option<String>,
-    /// A file with the password, and nothing else but a line's end
+    /// A file with the password and nothing else, except a line end
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ pub(crate) const URLS: &str = "urls";
 pub(crate) enum Command {
     /// List the keys of a policy that have permits or waiters, or are paused
     Keys {
-        /// The policy: that of a layer is `concurrency` unless it has another one
+        /// The policy: `concurrency` unless the layer has another one
         #[arg(value_name = "POLICY")]
         policy: String,
     },
@@ -106,7 +106,7 @@ pub(crate) enum Command {
         /// End all permits of the key
         #[arg(long)]
         all: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -121,11 +121,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         set: Set,
     },
-    /// Pause a key in all processes: until the pause ends nothing of the key is granted, and waiters keep their places
+    /// Pause a key in all processes: until the pause ends, no claim of the key is granted, and waiters keep their
+    /// places
     Pause {
         #[command(flatten)]
         of: Of,
-        /// How long, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
+        /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
         #[arg(value_name = "TIME")]
         time: OsString,
         #[command(flatten)]
@@ -142,14 +143,14 @@ pub(crate) enum Command {
     Check,
     /// Print the completions of a shell
     Completions { shell: Shell },
-    /// Print the manual page, or write those of all commands into a folder
+    /// Print the manual page, or write the pages of all commands into a folder
     Man { folder: Option<PathBuf> },
 }
 
 /// A key of a policy.
 #[derive(Debug, Args)]
 pub(crate) struct Of {
-    /// The policy: that of a layer is `concurrency` unless it has another one, that of a lock `lock`
+    /// The policy: `concurrency` unless the layer has another one, and `lock` for locks
     #[arg(value_name = "POLICY")]
     pub(crate) policy: String,
     /// The key, byte for byte
@@ -157,13 +158,13 @@ pub(crate) struct Of {
     pub(crate) key: OsString,
 }
 
-/// What `set-limit` sets.
+/// The arguments of `set-limit`.
 #[derive(Debug, Args)]
 pub(crate) struct Set {
-    /// The key; without one it is the limit of all keys of the policy
+    /// The key; without it, the limit is for all keys of the policy
     #[arg(value_name = "KEY")]
     pub(crate) first: OsString,
-    /// The limit, also right behind the policy: a number, or `default` for what claims say
+    /// The limit: a number, or `default` for the limits of the claims. Without KEY it follows the policy
     #[arg(value_name = "LIMIT")]
     pub(crate) second: Option<OsString>,
     #[command(flatten)]
@@ -173,7 +174,7 @@ pub(crate) struct Set {
 /// The note of a limit or a pause.
 #[derive(Debug, Args)]
 pub(crate) struct Note {
-    /// Who set it, or why: at most 128 characters
+    /// The author or the reason: at most 128 characters
     #[arg(
         id = "note",
         long = "note",
@@ -187,7 +188,7 @@ pub(crate) struct Note {
 
 #[derive(Debug, Args)]
 pub(crate) struct Pace {
-    /// How many seconds lie between two looks
+    /// The number of seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) every: Duration,
 }

@@ -1,4 +1,4 @@
-//! From the arguments to a store.
+//! Connects to the store that the arguments describe.
 
 use crate::{
     arguments::Servers,
@@ -14,27 +14,27 @@ use tower_semaphore::{
     },
 };
 
-/// How long a server may take to answer, so that a command fails within a second.
+/// The longest time to connect, so that a command fails within a second.
 const BOUND: Duration = Duration::from_millis(950);
 
-/// How long one call may take once it is there: a person waits for a busy server.
+/// The timeout of one call once connected. It is long, because a person can wait for a busy server.
 const CALL: Duration = Duration::from_secs(2);
 
-/// A variable of the environment with the password, which other users cannot read.
+/// The environment variable with the password. Other users of the machine cannot read it.
 const PASSWORD: &str = "REDIS_PASSWORD";
 
 /// The user of a server that has a password but no users.
 const DEFAULT_USER: &str = "default";
 
-/// Where the servers are, and how to log in.
+/// The addresses of the servers, and the login.
 pub(crate) struct Way {
     urls: Vec<String>,
-    /// Of all servers but Sentinels, if they are not in the URLs.
+    /// The user and password for all servers except Sentinels. `None` if the URLs contain them.
     login: Option<(String, String)>,
 }
 
 impl Way {
-    /// `is_public`: the URLs are on the command line, where other users of the machine can read them.
+    /// `is_public` is true if the URLs are on the command line, where other users of the machine can read them.
     pub(crate) fn new(servers: &Servers, is_public: bool) -> Result<Self, Failure> {
         let urls: Vec<_> = servers.urls.iter().flat_map(|urls| each(urls)).collect();
         let infos = urls.iter().map(|url| parsed(url));
@@ -55,7 +55,7 @@ impl Way {
             let missing = format!("--user needs {PASSWORD} or --password-file");
             return Err(Failure::Usage(missing));
         }
-        // The users in the URLs of Sentinels are their own.
+        // A user in a Sentinel's URL is a user of the Sentinel, not of the primary.
         let named = infos.first().filter(|_| servers.sentinel.is_none());
         let named = named.and_then(|info| info.redis_settings().username());
         let user = servers.user.as_deref().or(named).unwrap_or(DEFAULT_USER);
@@ -63,7 +63,7 @@ impl Way {
         Ok(Self { urls, login })
     }
 
-    /// A store of these settings. Only a check needs one that is no operator's.
+    /// Connects a store with these settings. Only `check` connects as an application and not as an operator.
     pub(crate) async fn connect(
         self,
         servers: &Servers,
@@ -78,7 +78,7 @@ impl Way {
             builder = builder.fixed_credentials(user, password);
         }
         let connected = match &servers.sentinel {
-            // It takes several rounds of questions.
+            // Without a bound, because asking the Sentinels takes several round trips.
             Some(name) => builder.connect_sentinel(self.urls, name).await,
             None if is_operator => bounded(one_or_more(builder, self.urls, servers)).await?,
             None => one_or_more(builder, self.urls, servers).await,
@@ -103,7 +103,7 @@ async fn bounded<T>(connect: impl Future<Output = T>) -> Result<T, Failure> {
     timeout(BOUND, connect).await.map_err(late)
 }
 
-/// The arguments that set what the library's settings of these names do.
+/// The names of the library's settings, and the arguments that set them.
 const ARGUMENTS: [(&str, &str); 6] = [
     ("url", "--url"),
     ("prefix", "--prefix"),
@@ -113,7 +113,7 @@ const ARGUMENTS: [(&str, &str); 6] = [
     ("connect_sentinel", "--sentinel"),
 ];
 
-/// An argument is mended by a person; the rest is the store's.
+/// A wrong argument is a usage failure that names the argument. Other errors are failures of the store.
 pub(crate) fn failure(error: &ConnectError) -> Failure {
     let mut text = causes(error);
     for (setting, argument) in ARGUMENTS {
@@ -130,7 +130,7 @@ pub(crate) fn failure(error: &ConnectError) -> Failure {
     }
 }
 
-/// The URLs of a list. A comma belongs to a password unless a URL begins behind it.
+/// Splits a list of URLs. A comma belongs to a password unless a URL follows it.
 fn each(list: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     for part in list.split(',') {
@@ -143,7 +143,7 @@ fn each(list: &str) -> Vec<String> {
 }
 
 fn parsed(url: &str) -> Result<ConnectionInfo, Failure> {
-    // The text may have a password in it, so it is not repeated.
+    // The message does not repeat the text, because it may contain a password.
     let wrong = |_| Failure::Usage("--url: it is no URL of a Redis server".to_owned());
     url.into_connection_info().map_err(wrong)
 }

@@ -1,4 +1,4 @@
-//! Why a command ends before it is done, and with which status.
+//! The reasons why a command fails, and their exit statuses.
 
 use std::{
     error::Error,
@@ -9,13 +9,13 @@ use std::{
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There is nothing to show, or nothing of that name.
+    /// Nothing to show, or nothing with that name exists.
     Nothing(String),
-    /// The arguments cannot be meant.
+    /// The arguments are wrong.
     Usage(String),
     /// The store failed.
     Store(String),
-    /// What is printed cannot be written.
+    /// The output cannot be written.
     Output(io::Error),
     /// Ctrl-C.
     Interrupted,
@@ -33,7 +33,7 @@ impl Failure {
 
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            // Whoever reads has seen enough, as `head` has.
+            // The reader has closed the pipe, as `head` does.
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => 0,
             Self::Nothing(_) => 1,
             Self::Usage(_) => 2,
@@ -42,7 +42,7 @@ impl Failure {
         })
     }
 
-    /// What to tell a person.
+    /// The message for the user. `None` if the failure needs no message.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Nothing(text) | Self::Usage(text) | Self::Store(text) => Some(text.clone()),
@@ -53,7 +53,7 @@ impl Failure {
     }
 }
 
-/// An error, and what has caused it.
+/// An error and its causes.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let causes = successors(Some(error), |&error| error.source());
     let causes: Vec<_> = causes.map(ToString::to_string).collect();
@@ -66,8 +66,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The status of a program that SIGINT has ended, as shells count it.
+/// The status of a program that SIGINT has ended, as shells report it.
 pub(crate) const INTERRUPTED: u8 = 128 + 2;
 
-/// The same of SIGTERM.
+/// The status of a program that SIGTERM has ended.
 pub(crate) const TERMINATED: u8 = 128 + 15;

@@ -14,7 +14,7 @@ use tower_semaphore::{
     semaphore::{KeyCounts, LimitInfo, PauseInfo, Process, StoredKey},
 };
 
-/// `key`: text; or `key_hex`: bytes that are no UTF-8; or `hash` of a long key.
+/// The name of a key: `key` for text, `key_hex` for bytes that are not UTF-8, or `hash` for a long key.
 fn named(key: &StoredKey) -> Map<String, Value> {
     let (name, value) = match key {
         StoredKey::Whole { key, .. } => whole(key),
@@ -40,7 +40,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// A key; `"key": null` is all keys.
+/// The name of a key, or `"key": null` for all keys.
 fn one_or_all(key: Option<&StoredKey>) -> Map<String, Value> {
     let all = || Map::from_iter([("key".to_owned(), Value::Null)]);
     key.map_or_else(all, named)
@@ -83,7 +83,7 @@ pub(crate) fn paused(asked: &Asked, info: Option<&PauseInfo>) -> Value {
     )
 }
 
-/// What `top` shows.
+/// The counts and rows that `top` shows.
 pub(crate) fn tally(tally: &Tally) -> Value {
     let row = |(counted, limit): &Row| {
         let mut row = counts(counted);
@@ -123,7 +123,7 @@ pub(crate) fn limit(info: &LimitInfo) -> Value {
     )
 }
 
-/// What `set-limit` has set.
+/// The limit that `set-limit` has set.
 pub(crate) fn set(policy: &str, key: Option<&Key>, limit: Option<u32>) -> Value {
     let key = key.map(|key| StoredKey::whole(key.clone()));
     with(

@@ -1,4 +1,4 @@
-//! Lengths of time as arguments have them.
+//! Parses lengths of time in arguments.
 
 use std::time::Duration;
 use tower_semaphore::semaphore::MAX_PAUSE;
@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 5] = [
 ///
 /// # Errors
 ///
-/// The reason, if it is no such text, less than 1 ms, or more than the longest pause.
+/// Returns the reason if the text has another form, or if the time is below 1 ms or above the longest pause.
 pub(crate) fn of_pause(text: &str) -> Result<Duration, &'static str> {
     let mut millis: u64 = 0;
     let mut rest = text;

@@ -59,7 +59,7 @@ fn line_of(counts: &KeyCounts, now: SystemTime, output: Output) -> String {
     format!("{units:>5}  {waiting:>7}  {paused:>7}  {key}\n")
 }
 
-/// A key, as arguments name it.
+/// The policy and the key that the arguments name.
 pub(crate) struct Asked {
     pub(crate) policy: Policy,
     pub(crate) key: Key,
@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// The policy and the key, as a terminal can bear them.
+/// The policy and the key, escaped for a terminal.
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", shown(self.policy.as_str()), whole(&self.key))
@@ -130,7 +130,7 @@ pub(crate) async fn watch(
     }
 }
 
-/// The lines of `top` that are not rows: the totals, and of each list an empty one and its heading.
+/// The lines of `top` that are not rows: the totals, and for each list an empty line and a heading.
 const OTHER_LINES: u16 = 5;
 
 pub(crate) async fn top(
@@ -156,7 +156,7 @@ pub(crate) async fn top(
     }
 }
 
-/// How many rows each of two lists has on one screen.
+/// The number of rows in each of the two lists, so that both fit on one screen.
 fn rows() -> usize {
     let (_, height) = Screen::size();
     (usize::from(height.saturating_sub(OTHER_LINES)) / 2).max(1)

@@ -1,7 +1,7 @@
-//! The command `semaphore`: who holds the permits of tower-semaphore over Redis, and the limits and pauses of a
-//! whole fleet.
+//! The command `semaphore` shows who holds the permits of tower-semaphore over Redis, and sets the limits and pauses of
+//! a whole fleet.
 //!
-//! It is the library's [`Operate`](tower_semaphore::Operate), and nothing else.
+//! It uses only the library's [`Operate`](tower_semaphore::Operate).
 
 #![forbid(unsafe_code)]
 
@@ -45,17 +45,17 @@ fn main() -> ExitCode {
     let run = runtime.spawn(run(arguments, is_public));
     let code = runtime.block_on(until_a_signal(run));
     screen::restore();
-    // A question that nobody has answered is no reason to wait.
+    // Does not wait for a thread that still reads the answer to a question.
     runtime.shutdown_background();
     code
 }
 
-/// What a command ends with, or the signal that ends it.
+/// Waits until the command ends or a signal arrives, and returns the exit code.
 async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
     tokio::select! {
         outcome = run => match outcome {
             Ok(outcome) => ended(outcome),
-            // Its panic has been told.
+            // The panic hook has already printed the panic.
             Err(_) => ExitCode::from(101),
         },
         _ = signal::ctrl_c() => ExitCode::from(INTERRUPTED),
@@ -63,7 +63,7 @@ async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
     }
 }
 
-/// Until the process is to end, or its terminal is gone.
+/// Waits for SIGTERM, or for SIGHUP, which means that the terminal is gone.
 async fn terminated() {
     #[cfg(unix)]
     {
@@ -86,7 +86,7 @@ fn ended(outcome: Result<(), Failure>) -> ExitCode {
     };
     screen::restore();
     if let Some(text) = failure.text() {
-        // There may be nobody who reads it.
+        // An error is ignored, because standard error may be closed.
         let _ = writeln!(io::stderr(), "semaphore: {}", text::shown(&text));
     }
     failure.code()

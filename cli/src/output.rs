@@ -1,4 +1,4 @@
-//! Where results go: as tables or JSON, to a terminal or not.
+//! Prints results as tables or JSON, to a terminal or elsewhere.
 
 use crate::{failure::Failure, screen::Screen, table::Look};
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(is_json: bool) -> Self {
-        // A dumb one is written to as to a file: it knows no other screen, and no colours.
+        // A dumb terminal is treated like a file, because it has neither an alternate screen nor colours.
         let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_terminal = io::stdout().is_terminal() && !is_dumb;
         Self {
@@ -26,12 +26,12 @@ impl Output {
         }
     }
 
-    /// Whether a person looks at it, who can be shown something live.
+    /// True if the output can be updated live: it is a terminal, and not JSON.
     pub(crate) fn is_live(self) -> bool {
         self.is_terminal && !self.is_json
     }
 
-    /// How tables look there.
+    /// The appearance of tables.
     pub(crate) fn look(self) -> Look {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Look {
@@ -50,12 +50,12 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Prints a value on a line of its own.
+    /// Prints a value as one line of JSON.
     pub(crate) fn json(self, value: &Value) -> Result<(), Failure> {
         self.text(&line(value))
     }
 
-    /// Prints each value on a line of its own, or a table of them.
+    /// Prints each value as one line of JSON, or prints the table.
     pub(crate) fn list(
         self,
         mut values: impl Iterator<Item = Value>,
@@ -68,12 +68,12 @@ impl Output {
     }
 }
 
-/// A value on a line of its own.
+/// A value as one line of JSON.
 pub(crate) fn line(value: &Value) -> String {
     escaped(&value.to_string()) + "\n"
 }
 
-/// JSON whose strings have no character that a terminal obeys.
+/// Escapes the characters in JSON strings that a terminal would obey.
 pub(crate) fn escaped(json: &str) -> String {
     if json
         .bytes()

@@ -1,12 +1,12 @@
-//! How far a command is, on standard error.
+//! The progress of a command, on standard error.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A count of keys, on a terminal. How many there will be, no server says.
+/// A running count of keys, on a terminal. Its end is unknown, because no server reports the total.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// It is shown if standard error is a terminal, and results are not printed there too.
+    /// Shown if standard error is a terminal and `is_alone` is true, so that no results are printed there too.
     pub(crate) fn new(is_alone: bool) -> Self {
         let bar = match is_alone {
             true => ProgressBar::new_spinner(),

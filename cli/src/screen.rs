@@ -1,4 +1,4 @@
-//! The terminal while a command shows something live: on its other screen, and as it was when that is over.
+//! The terminal's alternate screen, for a command that shows live data. The terminal is restored afterwards.
 
 use crate::failure::Failure;
 use crossterm::{
@@ -27,19 +27,19 @@ use tokio::{
     time::sleep,
 };
 
-/// Whether the terminal is to be put back.
+/// True while the terminal has to be restored.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Puts the terminal back as it was, once, whoever calls this first.
+/// Restores the terminal. After the first call, further calls do nothing.
 pub(crate) fn restore() {
     if IS_OPEN.swap(false, SeqCst) {
-        // There is nobody to tell.
+        // Errors are ignored, because they cannot be reported.
         let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }
 
-/// A panic is told on the screen that stays.
+/// Restores the terminal before a panic is printed, so that the message stays visible.
 fn restore_before_a_panic_is_told() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -51,14 +51,14 @@ fn restore_before_a_panic_is_told() {
     });
 }
 
-/// The other screen. What is on it is gone when this is dropped.
+/// The alternate screen. Dropping this restores the main screen.
 pub(crate) struct Screen {
     events: UnboundedReceiver<Event>,
 }
 
-/// What a person wants.
+/// A request of the user.
 enum Wish {
-    /// Another look, now.
+    /// Update the screen now.
     Look,
     Quit,
     Interrupt,
@@ -76,14 +76,15 @@ impl Screen {
         Ok(screen)
     }
 
-    /// How many columns and lines there are. A terminal that nobody has told its size says 0.
+    /// The number of columns and lines. A terminal that does not know its size reports 0; then the usual size is
+    /// returned.
     pub(crate) fn size() -> (u16, u16) {
         let size = terminal::size().ok();
         let size = size.filter(|(columns, lines)| *columns > 0 && *lines > 0);
         size.unwrap_or((80, 24))
     }
 
-    /// Shows as many lines as there is room for.
+    /// Shows the lines of a text that fit on the screen.
     pub(crate) fn show(&self, text: &str) -> Result<(), Failure> {
         let (_, height) = Self::size();
         let mut out = io::stdout().lock();
@@ -102,7 +103,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Waits for so long, or until a person wants another look. `false`: no more.
+    /// Waits for this time, or until the user requests an update. Returns false if the user quits.
     pub(crate) async fn goes_on(&mut self, every: Duration) -> Result<bool, Failure> {
         match self.wish(every).await {
             Wish::Look => Ok(true),
@@ -112,7 +113,7 @@ impl Screen {
     }
 
     async fn wish(&mut self, every: Duration) -> Wish {
-        // Not `Instant::now() + every`: there may be no such instant.
+        // Not `Instant::now() + every`, because the sum may overflow.
         let mut end = pin!(sleep(every));
         loop {
             let event = tokio::select! {
@@ -125,7 +126,7 @@ impl Screen {
                         return wish;
                     }
                 }
-                // Nothing can be typed: only signals end it.
+                // No key can be read any more, so only a signal ends the command.
                 None => {
                     end.await;
                     return Wish::Look;
@@ -141,7 +142,7 @@ impl Drop for Screen {
     }
 }
 
-/// Sends what is typed, until nobody wants it.
+/// Sends the terminal's events until the receiver is dropped.
 fn read(events: &UnboundedSender<Event>) {
     while let Ok(event) = event::read() {
         if events.send(event).is_err() {
@@ -158,7 +159,7 @@ fn meant(event: &Event) -> Option<Wish> {
         return matches!(event, Event::Resize(..)).then_some(Wish::Look);
     };
     match code {
-        // A terminal in raw mode makes no signal of it.
+        // In raw mode a terminal sends no signal for Ctrl-C.
         KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Interrupt),
         KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
         KeyCode::Char(' ') => Some(Wish::Look),

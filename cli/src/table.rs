@@ -10,13 +10,13 @@ use tower_semaphore::semaphore::{LimitInfo, PauseInfo, PermitInfo, Process, Usag
 /// How tables look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
-    /// How many columns the terminal has. `None`: no terminal, so nothing is wrapped.
+    /// The number of the terminal's columns. `None` without a terminal: nothing is wrapped then.
     pub(crate) width: Option<u16>,
     pub(crate) has_colours: bool,
 }
 
 impl Look {
-    /// A heading.
+    /// Formats a heading.
     pub(crate) fn bold(self, text: &str) -> String {
         match self.has_colours {
             true => format!("\x1b[1m{text}\x1b[0m"),
@@ -73,7 +73,7 @@ pub(crate) fn age(time: Duration) -> String {
     format!("{} {unit}", time.as_secs() / seconds)
 }
 
-/// The rest of a pause, which is over when it shows 0: rounded up, in the unit of [`age`].
+/// The rest of a pause, in the unit of [`age`]. It is rounded up, so that 0 means that the pause is over.
 pub(crate) fn left(now: SystemTime, until: SystemTime) -> String {
     let left = until.duration_since(now).unwrap_or_default();
     let (seconds, _) = unit_of(left);
@@ -90,7 +90,7 @@ fn between(earlier: SystemTime, later: SystemTime) -> String {
     age(later.duration_since(earlier).unwrap_or_default())
 }
 
-/// Who holds permits, and who waits.
+/// The permits of a key, and its waiters.
 pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
     let name = look.bold(name);
     let set = if usage.is_limit_set { " (set)" } else { "" };
@@ -138,7 +138,7 @@ fn permits(
             Cell::new(label(info)),
         ]);
     }
-    // An id is copied, so it is in one piece.
+    // These columns are never wrapped, so that an id can be copied in one piece.
     for at in 0..4 {
         let column = table.column_mut(at);
         column.map(|column| column.set_constraint(ColumnConstraint::ContentWidth));
@@ -146,7 +146,7 @@ fn permits(
     format!("\n{}", lines(&table))
 }
 
-/// Where and what a process is, as far as it is known.
+/// The host, the number and the name of a process, as far as they are known.
 fn whose(process: &Process) -> String {
     let pid = process.pid.map(|pid| pid.to_string());
     let parts = [&process.host, &pid, &process.name].into_iter().flatten();
@@ -157,7 +157,7 @@ fn whose(process: &Process) -> String {
     }
 }
 
-/// The label, and the flow if there is one.
+/// The label and the flow, if the permit has them.
 fn label(info: &PermitInfo) -> String {
     let flow = info.flow.as_ref().map(|flow| format!("flow {}", key(flow)));
     let label = info.label.as_deref().map(shown);
@@ -195,25 +195,25 @@ pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> Strin
     lines(&table)
 }
 
-/// The ids of a key's permits and waiters, which are shown as short as they can be told apart.
+/// The ids of a key's permits and waiters. Each id is shown in its shortest unique form.
 ///
-/// An id is made of parts with dots between them. The first two name the permit for as long as its process lives, so
-/// what was copied from a screen never names a later permit.
+/// An id consists of parts, separated by dots. The first two parts identify the permit while its process lives. So an
+/// id copied from a screen never names a later permit.
 pub(crate) struct Ids {
     sorted: Vec<String>,
 }
 
-/// How many parts a short id has at least.
+/// The fewest parts of a short id.
 const PARTS: usize = 2;
 
-/// The short forms of an id, and the whole of it at the end.
+/// The short forms of an id, and the whole id at the end.
 fn forms(id: &str) -> impl Iterator<Item = &str> {
     let dots = id.match_indices('.').map(|(at, _)| at);
     let ends = dots.skip(PARTS - 1).chain([id.len()]);
     ends.map(|end| &id[..end])
 }
 
-/// Whether this is a form of an id.
+/// True if `form` is the id or one of its short forms.
 fn is_form(form: &str, id: &str) -> bool {
     id.starts_with(form) && forms(id).any(|other| other == form)
 }
@@ -226,7 +226,7 @@ impl Ids {
         Self { sorted }
     }
 
-    /// Ids that begin alike are neighbours.
+    /// The shortest form that no other id has. Ids that begin alike are neighbours, so only these are compared.
     pub(crate) fn short<'a>(&self, id: &'a str) -> &'a str {
         let at = self.sorted.partition_point(|other| **other < *id);
         let neighbours = [at.checked_sub(1), Some(at + 1)];
@@ -235,7 +235,7 @@ impl Ids {
         forms(id).find(is_alone).unwrap_or(id)
     }
 
-    /// The ids that a text may mean: the whole of one, or a short form.
+    /// The ids that a text may mean, as a whole id or as a short form.
     pub(crate) fn named<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
         let ids = self.sorted.iter().map(String::as_str);
         ids.filter(move |id| is_form(text, id))

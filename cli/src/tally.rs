@@ -17,16 +17,16 @@ use tower_semaphore::{
     semaphore::{KeyCounts, KeyPage, StoredKey},
 };
 
-/// For how long a store looks for a page of keys.
+/// The time for which a store looks for a page of keys.
 const TIME: Duration = Duration::from_millis(100);
 
 /// The keys of a policy that have permits or waiters, or are paused: page by page, each once.
 pub(crate) struct Pages<'a> {
     store: &'a RedisSemaphore,
     policy: &'a Policy,
-    /// Where they go on. `None`: nowhere.
+    /// The cursor of the next page: `Some(None)` for the first page, and `None` after the last.
     next: Option<Option<String>>,
-    /// Their hashes: of 100,000 keys a few megabytes, whatever their lengths.
+    /// The hashes of the keys so far: a few megabytes for 100,000 keys, whatever their lengths.
     seen: HashSet<u64>,
     hashes: RandomState,
 }
@@ -62,7 +62,7 @@ impl<'a> Pages<'a> {
 /// A key, and its limit if that was looked up.
 pub(crate) type Row = (KeyCounts, Option<u32>);
 
-/// What there is under a policy.
+/// The totals of a policy, its fullest keys and its longest queues.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) keys: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Tally {
     pub(crate) longest: Vec<Row>,
 }
 
-/// A key with more than that is not looked at for its limit.
+/// The limit of a key is not looked up if more units are held, or if more claims wait.
 const HEAVY: u32 = 1_000;
 
 impl Tally {
@@ -114,7 +114,7 @@ impl Tally {
         }
     }
 
-    /// The first of each list, those of one number in the order of their keys.
+    /// Keeps the first rows of each list. Rows with the same number are in the order of their keys.
     fn shorten(&mut self, rows: usize) {
         let by = |counts: &KeyCounts, count| (Reverse(count), key(&counts.key));
         self.fullest
@@ -130,7 +130,7 @@ impl Tally {
         let looks = rows.map(async |(counts, limit)| {
             if let StoredKey::Whole { key, .. } = &counts.key
                 && counts.units.max(counts.waiting) <= HEAVY
-                // A limit that is not known is not shown.
+                // An unknown limit is not shown.
                 && let Ok(usage) = store.usage(policy, key).await
             {
                 *limit = usage.limit;
@@ -139,7 +139,7 @@ impl Tally {
         join_all(looks).await;
     }
 
-    /// One screen of it.
+    /// The text of one screen.
     pub(crate) fn text(&self, policy: &str, look: Look) -> String {
         let (keys, units, waiting, paused) = (self.keys, self.units, self.waiting, self.paused);
         let name = look.bold(&shown(policy));
@@ -159,7 +159,7 @@ impl Tally {
     }
 }
 
-/// As wide as the heading, but for the key.
+/// One row. The numbers are as wide as the heading, and only the key has another width.
 fn line((counts, limit): &Row, now: SystemTime, look: Look) -> String {
     let limit = limit.map_or("-".to_owned(), |limit| limit.to_string());
     let (units, waiting) = (counts.units, counts.waiting);

@@ -1,11 +1,11 @@
-//! Text that comes from others, as a terminal can bear it: keys, labels, notes and names may hold anything.
+//! Escapes text from other processes for a terminal, because keys, labels, notes and names may contain any characters.
 
 use std::{ffi::OsStr, fmt::Write};
 use tower_semaphore::{Key, semaphore::StoredKey};
 use unicode_width::UnicodeWidthChar;
 
-/// Text without anything that a terminal obeys: a control character is written as `\x1b`, one that turns or hides
-/// other characters as `\u{202e}`, and a backslash twice.
+/// Escapes the characters that a terminal would obey. A control character is written as `\x1b`, a character that
+/// reorders or hides others as `\u{202e}`, and a backslash twice.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -24,13 +24,13 @@ fn push(shown: &mut String, character: char) {
     };
 }
 
-/// Characters without a width, and those that change the direction of others or end a line.
+/// True for a character without a width, and for a character that changes the direction of others or ends a line.
 pub(crate) fn is_unseen(character: char) -> bool {
     let turns = matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || character.width().is_none_or(|width| width == 0)
 }
 
-/// Bytes, of which those that are no UTF-8 are written as `\xff`.
+/// Escapes bytes. A byte that is not UTF-8 is written as `\xff`.
 fn shown_bytes(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -42,7 +42,7 @@ fn shown_bytes(bytes: &[u8]) -> String {
     text
 }
 
-/// A key. Of a long one only the hash is known.
+/// A key. For a long key, `#` and its hash, because only that is known.
 pub(crate) fn key(key: &StoredKey) -> String {
     match key {
         StoredKey::Whole { key, .. } => whole(key),
@@ -51,7 +51,7 @@ pub(crate) fn key(key: &StoredKey) -> String {
     }
 }
 
-/// A key, which is not taken for a hash.
+/// A key. A leading `#` is escaped, so that the key is not mistaken for a hash.
 pub(crate) fn whole(key: &Key) -> String {
     let text = shown_bytes(key.as_bytes());
     match text.strip_prefix('#') {
@@ -60,12 +60,12 @@ pub(crate) fn whole(key: &Key) -> String {
     }
 }
 
-/// The key that an argument is, byte for byte.
+/// The key with exactly the bytes of the argument.
 pub(crate) fn key_of(argument: &OsStr) -> Key {
     Key::from(argument.as_encoded_bytes())
 }
 
-/// As much of a text as so many columns show. What does not fit ends with `…`.
+/// The part of a text that fits into `columns`. A text that is cut ends with `…`.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     let width = |character: char| character.width().unwrap_or(0);
     if text.chars().map(width).sum::<usize>() <= columns {

@@ -1,13 +1,13 @@
-//! From a page to all pages that it leads to.
+//! Follows all links from a page.
 
 use crate::{BoxError, web::Web};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashSet;
 use tokio::task::JoinSet;
 
-/// Reads every page that can be reached, each once. Returns how many there are.
+/// Reads every reachable page once. Returns the number of pages.
 ///
-/// All known links are requested at once: each host's service makes them wait.
+/// All known links are requested at once, and each host's service makes them wait.
 pub(crate) async fn crawl(web: &Web, start: String) -> Result<usize, BoxError> {
     let bar = progress_bar();
     let mut seen = HashSet::new();
@@ -37,7 +37,7 @@ fn links(page: &str) -> Vec<String> {
     links.map(|(link, _)| link.to_owned()).collect()
 }
 
-/// On a terminal; nothing elsewhere.
+/// A progress bar, which is drawn only on a terminal.
 fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos} of {len} pages, {per_sec}");
     ProgressBar::new(0).with_style(style.expect("the template is valid"))

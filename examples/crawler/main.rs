@@ -1,12 +1,12 @@
-//! A crawler that has at most three requests in flight at each host, and obeys the host's `Retry-After`, however many
-//! of it run.
+//! A crawler that has at most three requests in flight at each host and obeys the host's `Retry-After`. Any number of
+//! crawlers can share these limits.
 //!
-//! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the
-//! end it reads from each host how many requests the host has seen at a time, and fails if these
-//! were more than three. It also fails if a host has seen more than two requests in a pause that it had asked for: these
-//! were under way before.
+//! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the end it asks each host
+//! for the largest number of simultaneous requests, and fails if that was more than three. It also fails if a host
+//! received more than two requests during a pause that it had asked for. Up to two may have been in flight when the
+//! pause began.
 //!
-//! Two crawlers that share the limit need a site that outlives them, and Redis:
+//! Two crawlers that share the limit need Redis, and a site that outlives them:
 //!
 //! ```sh
 //! cargo run --example crawler serve     # listening on http://127.0.0.1:PORT
@@ -14,7 +14,7 @@
 //! SITE=http://127.0.0.1:PORT/ REDIS_URL=redis://127.0.0.1/ cargo run --example crawler
 //! ```
 //!
-//! Without `REDIS_URL` each would count its own requests only, and the hosts would see six.
+//! Without `REDIS_URL` each would count only its own requests, and the hosts would see six at a time.
 
 mod crawl;
 mod site;
@@ -28,7 +28,7 @@ use web::Web;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The number of requests at a time that a host permits.
+/// The number of simultaneous requests that a host permits.
 const MOST: usize = 3;
 
 #[tokio::main]
@@ -50,20 +50,20 @@ async fn main() -> Result<ExitCode, BoxError> {
     report(&web).await
 }
 
-/// Serves the site, and prints its address.
+/// Serves the site and prints its address.
 async fn serve() -> Result<String, BoxError> {
     let address = site::start().await?;
     println!("listening on http://{address}");
     Ok(format!("http://{address}/"))
 }
 
-/// `LIMIT`: a higher one shows how the check fails.
+/// Reads `LIMIT`. A value above the default shows how the check fails.
 fn limit() -> Result<u32, BoxError> {
     let limit = env::var("LIMIT").unwrap_or_else(|_| MOST.to_string());
     Ok(limit.parse()?)
 }
 
-/// Prints what the hosts have seen.
+/// Prints the hosts' own counts of requests.
 async fn report(web: &Web) -> Result<ExitCode, BoxError> {
     let mut code = ExitCode::SUCCESS;
     for host in web.hosts() {

@@ -1,5 +1,4 @@
-//! A site of three hosts, each with a tree of pages that take their time. Now and then a host asks its clients for a
-//! pause.
+//! A site of three hosts, each with a tree of slow pages. Now and then a host asks its clients for a pause.
 
 use axum::{
     Router,
@@ -25,17 +24,17 @@ use tokio::{net::TcpListener, time::sleep};
 
 const HOSTS: usize = 3;
 
-/// Pages of each host: a tree of five levels in which each page leads to three others.
+/// The number of pages per host. They form a tree of five levels in which each page links to three others.
 const PAGES: usize = 1 + 3 + 9 + 27 + 81;
 
-/// How long the head of a page takes, and its body.
+/// The delay of a page's head, and then of its body.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A host closes at each request of this number, for this time.
+/// A host closes for this time whenever it has answered this many requests.
 const CLOSES_AT: usize = 75;
 const CLOSED: Duration = Duration::from_secs(1);
 
-/// One of the hosts: its neighbours, and the requests that it sees.
+/// One of the hosts: the addresses of all hosts, and counts of the requests that it receives.
 struct Host {
     addresses: Vec<SocketAddr>,
     own: usize,
@@ -44,18 +43,18 @@ struct Host {
     closing: Mutex<Closing>,
 }
 
-/// When a host is closed, and the requests that it sees then.
+/// The end of a host's pause, and counts of its requests.
 #[derive(Default)]
 struct Closing {
     until: Option<Instant>,
-    /// Those that it has answered otherwise.
+    /// The number of requests that it has answered while open.
     answered: usize,
-    /// Those since it has closed, and the most of these in one closing.
+    /// The number of requests since it last closed, and the largest such number of all pauses.
     early: usize,
     most_early: usize,
 }
 
-/// Serves the site on ports that are free. Returns where to begin.
+/// Serves the site on free ports. Returns the address of the first host.
 pub(crate) async fn start() -> io::Result<SocketAddr> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for _ in 0..HOSTS {
@@ -79,7 +78,7 @@ fn routes(host: Host) -> Router {
         .with_state(Arc::new(host))
 }
 
-/// A request is seen until the last of its page is on its way.
+/// A request counts as in flight until the last part of its page has been sent.
 async fn page(State(host): State<Arc<Host>>, Path(number): Path<usize>) -> Response {
     let visit = Visit::begin(host);
     if let Some(rest) = visit.host.closing().answer(Instant::now()) {
@@ -118,7 +117,7 @@ impl Host {
         self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The page of this number: links to its children, from the first one to the other hosts too.
+    /// The page with this number. It links to its children, and page 0 links to all hosts.
     fn page(&self, number: usize) -> String {
         let mut html = format!("<h1>Page {number}</h1>\n");
         let children = (3 * number + 1..=3 * number + 3).filter(|child| *child < PAGES);
@@ -134,7 +133,7 @@ impl Host {
 }
 
 impl Closing {
-    /// Returns the time for which the host is closed, if it is.
+    /// Counts a request. Returns the rest of the pause if the host is closed.
     fn answer(&mut self, now: Instant) -> Option<Duration> {
         if let Some(until) = self.until.filter(|until| now < *until) {
             self.early += 1;
@@ -150,7 +149,7 @@ impl Closing {
     }
 }
 
-/// A request in flight, as the host sees it.
+/// A request in flight, as the host counts it.
 struct Visit {
     host: Arc<Host>,
 }

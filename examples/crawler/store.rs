@@ -21,7 +21,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// The store at `REDIS_URL`, else one in memory.
+    /// The store at `REDIS_URL`, or else one in memory.
     pub(crate) async fn from_environment() -> Result<Self, BoxError> {
         match env::var("REDIS_URL") {
             #[cfg(feature = "redis")]
@@ -32,7 +32,7 @@ impl Store {
         }
     }
 
-    /// Releases all permits before the process ends, so that others need not wait for a lease.
+    /// Releases all permits before the process ends, so that other crawlers need not wait for a lease to end.
     pub(crate) async fn close(self) {
         match self {
             Self::Memory(_) => {}
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// A crawler is not urgent, so a server may be slow, and may start later than this process.
+/// A crawler is not urgent, so the server may be slow, and may start later than this process.
 #[cfg(feature = "redis")]
 async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));

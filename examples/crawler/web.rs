@@ -1,4 +1,4 @@
-//! The web as the crawler sees it: a service for each host, with its limit.
+//! The web as the crawler sees it: one service per host, with a limit.
 
 use crate::{BoxError, store::Store};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ type Http = Client<HttpConnector, Empty<Bytes>>;
 type Host = GlobalConcurrencyLimit<Http>;
 type Get = Request<Empty<Bytes>>;
 
-/// How often to request a page, and the time between two attempts. A store that fails for 30 s ends the crawl.
+/// The number of attempts per page, and the time between two attempts. A store that fails for 30 s ends the crawl.
 const TRIES: usize = 60;
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -38,7 +38,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// With so many requests in flight at each host, their bodies included.
+    /// Allows `limit` requests in flight at each host, including their bodies.
     pub(crate) fn new(store: Store, limit: u32) -> Self {
         Self {
             http: Client::builder(TokioExecutor::new()).build_http(),
@@ -48,12 +48,12 @@ impl Web {
         }
     }
 
-    /// Reads a page as soon as its host has a permit for it.
+    /// Reads a page as soon as its host has a free permit.
     pub(crate) async fn page(&self, url: &str) -> Result<String, BoxError> {
         let uri: Uri = url.parse()?;
         for _ in 0..TRIES {
             let response = self.send(&uri).await?;
-            // A refusal of the layer: the store failed, so the request was not sent.
+            // The layer refuses only if the store fails. The request was not sent then.
             let is_refused = response.extensions().get::<AcquireError>().is_some();
             if !is_refused && response.status() != StatusCode::TOO_MANY_REQUESTS {
                 return text(response).await;
@@ -69,12 +69,12 @@ impl Web {
         Ok(self.host(host.as_str()).oneshot(get(uri)?).await?)
     }
 
-    /// How many requests a host has seen at a time. Read without a limit, and not counted.
+    /// The largest number of simultaneous requests at a host. This request bypasses the limit and is not counted.
     pub(crate) async fn most_seen(&self, host: &str) -> Result<usize, BoxError> {
         self.number(host, "most").await
     }
 
-    /// How many requests a host has seen in the pause that it had asked for.
+    /// The largest number of requests that a host has received during a pause.
     pub(crate) async fn most_early(&self, host: &str) -> Result<usize, BoxError> {
         self.number(host, "early").await
     }
@@ -85,7 +85,7 @@ impl Web {
         Ok(number.parse()?)
     }
 
-    /// All hosts that were sent a request.
+    /// All hosts that requests were sent to.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.keys().cloned().collect()
@@ -107,7 +107,7 @@ fn get(uri: &Uri) -> Result<Get, http::Error> {
     Request::get(uri).body(Empty::new())
 }
 
-/// The body, if the status is that of a success.
+/// The body, if the status is a success.
 async fn text<B>(response: Response<B>) -> Result<String, BoxError>
 where
     B: Body<Error: Into<BoxError>>,

@@ -1,4 +1,4 @@
-//! A completion: its request, and its answer while it is streamed.
+//! A completion: its request, and its streamed answer.
 
 use crate::{
     limits::{TOKENS_PER_UNIT, units},
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use tower_semaphore::Permit;
 
-/// What a client sends.
+/// The body of a client's request.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Completion {
     pub(crate) model: String,
@@ -50,8 +50,8 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     next.run(Request::from_parts(parts, Body::empty())).await
 }
 
-/// Streams the words of the model, also through nginx. The permit holds what may still come, so the next request gets
-/// the rest.
+/// Streams the words of the model, also through nginx. The permit shrinks to the tokens that may still come, so that
+/// the next request can use the rest.
 pub(crate) async fn stream(
     Extension(completion): Extension<Completion>,
     Extension(permit): Extension<Permit>,
@@ -64,8 +64,8 @@ pub(crate) async fn stream(
     let events = words.map(move |(index, word)| {
         let left = most - index as u32 - 1;
         if left.is_multiple_of(TOKENS_PER_UNIT) {
-            // The first poll queues the release of the units. The words need not wait for its answer,
-            // and a failure only means that the units are free later, with the permit.
+            // The first poll queues the release of the units, so the words need not wait for its answer. If it fails,
+            // the units are released later, with the permit.
             let _ = permit.resize(units(left)).now_or_never();
         }
         Event::default().json_data(json!({"choices": [{"text": word}]}))

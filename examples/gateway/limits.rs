@@ -1,4 +1,4 @@
-//! What a request claims, and how it is refused.
+//! The claims of a request, and its refusals.
 
 use crate::completion::Completion;
 use axum::{
@@ -16,20 +16,22 @@ use tower_semaphore::{
     Semaphore, semaphore::ClaimError,
 };
 
-/// A unit of the limits: so many tokens.
+/// The number of tokens in one unit of the limits.
 pub(crate) const TOKENS_PER_UNIT: u32 = 16;
 
-/// Units in flight: for an API key, for a model, for all together.
+/// The units that may be in flight: per API key, per model, and for all together.
 const LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 256), ("fleet", 1_024)];
 
-/// Batch jobs leave a quarter of a model to interactive requests. They wait for that in a queue of their own: at the
-/// model's, one that does not fit under a lower limit would hold up who waits behind it.
+/// The limit of batch jobs, which leaves a quarter of a model to interactive requests. Batch jobs wait for it in a
+/// separate queue. In the model's own queue, a job that does not fit under a lower limit would block the requests
+/// behind it.
 const BATCH: (&str, u32) = ("batch", 192);
 
-/// API keys take turns at a model, and each has two flows there: interactive requests have four turns for one of batch jobs.
+/// The share of interactive requests. API keys take turns at a model. Each key has two flows there, and its interactive
+/// requests get four turns for each turn of its batch jobs.
 const INTERACTIVE_SHARE: u32 = 4;
 
-/// How long a request waits for others. Batch jobs have more patience, and no head start at the other limits.
+/// How long a request may wait. Batch jobs wait longer, and have no head start at the other limits.
 const WAIT: Duration = Duration::from_secs(2);
 const BATCH_WAIT: Duration = Duration::from_secs(120);
 const HEAD_START: Duration = Duration::from_secs(30);
@@ -43,7 +45,7 @@ pub(crate) fn layer(
         .with_rejection(refuse)
 }
 
-/// How many units so many tokens take.
+/// The number of units that `tokens` tokens take.
 pub(crate) fn units(tokens: u32) -> u32 {
     tokens.div_ceil(TOKENS_PER_UNIT).max(1)
 }
@@ -69,7 +71,7 @@ fn claims(parts: &Parts) -> Result<Vec<Claim>, KeyError> {
         true => ("batch", 1),
         false => ("interactive", INTERACTIVE_SHARE),
     };
-    // Turns take the place of the head start.
+    // Turns replace the head start here.
     let model = model.with_head_start(Duration::ZERO);
     let model = model
         .with_flow(format!("{}/{class}", keys[0]))
@@ -87,7 +89,7 @@ fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {
     key.ok_or_else(|| KeyError::missing("the API key"))
 }
 
-/// What is wrong with a request. The client knows tokens, not units.
+/// The error text for an invalid request. The client knows tokens, not units.
 fn invalid(error: ClaimError, rejection: &Rejection) -> String {
     let completion = rejection.parts().extensions.get::<Completion>();
     match (error, completion) {
@@ -100,7 +102,7 @@ fn invalid(error: ClaimError, rejection: &Rejection) -> String {
     }
 }
 
-/// The error object that clients of such APIs expect, with the fields of the default response.
+/// The error object that clients of such APIs expect, with the headers of the default response.
 fn refuse(rejection: Rejection) -> Response<String> {
     let (kind, message) = match rejection.reason() {
         Reason::Key { error, .. } => ("invalid_request_error", error.to_string()),

@@ -1,5 +1,5 @@
-//! A gateway in front of a streaming completion API: limits per API key, per model and for all
-//! together, in tokens, decided at once.
+//! A gateway in front of a streaming completion API. It limits tokens per API key, per model and in total, and one step
+//! decides for all limits.
 //!
 //! ```sh
 //! cargo run --example gateway
@@ -15,9 +15,8 @@
 //!   --json '{"model":"small","prompt":"tell me","max_tokens":400,"service_tier":"batch"}'
 //! ```
 //!
-//! With `REDIS_URL` set, all gateways share the limits. Read on in `limits.rs` for the claims of a
-//! request and for its refusal, in `completion.rs` for the request and the stream, and in
-//! `upstream.rs` for the fake model.
+//! With `REDIS_URL` set, all gateways share the limits. `limits.rs` has the claims and the refusal of a request,
+//! `completion.rs` the request and the stream, and `upstream.rs` the fake model.
 
 mod completion;
 mod limits;
@@ -35,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/v1/completions", post(completion::stream))
         .layer(limits::layer(semaphore().await?))
-        // Outside of the limits, because the claims depend on the request's body.
+        // The body is read outside the limits, because the claims depend on it.
         .layer(middleware::from_fn(completion::read));
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app).await?;

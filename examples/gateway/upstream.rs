@@ -1,4 +1,4 @@
-//! A fake model: it answers with the words of the prompt, one after the other.
+//! A fake model that answers with the words of the prompt, one after another.
 
 use crate::completion::Completion;
 use futures_util::{Stream, StreamExt};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::interval;
 use tokio_stream::wrappers::IntervalStream;
 
-/// Between two words.
+/// The time between two words.
 const PACE: Duration = Duration::from_millis(50);
 
-/// As many words as the client wants at most.
+/// The words of the prompt, up to the number that the client allows.
 pub(crate) fn words(completion: &Completion) -> impl Stream<Item = String> + use<> {
     let words: Vec<_> = completion
         .prompt

@@ -1,4 +1,4 @@
-//! The account of a request: from the header `x-account-id`, else from the query's `account`.
+//! The account of a request, from the header `x-account-id` or else from `account` in the query.
 
 use crate::{app::App, market::Holdings, problem::Problem};
 use axum::{
@@ -15,10 +15,9 @@ use tower_semaphore::{Key, KeyError};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Account(String);
 
-/// The account of a request: the key of the limit, and the trader in the market.
+/// The account of a request, which is the key of its limit and the trader in the market.
 ///
-/// A function of this shape is a key extractor, so the limit and the handlers always agree on the
-/// account.
+/// A function of this shape is a key extractor, so the limit and the handlers always agree on the account.
 pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
     let name = match in_header(parts)? {
         Some(name) => name,
@@ -30,7 +29,7 @@ pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
     Ok(Account(name))
 }
 
-/// `GET /accounts/{id}`: what an account has. Anybody may read it, and it takes no permit.
+/// `GET /accounts/{id}`: the coins and items of an account. Anyone may read them without a permit.
 pub(crate) async fn show(
     State(app): State<App>,
     account: Result<Path<Account>, PathRejection>,
@@ -45,7 +44,7 @@ fn in_header(parts: &Parts) -> Result<Option<String>, KeyError> {
     only(names, "the header x-account-id")
 }
 
-/// Browsers cannot set a header on an `EventSource` or a WebSocket, so a query does as well.
+/// Browsers cannot set a header on an `EventSource` or a WebSocket, so the query may name the account instead.
 fn in_query(parts: &Parts) -> Result<Option<String>, KeyError> {
     let fields = parts.uri.query().unwrap_or_default().split('&');
     let values = fields.filter_map(|field| field.strip_prefix("account="));
@@ -53,7 +52,7 @@ fn in_query(parts: &Parts) -> Result<Option<String>, KeyError> {
     only(names, "the query's account")
 }
 
-/// The only name among `names`: two would be ambiguous.
+/// The only name in `names`. Two names would be ambiguous.
 fn only(
     mut names: impl Iterator<Item = Vec<u8>>,
     source: &str,

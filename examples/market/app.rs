@@ -1,4 +1,4 @@
-//! The routes, and which of them share an account's limit.
+//! The routes. Those under `/market` share an account's limit.
 
 use crate::{
     account, events, export, health, holders,
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, key};
 
-/// How many pages this process may have open.
+/// The number of pages that may be open in this process.
 const MOST_PAGES: u32 = 256;
 
 /// The state that the handlers share.
@@ -28,7 +28,7 @@ const MOST_PAGES: u32 = 256;
 pub(crate) struct App {
     pub(crate) market: Arc<dyn Market>,
     pub(crate) holders: Holders,
-    /// What the page says of the settings.
+    /// The settings that the page shows.
     pub(crate) about: Arc<About>,
     pub(crate) watchers: Watchers,
     /// Cancelled at the signal to stop.
@@ -36,9 +36,8 @@ pub(crate) struct App {
     pub(crate) sockets: Sockets,
 }
 
-/// All routes. Each request to `/market` takes one of the account's permits until the last byte of
-/// its response is out: a stream holds its permit for as long as it runs, and a socket until it is
-/// closed.
+/// All routes. Each request to `/market` takes one of the account's permits until the last byte of its response has
+/// been sent. So a stream holds its permit while it runs, and a socket holds one until it is closed.
 pub(crate) fn routes<K>(limit: ConcurrencyLimitLayer<K>, watchers: Watchers) -> Router<App>
 where
     K: KeyExtractor + Clone + Send + Sync + 'static,
@@ -72,14 +71,14 @@ where
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such route"))
 }
 
-/// Lets nginx pass a stream on as it comes, and read it no faster than the client does, who then holds the permit.
+/// Stops nginx from buffering a stream. nginx then reads no faster than the client, who therefore holds the permit.
 async fn unbuffered(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// An open page has a task that looks for it, so their number is limited too.
+/// Each watched account has a task that polls the store, so the number of open pages is limited too.
 fn pages() -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
     let limit = ConcurrencyLimitLayer::new(MOST_PAGES, key::fixed("pages"), MemorySemaphore::new());
     limit.with_policy("pages")

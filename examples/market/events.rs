@@ -1,4 +1,4 @@
-//! What happens, as it happens: server-sent events.
+//! Market events as server-sent events.
 
 use crate::{app::App, market::Event};
 use axum::{
@@ -10,8 +10,7 @@ use futures_util::{Stream, StreamExt};
 
 /// `GET /market/events`: listings and trades from now on.
 ///
-/// The stream would never end by itself, so it ends when the server stops. An `EventSource`
-/// reconnects.
+/// The stream has no natural end, so it ends when the server stops. An `EventSource` then reconnects.
 pub(crate) async fn events(
     State(app): State<App>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Error>>> {

@@ -1,4 +1,4 @@
-//! The market over time: a response that takes as long as its client likes.
+//! A slow response: the state of the market over time.
 
 use crate::{
     app::App,
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// How many rows, and how long to wait before each.
+/// The number of rows, and the time to wait before each.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct Export {
@@ -41,8 +41,8 @@ struct Row {
     cheapest: Option<Price>,
 }
 
-/// `GET /market/export?rows=N&interval_ms=M`: N rows of NDJSON, one each M milliseconds; 0: as fast as the client reads.
-/// Of a market that cannot be read there is a problem instead, and no head of a response without rows.
+/// `GET /market/export?rows=N&interval_ms=M`: N rows of NDJSON, one every M milliseconds, or with 0 as fast as the
+/// client reads. If the market cannot be read, the response is a problem. It never has a success status without rows.
 pub(crate) async fn export(
     State(app): State<App>,
     query: Result<Query<Export>, QueryRejection>,
@@ -53,7 +53,7 @@ pub(crate) async fn export(
     let lines = stream::iter(1..=rows).then(move |row| {
         let market = Arc::clone(&app.market);
         async move {
-            // A sleep takes a millisecond at least.
+            // A sleep takes at least a millisecond.
             if !interval.is_zero() {
                 sleep(interval).await;
             }

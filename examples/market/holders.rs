@@ -1,4 +1,4 @@
-//! Who holds an account's permits, for whoever looks at the market.
+//! The holders of an account's permits, shown to anyone who looks at the market.
 
 use crate::{account::Account, app::App, permits::Permits, problem::Problem, with_causes};
 use axum::{
@@ -10,13 +10,13 @@ use tower_semaphore::{
     semaphore::{StoreError, Usage},
 };
 
-/// The limit of all accounts together.
+/// The policy of the limit that all accounts share.
 pub(crate) const FLEET: Policy = Policy::from_static("fleet");
 
-/// Its key.
+/// The key of that limit.
 pub(crate) const ALL: &str = "all";
 
-/// Permits, and how many of them an account may have.
+/// The permits' store, and the limit of each account.
 #[derive(Clone)]
 pub(crate) struct Holders {
     pub(crate) permits: Permits,
@@ -24,21 +24,21 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Who holds the account's permits, and who waits for one.
+    /// Returns the holders of the account's permits, and the waiters.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed.
+    /// Returns the store's error.
     pub(crate) async fn usage(&self, account: Account) -> Result<Usage, StoreError> {
         let usage = self.permits.usage(&Policy::DEFAULT, &account.into());
         let mut usage = usage.await?;
-        // Where nobody holds or waits, the store knows no limit.
+        // A key without holders and waiters has no limit in the store.
         usage.limit.get_or_insert(self.limit);
         Ok(usage)
     }
 }
 
-/// `GET /accounts/{id}/permits`: who holds the account's permits, and who waits for one. It takes none.
+/// `GET /accounts/{id}/permits`: the holders of the account's permits, and the waiters. Takes no permit.
 pub(crate) async fn show(
     State(app): State<App>,
     account: Result<Path<Account>, PathRejection>,
@@ -48,7 +48,7 @@ pub(crate) async fn show(
     Ok(([(CONTENT_TYPE, "application/json")], usage.to_json()))
 }
 
-/// `GET /fleet/permits`: who holds permits of the limit of all accounts together, and who waits for one in which order.
+/// `GET /fleet/permits`: the holders of permits under the limit of all accounts, and the waiters in their order.
 pub(crate) async fn show_fleet(
     State(app): State<App>,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
@@ -56,8 +56,8 @@ pub(crate) async fn show_fleet(
     Ok(([(CONTENT_TYPE, "application/json")], usage.to_json()))
 }
 
-/// `DELETE /accounts/{id}/permits/{permit}`: ends a permit, and the response that holds it. A real market
-/// would let operators do so, and nobody else.
+/// `DELETE /accounts/{id}/permits/{permit}`: ends a permit and the response that holds it. A real market would let only
+/// operators do this.
 pub(crate) async fn revoke(
     State(app): State<App>,
     path: Result<Path<(Account, String)>, PathRejection>,

@@ -1,5 +1,4 @@
-//! The Fake Game company's market, where an account may have five requests in flight, and all
-//! accounts together a thousand.
+//! The Fake Game company's market. An account may have five requests in flight, and all accounts together a thousand.
 //!
 //! ```sh
 //! cargo run --example market                                               # and open localhost:3000
@@ -12,19 +11,19 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set (or `REDIS_CLUSTER`, or `REDIS_SENTINELS` and `REDIS_SENTINEL_NAME`), all processes are one market with the same limits: an item that is listed in one
-//! is sold in another, and an account's sixth request is refused whichever process has the five.
+//! With `REDIS_URL` set (or `REDIS_CLUSTER`, or `REDIS_SENTINELS` and `REDIS_SENTINEL_NAME`), all processes form one
+//! market with the same limits. An item listed in one process is sold in another, and an account's sixth request is
+//! refused whichever process holds the five.
 //!
-//! `curl localhost:3000/health` says whether the store of the permits works, and what may fail later.
+//! `curl localhost:3000/health` reports whether the store of the permits works, and what may fail later.
 //!
-//! `curl localhost:3000/accounts/ann/permits` says who holds ann's permits, and
-//! `curl -X DELETE localhost:3000/accounts/ann/permits/ID` ends one, and the response that holds it.
+//! `curl localhost:3000/accounts/ann/permits` lists the holders of ann's permits. A `DELETE`, such as `curl -X DELETE
+//! localhost:3000/accounts/ann/permits/ID`, ends a permit and the response that holds it.
 //!
-//! With `--features metrics` there is also `GET /metrics`; `grafana.json` is a dashboard for it.
+//! `--features metrics` adds `GET /metrics`, for which `grafana.json` is a dashboard.
 //!
-//! Read on in `app.rs` for the routes and their limits, in `account.rs` for the key, in `permits.rs`
-//! for its store, in `market.rs` for the trait of a market, in `memory.rs` and `redis/` for its two
-//! implementations, and in `settings.rs` and `place.rs` for the settings.
+//! `app.rs` has the routes and their limits, `account.rs` the key, and `permits.rs` the key's store. `market.rs` has
+//! the trait of a market, which `memory.rs` and `redis/` implement. `settings.rs` and `place.rs` have the settings.
 
 mod account;
 mod app;
@@ -75,7 +74,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, joined. An error that repeats its cause itself is not doubled.
+/// Joins an error and its causes. A cause that the error's own text contains is not repeated.
 fn with_causes(error: &dyn Error) -> String {
     let text = error.to_string();
     let cause = error.source().map(with_causes);
@@ -117,17 +116,17 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(served?)
 }
 
-/// Serves until the signal to stop, and then until responses have ended.
+/// Serves until the signal to stop, and then until all responses have ended.
 async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
     let listener = ClosingListener::new(listener, stop.clone())?;
-    // A row or an event is small, and must be sent at once.
+    // Rows and events are small and must be sent at once.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
     let idle_close = shutdown::idle_connections_close(stop);
     let serving = axum::serve(listener, app).with_graceful_shutdown(idle_close);
     serving.await
 }
 
-/// The end of the server and then of its sockets, or that of the time they have for it.
+/// Waits until the server and then its sockets have ended, or until their time is up.
 async fn until_overdue(
     stop: CancellationToken,
     serving: impl Future<Output = io::Result<()>>,
@@ -153,7 +152,7 @@ async fn listen(port: u16) -> Result<TcpListener, SettingError> {
     listener.map_err(|source| SettingError::Port { port, source })
 }
 
-/// The market, in the same store as the permits.
+/// The market, which is in the same store as the permits.
 async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market>, SettingError> {
     match (permits, &settings.redis) {
         #[cfg(feature = "redis")]
@@ -166,10 +165,10 @@ async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market
     }
 }
 
-/// The share of an account that pays, in the turns at the limit of all accounts together.
+/// The share of a paying account in the turns at the limit that all accounts share.
 const PAYING_SHARE: u32 = 4;
 
-/// The limits that all routes of the market share: the account's, and that of all accounts together.
+/// The limits of all routes under `/market`: the account's limit and the shared limit of all accounts.
 fn limits(
     settings: &Settings,
     permits: Permits,

@@ -1,28 +1,28 @@
-//! What a market does, wherever its state lives.
+//! The operations of a market, independent of where its state lives.
 //!
-//! The rest of the example knows this trait only, so a fleet whose market lives in a shared store
-//! serves the same routes as one process that keeps it in memory.
+//! The rest of the example uses only this trait. So a fleet whose market lives in a shared store serves the same routes
+//! as a single process with a market in memory.
 
 use crate::{account::Account, price::Price};
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 
-/// How many events a reader may be behind.
+/// The number of events that a reader may lag behind.
 pub(crate) const BACKLOG: usize = 1_024;
 
-/// A failure of the store of the market's state.
+/// A failure of the store that has the market's state.
 pub(crate) type StoreError = Box<dyn Error + Send + Sync>;
 
-/// An answer on its way, unless the store fails.
+/// A future answer, unless the store fails.
 pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Accounts that trade items for coins.
 ///
-/// An account is created when it is first seen, see [`Holdings::of_newborn`]. Item and coins move
-/// together or not at all, and every change is published.
+/// An account is created when it is first seen, see [`Holdings::of_newborn`]. Items and coins move together or not at
+/// all, and every change is published.
 pub(crate) trait Market: Send + Sync {
-    /// Puts an item that `seller` owns up for sale.
+    /// Offers an item of `seller` for sale.
     fn list(
         &self,
         seller: Account,
@@ -33,28 +33,28 @@ pub(crate) trait Market: Send + Sync {
     /// Sells the listing `id` to `buyer`.
     fn purchase(&self, buyer: Account, id: String) -> Answer<'_, Result<Trade, Refusal>>;
 
-    /// All that is for sale, the cheapest first.
+    /// All listings, cheapest first.
     fn listings(&self) -> Answer<'_, Vec<Listing>>;
 
-    /// What an account has.
+    /// The coins and items of an account.
     fn account(&self, account: Account) -> Answer<'_, Holdings>;
 
-    /// Events from now on. Ends early for a reader that falls too far behind.
+    /// Events from now on. The stream ends early if its reader lags too far behind.
     fn events(&self) -> BoxStream<'static, Event>;
 }
 
-/// Why the market refuses a request.
+/// The reason why the market refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The seller has no such item.
     NotOwned,
-    /// The id was never that of a listing.
+    /// No listing has ever had this id.
     Unknown,
-    /// Somebody else was faster.
+    /// Another account was faster.
     Sold,
-    /// Buyer and seller are one.
+    /// The buyer is the seller.
     OwnListing,
-    /// The buyer has not enough coins.
+    /// The buyer has too few coins.
     TooPoor,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Listing {
     pub(crate) seller: Account,
 }
 
-/// A listing, and its buyer.
+/// A listing and its buyer.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Trade {
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct Trade {
     pub(crate) buyer: Account,
 }
 
-/// What happens in the market, for its subscribers.
+/// A change in the market, for subscribers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
@@ -84,7 +84,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The type of a server-sent event.
+    /// The type of the server-sent event.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Listing(_) => "listing",
@@ -93,7 +93,7 @@ impl Event {
     }
 }
 
-/// What an account has.
+/// The coins and items of an account.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Holdings {
     pub(crate) funds: u64,

@@ -1,4 +1,4 @@
-//! A market in this process, behind one mutex.
+//! A market in this process, behind a mutex.
 
 use crate::{
     account::Account,
@@ -29,15 +29,15 @@ impl MemoryMarket {
         }
     }
 
-    /// The books change in single steps that cannot panic halfway, so they are consistent even
-    /// under a poisoned lock.
+    /// Locks the books. They change in single steps that cannot panic halfway, so they are consistent even under a
+    /// poisoned lock.
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes an event. Called under the lock, so that events are in order.
     fn publish(&self, event: Event) {
-        // An error only means that there is no subscriber.
+        // Sending fails only if no subscriber exists.
         let _ = self.events.send(event);
     }
 
@@ -87,7 +87,7 @@ impl Market for MemoryMarket {
     }
 }
 
-/// Memory answers at once, and never fails.
+/// Answers at once. Memory never fails.
 fn answer<T: Send + 'static>(value: T) -> Answer<'static, T> {
     ready(Ok(value)).boxed()
 }

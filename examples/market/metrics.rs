@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the permits do, in numbers, for a Prometheus server.
+//! `GET /metrics`: metrics of the permits for a Prometheus server.
 
 use crate::app::App;
 use axum::{Router, http::header::CONTENT_TYPE, routing::get};
@@ -6,13 +6,13 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use std::time::Duration;
 use tower_semaphore::observe::{CALL_SIZE, SECONDS, SIZES};
 
-/// How often the samples of the histograms are put into their buckets. Until then each takes memory.
+/// How often histogram samples are put into their buckets. Until then each sample takes memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// The media type of the text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Counts from now on, and answers `GET /metrics`.
+/// Starts counting, and returns the route `GET /metrics`.
 pub(crate) fn router() -> Result<Router<App>, BuildError> {
     let handle = install()?;
     let upkeep = handle.clone();

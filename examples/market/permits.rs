@@ -29,11 +29,11 @@ pub(crate) enum Permits {
 }
 
 impl Permits {
-    /// In Redis if the settings name one, else in memory.
+    /// Opens the store in Redis if the settings name one, and otherwise in memory.
     ///
     /// # Errors
     ///
-    /// A [`SettingError`] of the setting that names it when there is no Redis to be used.
+    /// Returns a [`SettingError`] of the setting that names Redis, if it cannot be used.
     pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
         match &settings.redis {
             None => Ok(Self::Memory(
@@ -45,7 +45,7 @@ impl Permits {
 
     #[cfg(feature = "redis")]
     async fn in_redis(redis: &Redis, settings: &Settings) -> Result<Self, SettingError> {
-        // A call that may take longer than a third of a lease would leave no time for a second.
+        // A call that may take longer than a third of a lease would leave no time for a second one.
         let timeout = Duration::from_millis(250).min(settings.lease / 3);
         let builder = RedisSemaphore::builder()
             .lease(settings.lease)
@@ -82,11 +82,11 @@ impl Permits {
         Err(SettingError::unusable(redis.place.setting(), why))
     }
 
-    /// What may fail later, a line each.
+    /// Returns the known risks, one per line.
     ///
     /// # Errors
     ///
-    /// What is wrong now.
+    /// Returns the current problem.
     #[cfg_attr(
         not(feature = "redis"),
         expect(clippy::unused_async, reason = "with Redis it waits for the answer")
@@ -102,8 +102,8 @@ impl Permits {
         }
     }
 
-    /// Admits no request any more, and releases the permits of responses that were cut off: the
-    /// other processes of the fleet need not wait for the end of a lease.
+    /// Stops admitting requests, and releases the permits of responses that were cut off. The other processes of the
+    /// fleet then need not wait for a lease to end.
     pub(crate) async fn close(&self) {
         #[cfg(feature = "redis")]
         if let Self::Redis(semaphore) = self {
@@ -115,7 +115,7 @@ impl Permits {
     }
 }
 
-/// The same, trusting a private authority if there is one.
+/// Adds the private certificate authority to the builder, if one is set.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "without TLS it may fail")]
 fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
@@ -147,7 +147,7 @@ impl Semaphore for Permits {
 }
 
 impl Permits {
-    /// The store, as operators see it.
+    /// The store's interface for operators.
     fn operated(&self) -> &dyn Operate {
         match self {
             Self::Memory(semaphore) => semaphore,

@@ -1,9 +1,9 @@
-//! Where Redis is, from the environment.
+//! The address of Redis, read from the environment.
 
 use crate::settings::{SettingError, text};
 use std::fs;
 
-/// Where the permits and the market live, and who has signed its certificate.
+/// The place of the permits and the market, and the authority that has signed its certificate.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "redis"),
@@ -15,7 +15,7 @@ pub(crate) struct Redis {
     pub(crate) authority: Option<Vec<u8>>,
 }
 
-/// One of the three ways to name it.
+/// The three ways to name a Redis.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "redis"),
@@ -26,16 +26,16 @@ pub(crate) enum Place {
     Server(String),
     /// `REDIS_CLUSTER`: some nodes of a cluster, as `HOST:PORT,HOST:PORT` or as URLs.
     Cluster(Vec<String>),
-    /// `REDIS_SENTINELS`: Sentinels, likewise, and `REDIS_SENTINEL_NAME`: the name of their primary.
+    /// `REDIS_SENTINELS`: Sentinels in the same form, and `REDIS_SENTINEL_NAME`: the name of their primary.
     Sentinels(Vec<String>, String),
 }
 
 impl Redis {
-    /// Reads the environment; `None` if it names no server.
+    /// Reads the environment. Returns `None` if it names no server.
     ///
     /// # Errors
     ///
-    /// A [`SettingError`] for a setting that is wrong, or that does not go with another one.
+    /// Returns a [`SettingError`] for a setting that is wrong or conflicts with another one.
     pub(crate) fn from_env() -> Result<Option<Self>, SettingError> {
         let authority = authority()?;
         let place = place(authority.is_some())?;
@@ -49,7 +49,7 @@ impl Redis {
 }
 
 impl Place {
-    /// The setting that names it.
+    /// The setting that names this place.
     pub(crate) fn setting(&self) -> &'static str {
         match self {
             Self::Server(_) => "REDIS_URL",
@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// The servers that it names.
+    /// The servers that the setting lists.
     pub(crate) fn urls(&self) -> &[String] {
         match self {
             Self::Server(url) => std::slice::from_ref(url),
@@ -72,7 +72,7 @@ fn authority() -> Result<Option<Vec<u8>>, SettingError> {
     text("REDIS_CA")?.map(read).transpose()
 }
 
-/// The only place that is set.
+/// The only place that is set, if any.
 fn place(has_tls: bool) -> Result<Option<Place>, SettingError> {
     let server = text("REDIS_URL")?.map(Place::Server);
     let cluster = list("REDIS_CLUSTER", has_tls)?.map(Place::Cluster);

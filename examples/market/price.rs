@@ -1,4 +1,4 @@
-//! What an item costs.
+//! The price of an item.
 
 use serde::{
     Deserialize, Serialize,
@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) struct Price(u64);
 
 impl Price {
-    /// More than any account will ever have, and exact in any store's numbers.
+    /// More than any account will ever have, and exact in any store's number type.
     pub(crate) const MAX: u64 = 1_000_000_000;
 
     pub(crate) fn coins(self) -> u64 {
@@ -21,8 +21,8 @@ impl Price {
 }
 
 impl<'de> Deserialize<'de> for Price {
-    /// From the digits themselves: a number that JSON allows, such as `1e999`, may fit into no
-    /// type of ours, and is a bad price rather than bad JSON.
+    /// Parses the digits themselves. A number that JSON allows, such as `1e999`, may fit into none of our types. It is
+    /// then a bad price rather than bad JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let digits = Box::<RawValue>::deserialize(deserializer)?;
         let coins = digits.get().parse().ok();
@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for Price {
     }
 }
 
-/// Says which prices are good.
+/// The error for an invalid price. It names the valid range.
 struct BadPrice;
 
 impl fmt::Display for BadPrice {

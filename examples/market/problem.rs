@@ -1,4 +1,4 @@
-//! Errors as clients see them: a problem of RFC 9457.
+//! Errors as clients see them: problem details (RFC 9457).
 
 use crate::{
     market::{Refusal, StoreError},
@@ -16,7 +16,7 @@ use axum::{
 use serde_json::json;
 use tower_semaphore::KeyError;
 
-/// A status, and the details for the client.
+/// A status, and a detail text for the client.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -59,7 +59,7 @@ impl From<Refusal> for Problem {
 }
 
 impl From<StoreError> for Problem {
-    /// The client learns that the market is closed, the operator why.
+    /// The client learns only that the market is closed. The reason is logged for the operator.
     fn from(error: StoreError) -> Self {
         eprintln!("the market's store failed: {}", with_causes(&*error));
         let detail = "the market is closed for the moment";
@@ -74,7 +74,7 @@ impl From<KeyError> for Problem {
 }
 
 impl From<JsonRejection> for Problem {
-    /// 400 for what is no JSON, 422 for JSON of another shape than the route expects.
+    /// The status is 400 for invalid JSON, and 422 for JSON of another shape than the route expects.
     fn from(rejection: JsonRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())
     }

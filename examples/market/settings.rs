@@ -3,34 +3,33 @@
 use crate::place::Redis;
 use std::{env, error::Error, fmt, io, ops::RangeInclusive, str::FromStr, time::Duration};
 
-/// The settings, each of them a variable of the environment.
+/// The settings. Each is an environment variable.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `PORT`: where to listen, 3000 unless set. 0: any port that is free.
+    /// `PORT`: the port to listen on, 3000 by default. 0 means any free port.
     pub(crate) port: u16,
-    /// `REDIS_URL`, `REDIS_CLUSTER` or `REDIS_SENTINELS`: where the permits and the market live. Unset:
-    /// in memory.
+    /// `REDIS_URL`, `REDIS_CLUSTER` or `REDIS_SENTINELS`: the place of the permits and the market. In memory by
+    /// default.
     pub(crate) redis: Option<Redis>,
-    /// `LIMIT`: how many requests an account may have in flight, 5 unless set.
+    /// `LIMIT`: the requests that an account may have in flight, 5 by default.
     pub(crate) limit: u32,
-    /// `FLEET_LIMIT`: how many requests all accounts together may have in flight, 1000 unless set.
+    /// `FLEET_LIMIT`: the requests that all accounts together may have in flight, 1000 by default.
     pub(crate) fleet_limit: u32,
-    /// `LEASE_MS`: how long a permit outlives a process that was killed, 10000 unless set.
-    /// Permits in memory need no lease.
+    /// `LEASE_MS`: how long a permit outlives a killed process, 10000 by default. Permits in memory need no lease.
     pub(crate) lease: Duration,
-    /// `WAIT_MS`: how long a request may wait for its permit, 0 unless set.
+    /// `WAIT_MS`: how long a request may wait for its permit, 0 by default.
     pub(crate) wait: Duration,
-    /// `MAX_STALL_MS`: how long a client may leave its response unread, without bound unless set, or
-    /// the pings of its WebSocket unanswered, 30000 unless set.
+    /// `MAX_STALL_MS`: how long a client may leave its response unread, without a bound by default, or the pings of its
+    /// WebSocket unanswered, 30000 by default.
     pub(crate) max_stall: Option<Duration>,
-    /// `SHADOW`: with `1`, refuses nobody, and says who would be.
+    /// `SHADOW`: with `1`, admits every request and logs the refusals that it would have made.
     pub(crate) shadow: bool,
-    /// `WHEN_UNAVAILABLE`: what becomes of a request while Redis is unavailable: `refuse` unless set,
-    /// `admit`, or `share` for this process's share of the limits.
+    /// `WHEN_UNAVAILABLE`: what happens to requests while Redis is unavailable: `refuse` (the default), `admit`, or
+    /// `share` for this process's share of the limits.
     pub(crate) when_unavailable: WhenUnavailable,
 }
 
-/// What becomes of a request while Redis is unavailable.
+/// The treatment of requests while Redis is unavailable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WhenUnavailable {
     Refuse,
@@ -38,7 +37,7 @@ pub(crate) enum WhenUnavailable {
     Share,
 }
 
-/// A day: longer than any lease or wait makes sense.
+/// A day. No longer lease or wait makes sense.
 const MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Settings {
@@ -46,7 +45,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A [`SettingError`] for the first one that is wrong.
+    /// Returns a [`SettingError`] for the first wrong setting.
     pub(crate) fn from_env() -> Result<Self, SettingError> {
         Ok(Self {
             port: number("PORT", 3_000, 0..=u16::MAX)?,
@@ -84,7 +83,7 @@ fn when_unavailable() -> Result<WhenUnavailable, SettingError> {
     }
 }
 
-/// The number in a variable, if it is within `range`.
+/// The number in a variable, which must be within `range`.
 fn number<T>(name: &'static str, default: T, range: RangeInclusive<T>) -> Result<T, SettingError>
 where
     T: FromStr + PartialOrd + Into<u64> + Copy,
@@ -92,7 +91,7 @@ where
     Ok(optional(name, range)?.unwrap_or(default))
 }
 
-/// The same for a variable without a default.
+/// The number in a variable without a default, if it is set.
 fn optional<T>(name: &'static str, range: RangeInclusive<T>) -> Result<Option<T>, SettingError>
 where
     T: FromStr + PartialOrd + Into<u64> + Copy,
@@ -137,7 +136,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// What is wrong with a setting. Its text begins with the setting's name.
+/// An error in a setting. Its text begins with the setting's name.
 #[derive(Debug)]
 pub(crate) enum SettingError {
     /// The value is no number, or out of range.

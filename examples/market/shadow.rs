@@ -1,8 +1,8 @@
-//! `SHADOW=1`: says which account would be refused. The key is for this process's log only.
+//! `SHADOW=1`: logs which account would be refused. The key is written to this process's log only.
 
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 
-/// A store whose refusals are written to the standard error.
+/// A store that writes its refusals to standard error.
 pub(crate) struct Told<S>(pub(crate) S);
 
 impl<S: Semaphore> Semaphore for Told<S> {

@@ -1,4 +1,4 @@
-//! How the server stops: at a signal it takes no more connections, and lets requests finish, within a bound.
+//! The shutdown: after a signal the server accepts no more connections, and lets requests finish within a bound.
 
 use axum::{
     extract::{Request, State},
@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 /// How long a connection may still send a request after the signal to stop.
 const LAST_REQUEST: Duration = Duration::from_millis(250);
 
-/// How long a response may go on after the signal to stop.
+/// How long a response may continue after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// A token that is cancelled at SIGINT or SIGTERM.
 ///
 /// # Errors
 ///
-/// When no signal handler can be installed.
+/// Returns an error if no signal handler can be installed.
 pub(crate) fn on_signal() -> io::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (signal, stopping) = (signal()?, stop.clone());
@@ -34,8 +34,8 @@ pub(crate) fn on_signal() -> io::Result<CancellationToken> {
 
 /// Returns when connections without a request may be closed.
 ///
-/// A proxy that has just sent a POST on such a connection answers with 502, because it cannot know that the request was
-/// not served.
+/// Closing them earlier would break requests: a proxy that has just sent a POST on such a connection answers with 502,
+/// because it cannot know that the request was not served.
 pub(crate) async fn idle_connections_close(stop: CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(LAST_REQUEST).await;
@@ -56,15 +56,15 @@ pub(crate) async fn ask_to_leave(
     response
 }
 
-/// A listener that is closed at the signal to stop, after it has accepted every connection that was made until then.
+/// A listener that closes at the signal to stop, after it has accepted every connection that was made before.
 ///
-/// The system resets connections that wait in a listener when it is dropped. A proxy cannot send a POST of such a
-/// connection to another server, but does so when a connection is refused.
+/// When a listener is dropped, the system resets the connections that wait in it. A proxy cannot send a POST from a
+/// reset connection to another server, but it can do so when a connection is refused.
 pub(crate) struct ClosingListener {
     address: SocketAddr,
     /// `None` once it is closed.
     listener: Option<TcpListener>,
-    /// The connections that waited in it then.
+    /// The connections that waited in the listener when it closed.
     backlog: Vec<(TcpStream, SocketAddr)>,
     stop: CancellationToken,
 }
@@ -72,7 +72,7 @@ pub(crate) struct ClosingListener {
 impl ClosingListener {
     /// # Errors
     ///
-    /// When the listener has no address.
+    /// Returns an error if the listener has no address.
     pub(crate) fn new(listener: TcpListener, stop: CancellationToken) -> io::Result<Self> {
         Ok(Self {
             address: listener.local_addr()?,
@@ -110,7 +110,7 @@ impl Listener for ClosingListener {
 
 /// Closes a listener, and returns the connections that waited in it.
 fn close(listener: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
-    // The system knows of connections that Tokio has not learned of yet.
+    // The system may have connections that Tokio has not seen yet.
     let listener = listener.into_std()?;
     let mut backlog = Vec::new();
     while let Ok((socket, peer)) = listener.accept() {
@@ -120,13 +120,13 @@ fn close(listener: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
     Ok(backlog)
 }
 
-/// Returns when the time of the responses is over.
+/// Returns when the responses' time is up.
 pub(crate) async fn overdue(stop: CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(DRAIN).await;
 }
 
-/// Listens from the call on, so that no signal is missed before the first poll.
+/// Listens from this call on, so that no signal is missed before the first poll.
 #[cfg(unix)]
 fn signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -144,7 +144,7 @@ fn signal() -> io::Result<impl Future<Output = ()>> {
 #[cfg(not(unix))]
 fn signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async {
-        // Without a handler the system ends the process by itself, so there is nothing to do.
+        // Without a handler the system itself ends the process at the signal, so nothing needs to be done here.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

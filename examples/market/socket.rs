@@ -1,4 +1,4 @@
-//! What happens, as it happens: a WebSocket.
+//! Market events over a WebSocket.
 
 use crate::{app::App, market::Event, problem::Problem};
 use axum::{
@@ -23,19 +23,19 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tower_semaphore::Permit;
 
-/// How long a client may leave pings unanswered, unless a setting says so.
+/// How long a client may leave pings unanswered, by default.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 
-/// How long a client has to answer that the socket closes.
+/// How long a client may take to answer the close frame.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A client has nothing to say.
+/// Clients have no need to send messages, so a small bound is enough.
 const MAX_MESSAGE: usize = 4 * 1_024;
 
-/// Pongs for a client that pings and does not read are kept until it does; no more than these.
+/// Pongs for a client that pings without reading are kept, up to this many bytes.
 const MAX_UNREAD: usize = 256 * 1_024;
 
-/// The sockets that are open, and how long their clients may be silent.
+/// The open sockets, and how long their clients may be silent.
 #[derive(Clone)]
 pub(crate) struct Sockets {
     open: TaskTracker,
@@ -50,18 +50,18 @@ impl Sockets {
         }
     }
 
-    /// Waits until all are closed. The server itself waits for none: to it a connection has ended when
-    /// it becomes a socket.
+    /// Waits until all sockets are closed. The server itself does not wait for them, because to it a connection has
+    /// ended when it becomes a socket.
     pub(crate) async fn closed(&self) {
         self.open.close();
         self.open.wait().await;
     }
 }
 
-/// `GET /market/socket`: listings and trades from now on, each a message of JSON.
+/// `GET /market/socket`: listings and trades from now on, each as a JSON message.
 ///
-/// The response to the handshake has no body, so the socket holds the permit: until the client
-/// closes it or is gone, the permit is lost, or the server stops.
+/// The response to the handshake has no body, so the socket holds the permit. It is released when the client closes the
+/// socket or vanishes, when the permit is lost, or when the server stops.
 pub(crate) async fn open(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
@@ -73,7 +73,7 @@ pub(crate) async fn open(
         permit,
         app,
     };
-    // A frame too: it is read as a whole before its message is looked at.
+    // The frame size is bounded too, because a whole frame is read before its message is checked.
     let upgrade = upgrade?
         .max_message_size(MAX_MESSAGE)
         .max_frame_size(MAX_MESSAGE)
@@ -81,9 +81,9 @@ pub(crate) async fn open(
     Ok(upgrade.on_upgrade(|socket| session.run(socket)))
 }
 
-/// An open socket. Dropping it releases the permit, also in a panic.
+/// An open socket. Dropping it releases the permit, even in a panic.
 struct Session {
-    /// The server drops its own when it stops, and with the market the events would end.
+    /// Keeps the market alive, and with it the events: the server drops its own handle when it stops.
     app: App,
     events: BoxStream<'static, Event>,
     permit: Permit,
@@ -105,12 +105,13 @@ impl Session {
             () = stop.cancelled() => Some(close(close_code::AWAY, "the market stops")),
         };
         if let Some(close) = close {
-            // A client that does not answer is no reason to keep the socket.
+            // The socket is closed even if the client does not answer.
             let _ = timeout(FAREWELL, farewell(sender, receiver, close)).await;
         }
     }
 
-    /// Sends events, and pings in between. Returns how to close the socket, if the client is there.
+    /// Sends events, and pings in between. Returns the frame with which to close the socket, or `None` if the client is
+    /// gone.
     async fn tell(&mut self, sender: &mut Sender) -> Option<CloseFrame> {
         let period = self.app.sockets.max_silence / 3;
         let mut pings = interval_at(Instant::now() + period, period);
@@ -128,14 +129,14 @@ impl Session {
     }
 }
 
-/// Returns when the client has closed the socket, or does not read. A client whose machine or network
-/// has vanished closes nothing: only the pings that it does not answer tell. Nor does what else it
-/// sends say that it reads. Reading is what answers the client's own pings.
+/// Returns when the client has closed the socket or stopped reading. A client whose machine or network has vanished
+/// closes nothing, so only an unanswered ping shows that it is gone. Its other messages do not prove that it reads.
+/// Reading here also answers the client's own pings.
 async fn hear(receiver: &mut Receiver, max_silence: Duration) {
     while let Ok(true) = timeout(max_silence, pong(receiver)).await {}
 }
 
-/// Whether the client answers a ping, once it has done so or the socket has ended.
+/// Returns true once the client has answered a ping, or false once the socket has ended.
 async fn pong(receiver: &mut Receiver) -> bool {
     while let Some(Ok(message)) = receiver.next().await {
         if matches!(message, Message::Pong(_)) {
@@ -150,8 +151,8 @@ fn close(code: u16, reason: &'static str) -> CloseFrame {
     CloseFrame { code, reason }
 }
 
-/// Closes the socket, and reads until the client has done so too: an unread message would turn the
-/// end of the connection into a reset, which may overtake the reason.
+/// Closes the socket, and reads until the client has closed it too. Otherwise an unread message would turn the end of
+/// the connection into a reset, which may overtake the close frame.
 async fn farewell(mut sender: Sender, mut receiver: Receiver, close: CloseFrame) {
     if sender.send(Message::Close(Some(close))).await.is_ok() {
         while let Some(Ok(_)) = receiver.next().await {}

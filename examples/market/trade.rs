@@ -17,7 +17,7 @@ use axum::{
 };
 use serde::Deserialize;
 
-/// An offer of a seller.
+/// A seller's offer.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Offer {
     item: String,
@@ -29,7 +29,7 @@ pub(crate) async fn listings(State(app): State<App>) -> Result<Json<Vec<Listing>
     Ok(Json(app.market.listings().await?))
 }
 
-/// `POST /market/items`: puts an item of the account up for sale.
+/// `POST /market/items`: offers an item of the account for sale.
 pub(crate) async fn list(
     State(app): State<App>,
     seller: Account,
@@ -40,7 +40,7 @@ pub(crate) async fn list(
     Ok((StatusCode::CREATED, Json(listing)))
 }
 
-/// `POST /market/items/{id}/purchase`: buys it for the account.
+/// `POST /market/items/{id}/purchase`: buys the listing for the account.
 pub(crate) async fn purchase(
     State(app): State<App>,
     buyer: Account,

@@ -1,8 +1,7 @@
 //! The permit of a service that is ready, or the acquire of a service that waits.
 //!
-//! Tower does not report to a service that its caller has lost interest: `load_shed` forgets a service that was not
-//! ready, a connection pool keeps one that is idle. So a task in the background probes all gates of a layer about each
-//! second.
+//! Tower does not notify a service when its caller has lost interest: `load_shed` forgets a service that was not ready,
+//! and a connection pool keeps idle services. So a background task probes all gates of a layer about once a second.
 
 use crate::{
     background,
@@ -27,13 +26,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// runtime may poll the notified task late.
 const PROBES: u8 = 3;
 
-/// Wait after which a warning is logged, because the service may wait for its own request's permit.
+/// The wait after which a warning is logged, because the service may wait for its own request's permit.
 const LONG: Duration = Duration::from_secs(30);
 
 /// How long a refusal counts as the answer to further polls. After that its cause may be over.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The gates of a layer's services and of their clones. While there are any, a task probes them.
+/// The gates of a layer's services and of their clones. A task probes them until none is left.
 #[derive(Default)]
 pub(super) struct Gates(Mutex<Known>);
 
@@ -52,10 +51,10 @@ struct Inner {
     state: State,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
-    /// The begin of the wait.
+    /// The start of the wait.
     since: Option<Instant>,
     unanswered: u8,
-    /// Whether the long wait was logged.
+    /// True once the long wait was logged.
     is_told: bool,
 }
 
@@ -85,7 +84,7 @@ impl Gates {
         let gate = Arc::new(Gate::default());
         let mut known = self.0.lock();
         if known.gates.len() == known.gates.capacity() {
-            // Capacity for as many more, so that a scan stays rare.
+            // Reserves room for twice the live gates, so that scans stay rare.
             let live = known.retain();
             known.gates.reserve(live.max(4));
         }
@@ -99,7 +98,7 @@ impl Gates {
         gate
     }
 
-    /// Until there is no gate any more.
+    /// Probes all gates about once a second, until none is left.
     async fn probe(gates: Weak<Self>) {
         loop {
             sleep(INTERVAL).await;
@@ -114,7 +113,7 @@ impl Gates {
         }
     }
 
-    /// `None`: there are none, so the next one needs another task.
+    /// The live gates. `None` if no gate is left: the task ends, and the next gate starts another one.
     fn live(&self) -> Option<Vec<Arc<Gate>>> {
         let mut known = self.0.lock();
         known.are_probed = known.retain() > 0;
@@ -124,7 +123,7 @@ impl Gates {
 }
 
 impl Known {
-    /// Forgets gates that do not exist any more. Returns how many are left.
+    /// Removes the gates that were dropped. Returns the number of the others.
     fn retain(&mut self) -> usize {
         self.gates.retain(|gate| gate.strong_count() > 0);
         self.gates.len()
@@ -132,8 +131,8 @@ impl Known {
 }
 
 impl Gate {
-    /// Ready once the answer is known: `true` with a permit. `acquire` is called if no acquire is
-    /// pending and no answer still counts.
+    /// Ready once the answer is known: true for a permit, false for a refusal. Calls `acquire` if no acquire is pending
+    /// and no earlier answer is still valid.
     #[inline]
     pub(super) fn poll(
         &self,
@@ -143,7 +142,7 @@ impl Gate {
         let mut inner = self.0.lock();
         inner.unanswered = 0;
         if inner.state.is_over() {
-            // What is over is dropped first.
+            // Drops the earlier permit or refusal before the next acquire.
             inner.state = State::Closed;
             (inner.state, inner.since) = (State::Waiting(acquire()), Some(Instant::now()));
         }
@@ -155,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// Remembers the task, which waits for the inner service with the permit held.
+    /// Stores the waker of the task, which waits for the inner service while it holds the permit.
     pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
         self.0.lock().remember(cx.waker());
     }
@@ -187,7 +186,7 @@ impl Gate {
             true => (inner.waker.take(), mem::replace(&mut inner.state, left)),
             false => (inner.waker.clone(), State::Closed),
         };
-        // Both are user code.
+        // Without the lock, because the waker and the drop of a permit are user code.
         drop(inner);
         drop(abandoned);
         waker
@@ -228,7 +227,7 @@ impl Inner {
 }
 
 impl State {
-    /// Whether a poll has to acquire anew.
+    /// True if a poll has to acquire again.
     fn is_over(&self) -> bool {
         match self {
             Self::Closed | Self::Reclaimed => true,

@@ -23,8 +23,8 @@ use tower_service::Service;
 
 /// A service that is ready when it holds a permit, or when it will refuse the next call.
 ///
-/// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) makes it, and has further
-/// settings. A clone holds no permit: it acquires one of its own.
+/// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) makes it, and has further settings. A clone
+/// holds no permit, and acquires a separate one.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ pub struct GlobalConcurrencyLimit<S> {
     gate: Option<Arc<Gate>>,
 }
 
-/// What the services of a layer share.
+/// The state that the services of a layer share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) key: Key,
@@ -65,7 +65,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(limit: u32, key: Key, semaphore: impl Semaphore) -> Self {
-        // Backpressure waits.
+        // By default a claim waits without bound, because that is what backpressure means.
         let settings = Settings {
             wait: Duration::MAX,
             ..Settings::new(limit, semaphore)
@@ -85,7 +85,7 @@ impl Shared {
         self.settings.acquire(self.claim().into())
     }
 
-    /// The same, without a wait.
+    /// Acquires without a wait.
     fn try_acquire(&self) -> Acquire {
         let claim = self.claim().with_wait(Duration::ZERO);
         self.settings.acquire(claim.into())
@@ -114,7 +114,7 @@ impl<S> GlobalConcurrencyLimit<S> {
         "GlobalConcurrencyLimit::new(\"market\", 3, \"example.org\", MemorySemaphore::new())"
     );
 
-    /// Ready once the answer is known: `true` with a permit.
+    /// Ready once the answer is known: true for a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let shared = &self.shared;
         let gate = self.gate.get_or_insert_with(|| shared.gates.open());
@@ -130,7 +130,7 @@ impl<S> GlobalConcurrencyLimit<S> {
             Answer::NotReady => panic!("called before it was ready"),
             Answer::Granted(permit) => Ok(permit),
             Answer::Refused(error) => Err(error),
-            // Another permit must not be waited for, because the inner service is ready.
+            // Does not wait for another permit, because the inner service is ready, and a wait would reserve it.
             Answer::Lost => match self.shared.try_acquire().answer() {
                 Ok(Ok(permit)) => Ok(permit),
                 _ => return Err(Reason::lost()),

@@ -62,7 +62,7 @@
 //! # }
 //! ```
 //!
-//! [What clients see](super::clients) describes the refusal, and how to make one of your own.
+//! [What clients see](super::clients) describes the refusal, and how to replace it.
 //!
 //! # 3. Count on all machines together
 //!
@@ -77,10 +77,9 @@
 //! # drop(limit); Ok(()) }
 //! ```
 //!
-//! A request now pays one round trip before its handler runs, and none after it. An axum app that does
-//! nothing else answered 0.96 times as many requests with the layer in memory, and 0.36 to 0.42 times as
-//! many with the layer over Redis, while client, app and Redis shared two cores (BENCHMARKS.md, "HTTP"). On
-//! an idle connection a claim took half as long again as an empty script: 130 µs for 88.
+//! A request now pays one round trip before its handler runs, and none after it. With the layer in memory, an axum app
+//! that does nothing else kept 0.96 of its throughput, and over Redis 0.36 to 0.42. Client, app and Redis shared two
+//! cores (BENCHMARKS.md, "HTTP"). On an idle connection a claim took 130 µs, and an empty script 88 µs.
 //!
 //! ## In memory only
 //!
@@ -92,7 +91,8 @@
 //!
 //! The README's first service was built from 56 crates instead of 102, and its stripped release binary had 1.7 MB
 //! instead of 4.4 (`cargo tree -e normal,build`, `cargo build --release` and `strip`, on x86-64 Linux). All of
-//! [`MemorySemaphore`](crate::MemorySemaphore) is there; a move to Redis later is the feature and the line above.
+//! [`MemorySemaphore`](crate::MemorySemaphore) is available without it. To move to Redis later, enable the feature and
+//! change the line above.
 //!
 //! # 4. Put it in the right place
 //!
@@ -100,13 +100,13 @@
 //!
 //! 1. Tracing and panic handling, so that refusals are seen too.
 //! 2. CORS, so that pages of other origins see them: [a recipe](super::recipes::servers#cors).
-//! 3. Timeouts. One that is outside bounds the wait for a permit as well.
+//! 3. Timeouts. A timeout outside of the limit bounds the wait for a permit too.
 //! 4. Authentication, which knows the account and puts it into the request's extensions.
 //! 5. This layer, which takes the account from there.
-//! 6. Whatever costs something: body limits, decompression, handlers.
+//! 6. Everything that costs something: body limits, decompression, handlers.
 //!
-//! A client must not choose its key at will, or it has as many limits as it likes. So take the key
-//! from what authentication has found, not from a header that the client sets:
+//! A client that chooses its key at will can have any number of limits. So take the key from the result of
+//! authentication, not from a header that the client sets:
 //!
 //! ```
 //! use axum::{Router, extract::Request, middleware::{self, Next}, response::Response, routing::get};
@@ -134,17 +134,17 @@
 //! # drop(app);
 //! ```
 //!
-//! [`key::peer_ip`](crate::key::peer_ip) reads the connection's peer and never a forwarded header, so
-//! behind a proxy all requests have the proxy's address. In axum it needs
-//! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without that each
-//! request is answered with 500, which names the missing extension. In a test without a server, add the layer
-//! `MockConnectInfo` to the router. [Recipes](super::recipes::keys) show plans that are
-//! looked up, clients with and without an account, routes, and the addresses of clients behind proxies.
+//! [`key::peer_ip`](crate::key::peer_ip) reads the connection's peer and never a forwarded header, so behind a proxy
+//! all requests have the proxy's address. In axum it needs
+//! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without that each request is
+//! answered with 500, and with the feature `tracing` the log names the missing extension. In a test without a server,
+//! add the layer `MockConnectInfo` to the router. [Recipes](super::recipes::keys) show plans that are looked up,
+//! clients with and without an account, routes, and the addresses of clients behind proxies.
 //!
-//! # 5. What to look at afterwards
+//! # 5. Watch it in production
 //!
-//! - **Refusals.** Which accounts get 429, on which routes, and how often? A limit that refuses no request
-//!   may be too high, one that refuses a well-behaved client is too low: [choose a limit](super::choose).
+//! - **Refusals.** Which accounts get 429, on which routes, and how often? A limit that refuses no request may be too
+//!   high, and a limit that refuses a well-behaved client is too low: [choose a limit](super::choose).
 //! - **503.** It means that the store failed, not that a limit is reached. Decide what should happen
 //!   then, before it happens: [when Redis fails](super::outages).
 //! - **Upgrades and background work.** The body of a WebSocket's response ends at once, and a task that

@@ -1,4 +1,4 @@
-//! Choose a limit: how many, counted by what, and what happens to the rest.
+//! Choose a limit: how many requests, counted by what, and what happens to the rest.
 //!
 //! # How many are in flight anyway: Little's law
 //!
@@ -12,10 +12,10 @@
 //! | event streams | 2/s | 60 s | 120 |
 //! | exports | 1 in 30 s | 45 s | 1.5 |
 //!
-//! Two numbers follow from what you measure. The *resource's* limit is where it stops becoming faster:
-//! raise the load in a test, and take the number in flight at which throughput is flat and only the
-//! time grows. The *account's* limit is what a well-behaved account needs at its busiest, plus room
-//! for chance. How much room depends on what becomes of a request that finds none.
+//! Two numbers follow from what you measure. The *resource's* limit is where it stops becoming faster: raise the load
+//! in a test, and take the number in flight at which throughput is flat and only the time grows. The *account's* limit
+//! is what a well-behaved account needs at its busiest, plus room for chance. The amount of room depends on what
+//! happens to a request that finds none.
 //!
 //! # Refuse: how much room chance needs
 //!
@@ -40,8 +40,8 @@
 //! # Wait: how long, and how many
 //!
 //! A claim that may wait joins its key's queue. With arrivals at random, and holds as unequal as those of an
-//! exponential distribution, a claim that has to wait does so for *hold ÷ (limit − L)* on average (Erlang's
-//! C). Whatever the distribution, a full limit frees a place each *hold ÷ limit*:
+//! exponential distribution, a claim that has to wait does so for *hold ÷ (limit − L)* on average (Erlang's C). For any
+//! distribution, a full limit frees one place per *hold ÷ limit*:
 //!
 //! ```
 //! let (hold, load, limit) = (0.1, 4.0, 5.0); // seconds, requests
@@ -62,17 +62,16 @@
 //! |---|---|---|
 //! | fits | clients that retry by themselves; interactive requests; long streams | short bursts of short requests; clients that cannot retry; jobs |
 //! | costs | a retry, with its own delay | an open connection, a heartbeat each twelfth of a lease, or each 5 s if that is sooner |
-//! | order | whoever comes at the right moment | first come, first served, over all processes |
+//! | order | none: a free place goes to the next request that arrives | first come, first served, over all processes |
 //!
-//! - Where holds are long, waiting does not help: an account whose five streams last a minute frees a
-//!   place every 12 s.
+//! - If holds are long, waiting does not help: an account whose five streams last a minute frees a place every 12 s.
 //! - Keep the wait shorter than the timeouts of the client and of [the proxies in between](super::proxies#waits). Some
 //!   hang-ups [are not noticed](super::proxies#clients-that-hang-up). Then the wait bounds how long such a request
 //!   stays in the queue.
-//! - A claim that does not wait never passes one that does. So if some requests of a key wait, those that do
-//!   not are refused for as long as there is a queue.
-//! - With 50 claims at a limit of 5, all were granted in the order of their arrival, 1.6 % later than is
-//!   possible at best, with 2.6 commands each (BENCHMARKS.md, "The queue").
+//! - A claim that does not wait never passes a waiting claim. So if some requests of a key wait, requests that do not
+//!   wait are refused until the queue is empty.
+//! - With 50 claims at a limit of 5, all were granted in the order of their arrival, 1.6 % later than is theoretically
+//!   possible. Each claim took 2.6 commands (BENCHMARKS.md, "The queue").
 //!
 //! # Counted by what
 //!
@@ -91,11 +90,10 @@
 //!
 //! # Weights: requests that are not equal
 //!
-//! Give a request that costs as much as three others a weight of 3, and the limit becomes a budget: of
-//! rows, tokens or megabytes, in units that you choose. A weight is 1 to
-//! [`MAX_WEIGHT`](crate::semaphore::MAX_WEIGHT), and in Redis a permit of weight *w* is *w* members of a
-//! set, so choose units that keep weights in the tens. A claim heavier than its limit could never be
-//! granted and is answered with 400.
+//! Give a request that costs as much as three others a weight of 3, and the limit becomes a budget: of rows, tokens or
+//! megabytes, in units that you choose. A weight is 1 to [`MAX_WEIGHT`](crate::semaphore::MAX_WEIGHT). In Redis a
+//! permit of weight *w* is *w* members of a set, so choose units that keep weights in the tens. A claim heavier than
+//! its limit could never be granted and is answered with 400.
 //!
 //! ```
 //! use http::request::Parts;
@@ -113,8 +111,8 @@
 //! # drop(layer);
 //! ```
 //!
-//! Where the cost is known only while the work runs, claim the most and
-//! [`resize`](crate::Permit::resize) downwards: the example `gateway` does so with the tokens of an answer.
+//! If the cost is known only while the work runs, claim the most and [`resize`](crate::Permit::resize) downwards: the
+//! example `gateway` does so with the tokens of an answer.
 //!
 //! # The lease and the timeout (Redis)
 //!
@@ -128,10 +126,10 @@
 //! - A dead waiter holds its queue up for a quarter of a lease at most, with the default settings.
 //! - A longer lease hardly saves anything: 10,000 permits of 2,000 keys cost 11.4 commands/s at 10 s
 //!   (BENCHMARKS.md, "Permits that are held").
-//! - A process that is *paused* for longer than a lease, by a debugger or a suspended machine, loses its
-//!   permits. Threads that are merely blocked do not: the keeper has a thread of its own.
-//! - The timeout is at most a third of the lease. Raise it where Redis is far away; processes that share
-//!   limits should have the same one.
+//! - A process that is *paused* for longer than a lease, by a debugger or a suspended machine, loses its permits. A
+//!   process whose threads are merely blocked keeps them, because the keeper has a separate thread.
+//! - The timeout is at most a third of the lease. Raise it where Redis is far away; processes that share limits should
+//!   have the same timeout.
 //!
 //! # Bounds for holders
 //!

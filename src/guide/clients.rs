@@ -148,7 +148,7 @@
 //! # drop(was_refused_here);
 //! ```
 //!
-//! # What to retry
+//! # Retries
 //!
 //! - **A refusal is safe to retry, whatever the method.** The handler has not seen the request, so a refused POST has
 //!   done nothing. This applies to the responses in the table. Recognise them by the problem type or the gRPC status,

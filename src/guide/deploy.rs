@@ -1,10 +1,10 @@
 //! Deploy Redis: rights, memory, processor, topology.
 //!
-//! Redis 6.2 or newer, or Valkey; `tests/matrix.sh` has passed on Redis 6.2.14 and 7.0.15, Valkey 8.1.8 and 9.1.2. What the
-//! store does with the server is described in [`redis`](crate::redis); this chapter is the list of what to
-//! set, in the order in which you will need it.
+//! Redis 6.2 or newer, or Valkey; `tests/matrix.sh` has passed on Redis 6.2.14 and 7.0.15, Valkey 8.1.8 and 9.1.2.
+//! [`redis`](crate::redis) describes how the store uses the server. This chapter lists the settings, in the order in
+//! which you will need them.
 //!
-//! # A user of its own
+//! # A separate user
 //!
 //! The store needs these rights and no others. In the console of `redis-cli`, for the default prefix
 //! `semaphore:`:
@@ -25,13 +25,13 @@
 //! | `counts` | `+zcount` |
 //! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
 //!
-//! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
-//! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another
-//! right of claims is missing, or if the server refuses the password, and the [error](crate::redis::ConnectError) names
-//! the right, or the setting that has the password. `check` reports a missing right of `Operate` as
-//! [`Risk::NoOperate`](crate::redis::Risk): it is expected of an application. The user cannot read or
-//! write what has another prefix; with `+scan` it sees the names of all keys. An application follows the limits that
-//! operators set with its own rights, and without those of the last line it cannot set any.
+//! Without `+info` the server's version, role and eviction policy are not checked, and
+//! [`check`](crate::RedisSemaphore::check) reports that as a [risk](crate::redis::Risk). Connecting fails if another
+//! right that claims need is missing, or if the server refuses the password. The [error](crate::redis::ConnectError)
+//! names the right, or the setting with the password. `check` reports a missing right of `Operate` as
+//! [`Risk::NoOperate`](crate::redis::Risk): for an application that is expected. The user cannot read or write keys
+//! with another prefix, but with `+scan` it sees the names of all keys. Without the rights of the last line an
+//! application follows the limits that operators set, and cannot set limits itself.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
@@ -71,9 +71,9 @@
 //!
 //! Tokens keep growing after a loss of all data, because a new counter begins at the server's time.
 //!
-//! A server for limits alone is the simplest: nothing else fills its memory, blocks it with a long script or
-//! needs it to be persistent. Next to other data, do not use one with an eviction policy: a cache is the wrong
-//! neighbour.
+//! A server for limits alone is the simplest: nothing else fills its memory, blocks it with a long script or needs it
+//! to be persistent. If limits share a server with other data, it must have no eviction policy. So do not share a
+//! cache's server.
 //!
 //! # Schema
 //!
@@ -81,10 +81,11 @@
 //! `semaphore:2:{concurrency:ann}:held`, and the CHANGELOG names it. Processes of two releases share limits and queues if
 //! both have the same schema.
 //!
-//! Releases with different schemas share nothing on one Redis, also under one prefix. During the deploy each limit counts
-//! twice: once for the old processes, and once for the new ones. Deploy with half of each limit, or stop the old processes
-//! first. Operators must set their limits again. Keys of the old schema expire by themselves, but its limits
-//! do not: delete the key `PREFIXlimits{PREFIXprocesses}` of schema 1 once no old process runs (`tests/redis/schema.rs`).
+//! Releases with different schemas share nothing on one Redis, even under the same prefix. During the deploy each limit
+//! counts twice: once for the old processes, and once for the new ones. Deploy with half of each limit, or stop the old
+//! processes first. Operators must set their limits again. Keys of the old schema expire by themselves, but its limits
+//! do not: delete the key `PREFIXlimits{PREFIXprocesses}` of schema 1 once no old process runs
+//! (`tests/redis/schema.rs`).
 //!
 //! # Memory
 //!
@@ -95,14 +96,14 @@
 //! | of 1,000 keys | 256 kB |
 //! | of 1,000 keys, with a label of 18 characters | 1,109 kB |
 //!
-//! (BENCHMARKS.md, "Permits that are held"; keys of 9 to 11 bytes, weight 1.) Reckon with 260 bytes for each
-//! key in use and 150 for each further permit of it. A permit of weight *w* takes as much as *w* permits. A
+//! (BENCHMARKS.md, "Permits that are held"; keys of 9 to 11 bytes, weight 1.) Reckon with 260 bytes for each key in use
+//! and 150 for each further permit of it. A permit of weight *w* takes as much as *w* permits. A
 //! [label](crate::Claim::with_label) is part of each permit's name, and Redis packs small sets only while their names
-//! have at most 64 bytes (`zset-max-listpack-value`). So keep labels short, or raise that setting. A key
-//! is stored percent-encoded, and as its SHA-256 if that has more than 64 characters, so a client cannot fill the
-//! memory with long keys. All keys expire eight leases after their last use, but for a revoked permit's id, which
-//! is remembered for an hour at least, and the limits that operators have set, which stay: one hash, of 5,000 limits at
-//! most. Only a policy of the kind `allkeys-…` may evict that.
+//! have at most 64 bytes (`zset-max-listpack-value`). So keep labels short, or raise that setting. A key is stored
+//! percent-encoded, or as its SHA-256 if the encoded key has more than 64 characters. So a client cannot fill the
+//! memory with long keys. All keys expire eight leases after their last use, with two exceptions. A revoked permit's id
+//! is kept for an hour at least. The limits that operators have set do not expire. They are one hash, of 5,000 limits
+//! at most, which only a policy of the kind `allkeys-…` may evict.
 //!
 //! # Processor
 //!
@@ -116,9 +117,9 @@
 //! | the same, 256 at a time | 8.0 ms/s: 0.8 % |
 //!
 //! (BENCHMARKS.md, "Permits that are held", and "A cluster" for one server.) Redis runs scripts on one core, so these
-//! rows are also how far one server goes: 256 tasks made 122,000 pairs/s while they shared two cores with it. A
-//! busy process sends fewer commands, because claims then travel in batches. Each process has a connection for
-//! each of its runtimes, one for the keeper and one for messages.
+//! rows also show the capacity of one server: 256 tasks made 122,000 pairs/s while they shared two cores with it. A
+//! busy process sends fewer commands, because claims then travel in batches. Each process has a connection for each of
+//! its runtimes, one for the keeper and one for messages.
 //!
 //! # Addresses
 //!
@@ -176,9 +177,9 @@
 //! | a primary that Sentinels name | [`connect_sentinel`](crate::redis::Builder::connect_sentinel) | a replica that takes over by itself |
 //! | a cluster | [`connect_cluster`](crate::redis::Builder::connect_cluster) | more than one core can do: each key lives on one node |
 //!
-//! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A
-//! cluster"): a cluster pays when its nodes have cores of their own. Several limits of one request live on
-//! several nodes and take a round trip each.
+//! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A cluster"):
+//! a cluster pays only if each node has separate cores. The limits of one request may live on several nodes, which then
+//! take a round trip each.
 //!
 //! # Failover
 //!
@@ -193,18 +194,18 @@
 //! | a cluster | 118 | 5 | 169 ms |
 //! | each of them with `min_replicas(1)` | 0 | 0 | 118 to 820 ms |
 //!
-//! [`min_replicas`](crate::redis::Builder::min_replicas) makes a grant count only once so many replicas have
-//! it. It costs a round trip to the replica: with a link of 1 ms an idle claim took 2.5 ms instead of 0.13, and
-//! 256 tasks made 0.28 of the pairs/s (BENCHMARKS.md, "Grants that a failover keeps"). Most limits do not need
-//! it: in these runs a key was over its limit for half a second at most, and its holders were told. For what must
-//! not happen twice, use the [fencing token](super::recipes::locks), with or without it.
+//! [`min_replicas`](crate::redis::Builder::min_replicas) makes a grant count only once that number of replicas has it.
+//! It costs a round trip to the replica: with a link of 1 ms an idle claim took 2.5 ms instead of 0.13, and 256 tasks
+//! made 0.28 of the pairs/s (BENCHMARKS.md, "Grants that a failover keeps"). Most limits do not need it: in these runs
+//! a key was over its limit for half a second at most, and its holders were notified. For work that must not happen
+//! twice, use the [fencing token](super::recipes::locks), with or without `min_replicas`.
 //!
 //! # Managed services
 //!
-//! Give the store the service's endpoint, its TLS feature and a user with the rights above. The store uses no
-//! command for administrators, no key that a call does not name, and no request of more than 3,999 arguments.
-//! `tests/redis/managed.rs` runs it on servers that forbid what services forbid; the services themselves were not
-//! tested. What their documentation says:
+//! Give the store the service's endpoint, its TLS feature and a user with the rights above. The store uses no command
+//! for administrators, no key that a call does not name, and no request of more than 3,999 arguments.
+//! `tests/redis/managed.rs` runs it on servers that forbid the same commands as the services; the services themselves
+//! were not tested. According to their documentation:
 //!
 //! | service | | so |
 //! |---|---|---|
@@ -212,7 +213,7 @@
 //! | [ElastiCache][restricted] | without `CONFIG`, `DEBUG`, `SAVE` and their like | nothing: the store needs none of them |
 //! | [MemoryDB] | what it has acknowledged survives a failover | nothing: no `min_replicas` |
 //! | [Memorystore] for Redis, and [its cluster][cluster] | `maxmemory-policy` is `volatile-lru` by default | set `noeviction` |
-//! | a service without `EVAL` | | [there is no store](crate::redis#managed-services) |
+//! | a service without `EVAL` | | [not supported](crate::redis#managed-services) |
 //!
 //! [ElastiCache]: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/RedisConfiguration.html
 //! [restricted]: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ClientConfig.RestrictedCommands.html
@@ -220,9 +221,9 @@
 //! [Memorystore]: https://cloud.google.com/memorystore/docs/redis/supported-redis-configurations
 //! [cluster]: https://cloud.google.com/memorystore/docs/cluster/supported-instance-configurations
 //!
-//! `check` tells what is left to look at: [`Risk::ClusterNode`](crate::redis::Risk) where you connected to the only
-//! node of a cluster, [`Risk::Eviction`](crate::redis::Risk), and [`Risk::NoOperate`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
-//! memory limit.
+//! `check` reports the remaining risks: [`Risk::ClusterNode`](crate::redis::Risk) if you connected to the only node of
+//! a cluster, [`Risk::Eviction`](crate::redis::Risk), and [`Risk::NoOperate`](crate::redis::Risk). If the eviction
+//! policy cannot be changed, keep well below the memory limit.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {

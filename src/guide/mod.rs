@@ -1,7 +1,7 @@
 //! The guide: from the first limit to years of service.
 //!
-//! Each chapter is read in a few minutes, and each example in it is compiled and tested. A chapter
-//! says what to do and why; the items that it links to have the details.
+//! Each chapter is read in a few minutes, and each example in it is compiled and tested. A chapter explains what to do
+//! and why; the items that it links to have the details.
 //!
 //! | chapter | answers |
 //! |---|---|
@@ -20,9 +20,9 @@
 //! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |
 //! | [`moving`] | What replaces what in tower's limit, tower_governor, nginx and redis-semaphore? |
 //!
-//! The words of the guide are those of the [crate's docs](crate#words). Figures are from the files
-//! `BENCHMARKS.md` and `TESTING.md` of the repository, which say how they were taken; trust their
-//! ratios more than their absolute values.
+//! The words of the guide are those of the [crate's docs](crate#words). Figures are from the files `BENCHMARKS.md` and
+//! `TESTING.md` of the repository, which describe how they were measured. Trust their ratios more than their absolute
+//! values.
 
 pub mod adopt;
 pub mod choose;

@@ -2,9 +2,9 @@
 //!
 //! # Try a limit before it bites
 //!
-//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses and delays no request. Beside each
-//! request it makes the claims that it would have made, and counts what would have been refused. Its responses
-//! have no RateLimit fields, and its permits [are in shadow](crate::Permit::is_shadow):
+//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses and delays no request. Beside each request it
+//! makes the claims of a layer in force, and counts the refusals. Its responses have no RateLimit fields, and its
+//! permits [are in shadow](crate::Permit::is_shadow):
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, routing::get};
@@ -32,14 +32,14 @@
 //! 2. Let a day with its busiest hour pass. Read `tower_semaphore.shadow_refusals` by policy and outcome. Divided by
 //!    the layer's `tower_semaphore.requests`, it is the fraction that would have been refused. Under several limits
 //!    those requests count under the narrowest policy.
-//! 3. Ask who: the event `a claim is refused` names the key, at level `DEBUG`. One account that leaks streams is not a
-//!    reason for a higher limit; many accounts at 1 % are.
+//! 3. Find out which accounts are refused: the event `a claim is refused` names the key, at level `DEBUG`. One account
+//!    that leaks streams is not a reason for a higher limit; many accounts at 1 % are.
 //! 4. Take `with_shadow` away, and keep the old limit of the proxy for another day.
 //!
 //! A limit in force changes the load: refused clients come back, and fewer requests run at a time. So the prediction is
 //! most exact where few would be refused, and a limit with few refusals is what you are looking for.
 //!
-//! # What to measure
+//! # Metrics
 //!
 //! With the feature `metrics` the library counts through the facade of that name; [`observe`](crate::observe) has the
 //! table of names, units and labels, and how to install an exporter. A key is never a label.
@@ -51,7 +51,7 @@
 //! | Is a wait too long? | `claim.time_in_queue`: its 99th percentile against `with_wait` |
 //! | What does *W* of Little's law do? | `permit.duration` |
 //! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |
-//! | Does anything hold for ever? | `permit.duration`, its highest buckets; then *who holds what*, below |
+//! | Is a permit held without end? | `permit.duration`, its highest buckets; then *who holds what*, below |
 //! | Is Redis well? | `store_call.duration` by outcome; `requests` with outcome `unavailable` or `degraded` |
 //! | Is a process starved or suspended? | `lost_permits` with `by="lease"` |
 //! | Does an upstream ask for a rest? | `pauses`, and `claims` with outcome `paused` |
@@ -68,8 +68,8 @@
 //!   sum by (policy, le) (rate(tower_semaphore_claim_time_in_queue_seconds_bucket[5m])))
 //! ```
 //!
-//! The first query is of claims, because a request under several limits counts once in `requests`: a wide policy would
-//! have its refusals there and not what it has granted.
+//! The first query is of claims, because a request under several limits counts once in `requests`: a wide policy has
+//! its refusals there, but not its grants.
 //!
 //! `examples/market/grafana.json` is a dashboard of such queries; the example `market` answers `GET /metrics` when it is
 //! built with the feature. Three alarms are enough for a start:
@@ -80,17 +80,17 @@
 //! | `lost_permits{by="lease"}` above zero | a process was paused, or Redis was away for longer than a lease |
 //! | refusals of a policy above what you accepted in shadow | traffic has grown, or somebody leaks |
 //!
-//! # What is logged
+//! # Logs
 //!
-//! With the feature `tracing` there is a span for each claim that waits, and an event for each refusal, loss, degraded
-//! permit and outage. [`observe`](crate::observe#events) has an example line of each. Keys appear at level `DEBUG` only,
-//! passwords nowhere. Without the feature, a layer outside of the limit reads the reason from the
+//! With the feature `tracing` the library emits a span for each claim that waits, and an event for each refusal, loss,
+//! degraded permit and outage. [`observe`](crate::observe#events) has an example line of each. Keys appear at level
+//! `DEBUG` only, passwords nowhere. Without the feature, a layer outside of the limit reads the reason from the
 //! [response's extensions](super::clients#a-refusal).
 //!
-//! # Who holds what
+//! # Who holds what?
 //!
-//! Both stores answer it through [`Operate`](crate::Operate). A store in memory does so if it was told to
-//! [list its holders](crate::memory::Builder::holders). Label claims with what an operator should read:
+//! Both stores answer this through [`Operate`](crate::Operate). A store in memory does so only if it is set to [list
+//! its holders](crate::memory::Builder::holders). Label claims with what an operator should read:
 //!
 //! ```
 //! use http::request::Parts;
@@ -120,15 +120,15 @@
 //! ```
 //!
 //! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use, and
-//! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. If a
-//! key has more than 64 bytes (over Redis: when percent-encoded), the store keeps only its SHA-256. You can still look
-//! its usage up by the key itself.
-//! A [`Lock`](crate::Lock) counts under the policy `lock`. [`counts`](crate::Operate::counts) says how much is held of many
-//! keys, and which are [paused](crate::Operate::pause), and [`processes`](crate::Operate::processes) which processes are alive. All of it is also there [from a
-//! terminal](super::terminal).
+//! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. If a key has
+//! more than 64 bytes (over Redis: when percent-encoded), the store keeps only its SHA-256. You can still look its
+//! usage up by the key itself. A [`Lock`](crate::Lock) counts under the policy `lock`.
+//! [`counts`](crate::Operate::counts) returns how many units of many keys are held, and which keys are
+//! [paused](crate::Operate::pause). [`processes`](crate::Operate::processes) returns the processes that are alive. All
+//! of this is also available [from a terminal](super::terminal).
 //!
-//! With the feature `axum`, [`usage_routes`] answers pages and usages as JSON, with links from the
-//! one to the other. The routes change nothing, and have no authentication of their own, so nest them behind yours:
+//! With the feature `axum`, [`usage_routes`] serves pages of keys and the usage of each key as JSON, with links from
+//! one to the other. The routes change nothing. They do not authenticate, so nest them behind your authentication:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -159,8 +159,8 @@
 //! # Take a permit back
 //!
 //! [`revoke`](crate::Operate::revoke) ends a permit by policy, key and id. Its units go to the next waiter at once; its
-//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) decides whether its request ends. A claim that
-//! waits under that id is refused.
+//! holder is notified that the permit is lost, and [`OnLost`](crate::OnLost) decides whether its request ends. A claim
+//! that waits under that id is refused.
 //!
 //! ```
 //! use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
@@ -189,9 +189,9 @@
 //!
 //! # Change a limit
 //!
-//! [`set_limit`](crate::Operate::set_limit) sets the limit of a key, or of a policy, in every process: no restart is needed,
-//! and no permit ends. 0 closes a key. [`limits`](crate::Operate::limits) lists what is set, since when, and what was said.
-//! See [limits that change](super::recipes::changes).
+//! [`set_limit`](crate::Operate::set_limit) sets the limit of a key, or of a policy, in every process: no restart is
+//! needed, and no permit ends. 0 closes a key. [`limits`](crate::Operate::limits) lists the limits that are set, with
+//! their times and notes. See [limits that change](super::recipes::changes).
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

@@ -4,12 +4,12 @@
 //!
 //! | order | fair to | choose it where | never starves |
 //! |---|---|---|---|
-//! | first come, first served, the default | requests | one tenant uses the key, or each sends little | anybody |
-//! | [fair shares](crate::Claim::with_flow) | tenants | tenants share the key, and one may send a crowd | anybody |
-//! | [head starts](crate::Claim::with_head_start) | classes of work | some work cannot wait and other work can | what has waited as long as the head start |
+//! | first come, first served, the default | requests | one tenant uses the key, or each sends little | any request |
+//! | [fair shares](crate::Claim::with_flow) | tenants | tenants share the key, and one may send a crowd | any request |
+//! | [head starts](crate::Claim::with_head_start) | classes of work | some work cannot wait and other work can | a request that has waited as long as the head start |
 //!
-//! All three count across all processes of a store, in the call that a claim makes anyway. How long a request waits
-//! under each, beside a crowd of 1,000 (BENCHMARKS.md, "Fair shares"; `benches/plots/order-*.svg` has a picture of each):
+//! All three apply across all processes of a store, and need no further call. The wait of a request under each order,
+//! beside a crowd of 1,000 (BENCHMARKS.md, "Fair shares"; `benches/plots/order-*.svg` has a picture of each):
 //!
 //! ```text
 //! first come    ann ann ann ann ann ann ann ann ... 1,000 of ann's, then bob
@@ -36,35 +36,35 @@
 //! # drop(layer);
 //! ```
 //!
-//! Where a request is under several limits, `with_fair_queues` on the
-//! [layer](crate::ConcurrencyLimitLayer::with_fair_queues) makes the narrowest key, mostly the account, the flow at each
-//! wider limit.
+//! If a request is under several limits, `with_fair_queues` on the
+//! [layer](crate::ConcurrencyLimitLayer::with_fair_queues) makes the narrowest key, usually the account, the flow at
+//! each wider limit.
 //!
 //! - *Fair in what?* In units granted, not in the time for which they are held. A tenant whose requests hold ten times
-//!   as long gets as many turns as another one, and so ten times as much of the limit's time: with five permits, two
-//!   tenants that always wait, and holds of 10 and 100 ms, the slow one had 0.91 of all permits' time, and half of
-//!   the grants. Give such a tenant a lower share, or its claims a greater weight.
-//! - *A newcomer* is served by the next grant but one beside one other flow, and by the next but *k* beside *k*,
-//!   whatever they have queued, while the shares of all flows that wait add up to less than 100,000. A flow that was
-//!   idle has saved nothing up.
-//! - *A head that does not fit* holds up all behind it, whatever their flows, so that it does not starve. So give a class that
-//!   may have less than the others no lower limit on the same key, but a narrower limit of its own, with a queue of its
-//!   own: `examples/gateway` does.
-//! - *Claims without a flow* are one flow of share 1, once a claim with one has come and until nothing waits.
-//! - *A flow has no head start*: a claim with both is refused as not valid. A flow for each class, as `ann/interactive`
-//!   with a share of 4 and `ann/batch` with 1, says the same, and starves nobody.
-//! - *A claim that gives up* leaves its turn to the next one of its flow, and those behind it move up. So a flow whose claims
-//!   mostly time out in the queue is served in its turn all the same. In Redis one call looks at the next 500 waiters
-//!   at most, to bound how long it takes: in a queue that is longer than that for long, such a flow may fall behind
-//!   others. Keep [its queue](crate::Claim::with_max_waiting) as short as its waits.
-//! - *A queue is full* for a claim when as many as it allows come before it, so a crowd keeps no newcomer out. Each new
-//!   flow may add a waiter to a full queue. Let no client choose its flow.
-//! - *An outage* that loses the queue loses the turns with it: who waits joins anew, in the order of its polls.
+//!   longer gets the same number of turns, and so ten times more of the limit's time. With five permits, two tenants
+//!   that always waited, and holds of 10 and 100 ms, the slow tenant had 0.91 of all permits' time, and half of the
+//!   grants. Give such a tenant a lower share, or its claims a greater weight.
+//! - *A newcomer* waits for at most one other grant beside one other flow, and for at most *k* other grants beside *k*
+//!   flows, whatever they have queued. This holds while the shares of all waiting flows add up to less than 100,000. An
+//!   idle flow saves nothing up.
+//! - *A head that does not fit* holds up all claims behind it, whatever their flows, so that it does not starve. So do
+//!   not give a class a lower limit on the same key if it should have less than the others. Give it a separate,
+//!   narrower limit with a separate queue, as `examples/gateway` does.
+//! - *Claims without a flow* are one flow of share 1, from the first claim with a flow until nothing waits.
+//! - *A flow has no head start*: a claim with both is refused as not valid. Use a flow for each class instead, such as
+//!   `ann/interactive` with a share of 4 and `ann/batch` with 1, which starves neither.
+//! - *A claim that gives up* leaves its turn to the next claim of its flow, and the claims behind it move up. So a flow
+//!   whose claims mostly time out in the queue still gets its turns. In Redis one call looks at the next 500 waiters at
+//!   most, to bound its duration. If a queue is longer than that for long, such a flow may fall behind others. Keep
+//!   [its queue](crate::Claim::with_max_waiting) as short as its waits.
+//! - *A queue is full* for a claim when the waiters before it have reached the number that it allows, so a crowd keeps
+//!   no newcomer out. Each new flow may add a waiter to a full queue. Let no client choose its flow.
+//! - *An outage* that loses the queue also loses the turns. Waiters rejoin the queue in the order of their heartbeats.
 //!
 //! # Head starts
 //!
-//! [`Claim::with_head_start`](crate::Claim::with_head_start) lets a claim
-//! count as if it had come so much earlier:
+//! [`Claim::with_head_start`](crate::Claim::with_head_start) lets a claim count as if it had arrived earlier, by the
+//! time of the head start:
 //!
 //! ```
 //! use std::time::Duration;
@@ -80,7 +80,7 @@
 //! | | |
 //! |---|---|
 //! | an interactive request | passes every batch job that came within the last 30 s |
-//! | a batch job that has waited for 30 s | is passed by no other: it ages, and does not starve |
+//! | a batch job that has waited for 30 s | is not passed any more: it ages, and does not starve |
 //! | two requests of one kind | are served in the order of their arrival |
 //!
 //! Under a full limit, with ten times as much batch work in the queue, interactive claims waited 0.04 s at
@@ -93,8 +93,8 @@
 //! - The head of the queue holds up all waiters behind it until it is granted, so that a heavy claim is not
 //!   starved. A batch job that has waited for 30 s may be that head: while six batch jobs run it is not
 //!   granted, and interactive requests that came after it had aged wait behind it, although two places are free.
-//! - So choose a head start as long as batch work may be delayed. One that is longer than any job waits is
-//!   absolute priority.
+//! - So choose the longest acceptable delay of batch work as the head start. A head start that is longer than any job
+//!   waits is absolute priority.
 //! - [`with_max_waiting`](crate::Claim::with_max_waiting) counts only the waiters that a claim does not pass,
 //!   so a queue full of batch jobs refuses no interactive request.
 //!
@@ -128,17 +128,16 @@
 //!   1.5 times as long as one, and 0.41 of the time of four stacked layers (BENCHMARKS.md, "Several limits
 //!   at once"). On a cluster the limits live on several nodes and are decided one after the other, with the
 //!   same meaning.
-//! - **One permit.** It covers all, and its last clone gives all back. [`Permit::levels`](crate::Permit::levels)
-//!   has the parts.
+//! - **One permit.** It covers all limits, and dropping its last clone releases all of them.
+//!   [`Permit::levels`](crate::Permit::levels) has the parts.
 //!
-//! The order matters for claims that wait. A claim keeps what it has of the narrow limits, and joins the queue
-//! of the first one that is full. So an account's crowd stands in the account's own queue, with at most its
-//! limit of requests in the queue of the fleet, and accounts do not block each other. Use the same order
-//! everywhere: two requests that claim the same limits in opposite orders may each hold what the other
-//! waits for, until one's wait is over.
+//! The order matters for claims that wait. A claim keeps its units of the narrow limits, and joins the queue of the
+//! first limit that is full. So an account's crowd waits in the account's own queue. The queue of the fleet has at most
+//! the account's limit of its requests, and accounts do not block each other. Use the same order everywhere: two
+//! requests that claim the same limits in opposite orders may each hold the units that the other waits for, until one
+//! wait is over.
 //!
-//! Give each level a policy of its own. One key under two policies is two semaphores, and clients read the
-//! policy's name.
+//! Give each level a separate policy. One key under two policies is two semaphores, and clients read the policy's name.
 //!
 //! # Layers or claims?
 //!
@@ -186,4 +185,4 @@
 //! # }
 //! ```
 //!
-//! A lowered limit grants nothing until there is room, and ends no permit.
+//! A lowered limit ends no permit, and grants nothing until it has room.

@@ -1,9 +1,9 @@
 //! When Redis fails, when a process stops, and when you deploy.
 //!
-//! # What a request meets
+//! # A request during an outage
 //!
-//! A failure of the store is never taken for a reached limit. Within its time budget each request is decided
-//! by the policy that you choose:
+//! A failure of the store is never mistaken for a reached limit. Each request is decided within a bounded time, by the
+//! policy that you choose:
 //!
 //! | [`WhenUnavailable`](crate::redis::WhenUnavailable) | a new request | a permit that is held | choose it where |
 //! |---|---|---|---|
@@ -21,11 +21,11 @@
 //! # drop(semaphore); Ok(()) }
 //! ```
 //!
-//! With a limit of 20 and five processes each may have four of every key. Rounding up means that a limit
-//! below the number of processes is exceeded: a limit of 1 is one *per process* then. What must not be
-//! exceeded is a [strict](crate::Claim::with_strict) claim or a [`Lock`](crate::Lock), which are refused while
-//! the store is unavailable, whatever the policy. [`WhenUnavailable`](crate::redis::WhenUnavailable) says
-//! exactly what each promises.
+//! With a limit of 20 and five processes, each may have four of every key. Because of the rounding, a limit below the
+//! number of processes is exceeded: a limit of 1 is then one *per process*. If a limit must not be exceeded, use a
+//! [strict](crate::Claim::with_strict) claim or a [`Lock`](crate::Lock). Both are refused while the store is
+//! unavailable, whatever the policy. [`WhenUnavailable`](crate::redis::WhenUnavailable) lists exactly what each policy
+//! promises.
 //!
 //! # How long it takes
 //!
@@ -37,19 +37,19 @@
 //! | all connections are mute, but new ones work | after 250 ms a new connection replaces each mute one; no request fails |
 //! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again. The delay is at most a quarter of the outage, and at most 2 s |
 //!
-//! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a
-//! cluster each node has a breaker of its own, and keys of living nodes are limited as ever.
+//! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a cluster
+//! each node has a separate breaker, and keys of live nodes are limited as usual.
 //!
 //! The pause between two attempts to connect grows to a quarter of the outage so far, but not beyond 2 s. Each pause is
 //! shortened at random, by a half at most, so that processes do not connect in step. A process connects to a server at
 //! most twice a second. This includes all its runtimes, its subscription, and the watch of a cluster or of Sentinels
 //! (`tests/topology/closing.rs`).
 //!
-//! A stop that is shorter than a lease loses no permit. A longer one loses those that cannot be refreshed, if the
-//! policy is `Refuse`: each holder learns of it by its own clock, also while Redis is away. When Redis is back, a
-//! lost permit whose holder still runs is granted again if there is room and no claim waits.
+//! An outage that is shorter than a lease loses no permit. A longer outage loses the permits that cannot be refreshed,
+//! if the policy is `Refuse`: each holder learns of it by its own clock, also while Redis is away. When Redis is back,
+//! a lost permit whose holder still runs is granted again if the limit has room and no claim waits.
 //!
-//! # What a handler can do
+//! # A handler that loses its permit
 //!
 //! ```
 //! use axum::http::StatusCode;
@@ -107,9 +107,9 @@
 //! # At the start
 //!
 //! The error of `connect` has the kind [`Unavailable`](crate::redis::Kind::Unavailable) if another attempt may succeed:
-//! no server answers in time, or the server loads its data, accepts no writes just now, or has too few replicas. Otherwise
-//! its kind is [`Misconfigured`](crate::redis::Kind::Misconfigured): it names the setting, or the right, and the remedy.
-//! There is nothing to wait for then, so the process should end with that error:
+//! no server answers in time, or the server loads its data, accepts no writes just now, or has too few replicas.
+//! Otherwise its kind is [`Misconfigured`](crate::redis::Kind::Misconfigured): it names the setting, or the right, and
+//! the remedy. Waiting does not help then, so the process should end with that error:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -140,8 +140,8 @@
 //!
 //! # Deploys
 //!
-//! A process that is told to stop should let its responses end, within a bound, and then release what is left,
-//! so that no claim waits for its leases:
+//! A process that has to stop should let its responses end, within a bound, and then release the remaining permits, so
+//! that no claim waits for its leases:
 //!
 //! ```no_run
 //! use axum::{Router, routing::get};
@@ -185,8 +185,8 @@
 //!
 //! - Behind a proxy, a dropped listener or a closed idle connection can fail a POST. The
 //!   [chapter on proxies](super::proxies#restarts) shows how to avoid that.
-//! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded
-//!   connections; hence the bound here, and a signal of your own to your WebSockets.
+//! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded connections.
+//!   So the code above has a bound. Send your WebSockets a separate signal.
 //! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum
 //!   of both bounds below the time after which your platform kills the process.
 //! - A process that is killed without all this delays others for at most a lease.

@@ -1,49 +1,84 @@
-//! What a limit in Redis promises, and what it does not.
+//! The promises of a limit in Redis, and the cases that they do not cover.
 //!
-//! `TESTING.md` in the repository says what shows each of these.
+//! `TESTING.md` in the repository lists the test files that show each promise.
 //!
-//! # What holds
+//! # Promises
 //!
-//! Within one history of the data, without lost writes, flush or eviction:
+//! Those about a store in Redis hold within one history of its data: without lost writes, flush or eviction.
 //!
-//! - At any instant of the server's clock at most *limit* unexpired permits of a key. A lowered limit grants
-//!   nothing until there is room, and ends no permit.
-//! - Each holder has its own deadline on a monotonic clock. Its permit is reported lost at that deadline at the latest, even
-//!   when the process is cut off from Redis.
-//! - Fencing tokens of a key strictly increase.
-//! - Refresh and release affect only their own permit. A command that is repeated, delayed or lost counts once or
-//!   not at all. An acquire carries a deadline by the server's clock and is refused after that; an acquire whose
-//!   outcome is unknown is always released.
-//! - Distinct keys have distinct semaphores, whatever bytes they contain.
-//! - A killed process's permits are free when their leases end, 10 s by default. The end of a body queues the
-//!   release at once. A cancelled acquire leaves nothing behind.
-//! - First come, first served for each key across processes. A claim that does not wait never passes the queue, and
-//!   a heavy claim is not starved by lighter ones behind it. A dead waiter holds the queue up for a quarter of a
-//!   lease at most with the default settings. Each release wakes the waiters that it grants, and no others.
-//! - When Redis fails, a new request is answered with 503 within half a second, never with "limit reached"; a
+//! Limits:
+//!
+//! - **P1** At any instant of the server's clock, the unexpired permits of a key hold at most *limit* units.
+//! - **P2** A lowered limit ends no permit, and grants nothing until it has room.
+//! - **P3** A claim under several limits gets a permit of each or of none. No other client ever sees a part of it.
+//! - **P4** Each holder has its own deadline on a monotonic clock. A lost permit is reported at that deadline at the latest,
+//!   even when the process is cut off from Redis.
+//! - **P5** Fencing tokens of a key strictly increase.
+//! - **P6** Refresh and release affect only their own permit. A command that is repeated, delayed or lost counts once or not
+//!   at all. An acquire carries a deadline by the server's clock and is refused after that; an acquire whose outcome is
+//!   unknown is always released.
+//! - **P7** Distinct keys have distinct semaphores, whatever bytes they contain, and so have distinct policies.
+//!
+//! Ends:
+//!
+//! - **P8** A killed process's permits are free when their leases end, 10 s by default.
+//! - **P9** A permit is held until the response's body ends, however it ends, and the body's frames stay as they are. Its
+//!   end queues the release at once.
+//! - **P10** A cancelled acquire leaves nothing behind.
+//! - **P11** A permit ends once, and its key, tasks, connections and memory are given back.
+//!
+//! Queues:
+//!
+//! - **P12** First come, first served for each key across processes. A claim that does not wait never passes the queue, and
+//!   a heavy claim is not starved by lighter ones behind it.
+//! - **P13** A dead waiter holds the queue up for a quarter of a lease at most with the default settings.
+//! - **P14** Every wait ends, and every queue is bounded.
+//! - **P15** Each release wakes the waiters that it grants, and no others.
+//! - **P16** Flows take turns in the ratio of their shares.
+//! - **P17** A paused key grants nothing until the pause ends. Then its waiters are granted in their order.
+//!
+//! Failures:
+//!
+//! - **P18** When Redis fails, a new request is answered with 503 within half a second, never with "limit reached"; a
 //!   request in the queue within a second and a half, with the default settings. After a few failures in a row, at
-//!   once: nothing but a probe is sent until Redis is back. With
-//!   [`when_unavailable`](crate::redis::Builder::when_unavailable) requests are admitted instead, all of them or
-//!   each process's share of the limit; such permits are acquired when Redis is back, and no response is ended.
+//!   once: nothing but a probe is sent until Redis is back.
+//! - **P19** With [`when_unavailable`](crate::redis::Builder::when_unavailable) requests are admitted instead, all of them or
+//!   each process's share of the limit. Such permits are acquired when Redis is back, and no response is ended.
+//! - **P20** A wrong setting is an error that names it, before or at the first request, and no output shows a password.
 //!
-//! # What does not
+//! Clients:
 //!
-//! A lease does not bound work that is running. Each of these can admit as many requests again as the limit: a
-//! process that is paused for longer than its lease; a failover to a replica that lacks the last grants, unless
-//! [`min_replicas`](crate::redis::Builder::min_replicas) is set; `FLUSHALL`; eviction (use
+//! - **P21** A refused request gets its answer, also while it uploads: 429 or 503 with the fields of its limits, or a status
+//!   of gRPC. No cache keeps it.
+//! - **P22** A client that keeps to its limit is hardly ever refused, also by several processes in turn.
+//! - **P23** A request ends with its permit if the layer is set so, before or after its response's head, and a permit is held no
+//!   longer than the bounds of the layer allow.
+//!
+//! Operators:
+//!
+//! - **P24** Each permit and each waiter is listed once. A revocation ends the permit that it names and no other, and a limit
+//!   that an operator sets is in force in all processes.
+//! - **P25** Metrics count each request and permit once, and gauges return to zero. The documented metrics and log lines are
+//!   the only ones.
+//!
+//! # Not promised
+//!
+//! A lease does not bound work that is running. Each of the following can admit up to a whole limit of further
+//! requests: a process that is paused for longer than its lease; a failover to a replica that lacks the last grants,
+//! unless [`min_replicas`](crate::redis::Builder::min_replicas) is set; `FLUSHALL`; eviction (use
 //! [`noeviction`](super::deploy#settings-of-the-server)); a server clock that jumps forward. In 200 failovers under
-//! load to a replica 5 ms behind, 61 had more in flight than the limit, up to twice as many (118 on a cluster, 89
-//! under Sentinels); with `min_replicas(1)` none. The loss is reported to the holders about a third of a lease
-//! later, and a lost permit is granted again if there is room and no claim waits. Protect a resource that must not
-//! suffer from that with the permit's [fencing token](crate::Permit::token).
+//! load to a replica 5 ms behind, 61 had more in flight than the limit, up to twice the limit (118 on a cluster, 89
+//! under Sentinels); with `min_replicas(1)` none. The loss is reported to the holders about a third of a lease later,
+//! and a lost permit is granted again if the limit has room and no claim waits. Protect a resource that must not suffer
+//! from that with the permit's [fencing token](crate::Permit::token).
 //!
-//! Tokens are counted on the server. On a cluster a counter may begin again below its last token if the clocks of two
-//! nodes jump forward within five seconds, one by more than some leases: that forgets the counter, and no process that
-//! claims there has learned of the other jump.
+//! Tokens are counted on the server. On a cluster a counter may restart below its last token if the clocks of two nodes
+//! jump forward within five seconds, one of them by more than some leases. The node with this jump forgets the counter,
+//! and no process that claims there has learned of the other jump.
 //!
 //! On a cluster, while a slot moves, a claim may be refused beside a permit that its own process has just released: the
-//! node that was to release it answered that the keys were on their way, or elsewhere, and a moment later the claim found
-//! them. The release is sent again as soon as that answer comes, and the next claim is not refused for it.
+//! node that should have released it answered that the keys were on their way, or elsewhere, and a moment later the
+//! claim found them. The release is sent again as soon as that answer comes, and the next claim is not refused for it.
 //!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because

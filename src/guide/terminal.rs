@@ -15,8 +15,8 @@
 //!
 //! # Look
 //!
-//! `usage POLICY KEY`: who holds units of a key, and who waits in which order. [`Lock`](crate::Lock)s are under the policy
-//! `lock`. `watch` shows the same live, until `q` or Ctrl-C.
+//! `usage POLICY KEY` shows who holds units of a key, and who waits, in order. [`Lock`](crate::Lock)s are under the
+//! policy `lock`. `watch` shows the same live, until you press `q` or Ctrl-C.
 //!
 //! ```text
 //! $ semaphore usage concurrency ann
@@ -55,8 +55,8 @@
 //! 00000000000000a1.20      1      5 min  30 min  web-1 4711 market  flow team-7
 //! ```
 //!
-//! `top [POLICY]`: the fullest keys and the longest queues of all, live on one screen; once if it is not printed to a
-//! terminal, or to a dumb one.
+//! `top [POLICY]` shows the fullest keys and the longest queues, live on one screen. It prints them only once if the
+//! output is not a terminal, or a dumb one.
 //!
 //! ```text
 //! $ semaphore top | cat
@@ -71,9 +71,9 @@
 //!     3      5        2        -  ann
 //! ```
 //!
-//! `keys POLICY`: each key that has permits or waiters or is paused, in no order, as they are found. `PAUSED` is the time
-//! until the pause ends, by this machine's clock. Of a long key only the hash is
-//! known, which is shown as `#…`.
+//! `keys POLICY` lists each key that has permits or waiters or is paused, in the order in which the keys are found.
+//! `PAUSED` is the time until the pause ends, by this machine's clock. For a long key only the hash is known, and is
+//! shown as `#…`.
 //!
 //! ```text
 //! $ semaphore keys concurrency
@@ -83,8 +83,9 @@
 //!     3        2        -  ann
 //! ```
 //!
-//! `processes`: those that are alive, and `check`: whether the server has what an application needs, and permits it to
-//! this user: try it with the application's. What works but may fail later is listed as a risk.
+//! `processes` lists the processes that are alive. `check` reports whether the server has what an application needs,
+//! and permits it to this user: run it as the application's user. Settings that work but may cause failures later are
+//! listed as risks.
 //!
 //! ```text
 //! $ semaphore processes
@@ -96,22 +97,23 @@
 //! The server has all that an application needs.
 //! ```
 //!
-//! What is shown of many keys, or of a key with more than 1,000 permits, is no snapshot: it is read in pages, so that no
-//! script holds the server up. Control characters in keys, labels, names and notes are escaped, as `\x1b`.
+//! The output for many keys, or for a key with more than 1,000 permits, is no snapshot. It is read in pages, so that no
+//! script blocks the server for long. Control characters in keys, labels, names and notes are escaped, as `\x1b`.
 //!
 //! # Act
 //!
-//! `revoke POLICY KEY ID` [ends](super::operate#take-a-permit-back) a permit, or a wait, by the id of the table or the
-//! whole of it, which `--json` has. `--all` ends all permits of the key, after a question or with `--yes`.
+//! `revoke POLICY KEY ID` [ends](super::operate#take-a-permit-back) a permit, or a wait, by the id that the table shows
+//! or by the whole id, which `--json` prints. `--all` ends all permits of the key, after a question or with `--yes`.
 //!
 //! ```text
 //! $ semaphore revoke concurrency bob 00000000000000a1.21
 //! revoked 00000000000000a1.21
 //! ```
 //!
-//! `set-limit POLICY [KEY] N` [overrides](crate::Operate::set_limit) what claims say, of a key or of all keys of a policy,
-//! in all processes within a third of a lease; 0 closes a key, and `default` takes the limit away. `limits` lists what
-//! is set, with the note that `--note` gave: the user's name unless it is set. `usage` marks such a limit as `(set)`.
+//! `set-limit POLICY [KEY] N` [overrides](crate::Operate::set_limit) the limits of claims for a key, or for all keys of
+//! a policy. All processes follow within a third of a lease. 0 closes a key, and `default` removes the limit. `limits`
+//! lists the limits that are set, with the note from `--note`, or else the user's name. `usage` marks such a limit as
+//! `(set)`.
 //!
 //! ```text
 //! $ semaphore set-limit concurrency ann 3 --note stuck-exports
@@ -126,10 +128,10 @@
 //! concurrency  ann             3  2 h ago  carol: stuck exports
 //! ```
 //!
-//! `pause POLICY KEY TIME` [pauses](crate::Operate::pause) a key in all processes: nothing of it is granted until the
+//! `pause POLICY KEY TIME` [pauses](crate::Operate::pause) a key in all processes: no claim of it is granted until the
 //! pause ends, and waiters keep their places. `TIME` is like `30s`, `5m`, `1h30m` or `250ms`, at most `31d`. A pause is
-//! never shortened, so the command prints the end of the pause that is in force. `resume POLICY KEY` ends the pause early.
-//! `--note` works as for limits.
+//! never shortened, so the command prints the end of the pause that is in force. `resume POLICY KEY` ends the pause
+//! early. `--note` works as for limits.
 //!
 //! ```text
 //! $ semaphore pause concurrency ann 30m --note upstream-429
@@ -142,12 +144,12 @@
 //! # For programs
 //!
 //! With `--json` each command prints JSON, one value per line. Fields may be added; none is renamed or removed within a
-//! major version. Times are milliseconds of Unix time by the server's clock, and what is not known is `null`.
+//! major version. Times are milliseconds of Unix time by the server's clock, and unknown values are `null`.
 //!
 //! | command | a line |
 //! |---|---|
 //! | `keys` | for each key `{"key","units","waiting","pause"}` |
-//! | `usage`, `watch` | [`Usage::to_json`](crate::semaphore::Usage::to_json); of `watch` one for each look |
+//! | `usage`, `watch` | [`Usage::to_json`](crate::semaphore::Usage::to_json); `watch` prints one for each update |
 //! | `top` | `{"keys","units","waiting","paused","fullest","longest"}`, the lists of `{"key","units","waiting","pause","limit"}` |
 //! | `processes` | for each process `{"id","host","pid","name","version"}` |
 //! | `limits` | for each limit `{"policy","key","limit","since","note"}`; `key` is `null` for all keys |
@@ -156,7 +158,7 @@
 //! | `revoke` | `{"revoked"}`: whole ids |
 //! | `check` | `{"risks"}`: texts |
 //!
-//! A key that is no UTF-8 is `key_hex` in the place of `key`, and of a long one there is `hash`. A `pause` is
+//! A key that is not UTF-8 is `key_hex` instead of `key`, and a long key is `hash`. A `pause` is
 //! `{"since","until","note"}`, or `null`.
 //!
 //! | status | means |
@@ -186,8 +188,8 @@
 //! ACL SETUSER act on >PASSWORD resetchannels ~semaphore:* &semaphore:* +eval +time +get +hget +hgetall +hmget +scan +zcount +zrange +zscan +exists +hdel +hexists +hlen +hset +incr +pexpire +pttl +publish +set +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zscore
 //! ```
 //!
-//! On a cluster both need `+cluster|slots +cluster|info +asking`, in front of a primary that Sentinels name `+role`, and for
-//! a database number in the URL `+select`. Both see the names of all keys of the server. The
-//! [user of an application](super::deploy#a-user-of-its-own) can neither list keys nor set limits.
+//! On a cluster both users also need `+cluster|slots +cluster|info +asking`. With Sentinels they need `+role`, and for
+//! a database number in the URL `+select`. Both see the names of all keys of the server. The [user of an
+//! application](super::deploy#a-separate-user) can neither list keys nor set limits.
 //!
 //! In Rust, [`Builder::operator`](crate::redis::Builder::operator) makes a store for such a user.

@@ -66,8 +66,8 @@
 //!
 //! # A store that is full
 //!
-//! The test is a client of the store as the layer is: what it holds of a key, a request has not. The claim names the
-//! key as the extractor does, and the policy, if the layer has one of its own.
+//! The test is a client of the store, like the layer: units that the test holds are not free for a request. The claim
+//! names the key as the extractor does, and the policy if the layer sets one.
 //!
 //! ```
 //! # use axum::{Router, body::Body, http::Request, routing::get};
@@ -92,8 +92,8 @@
 //!
 //! # A store that is down
 //!
-//! A store is one function, so one that fails is three lines. Any other [`AcquireError`](crate::AcquireError) can stand
-//! there, or a future that never answers.
+//! A store is one function, so a store that fails takes three lines. Any other [`AcquireError`](crate::AcquireError)
+//! can be used, or a future that never answers.
 //!
 //! ```
 //! # use axum::{Router, body::Body, http::Request, routing::get};
@@ -147,13 +147,13 @@
 //! # }
 //! ```
 //!
-//! A paused clock goes on by itself when all tasks wait, to the next moment for which one of them waits; `advance` moves
-//! it in between.
+//! When all tasks wait, a paused clock advances by itself to the next moment for which a task waits. `advance` moves it
+//! in between.
 //!
 //! # A handler that takes its permit
 //!
-//! A [`Permit`](crate::Permit) comes from a store, in a test as anywhere, so a handler is called with one of its own. To
-//! see what the handler does when the permit is lost, end it:
+//! A [`Permit`](crate::Permit) comes from a store, in a test as anywhere. So acquire a permit, and call the handler
+//! with it. To see what the handler does when the permit is lost, end it:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -177,11 +177,11 @@
 //! # }
 //! ```
 //!
-//! Through a router it needs nothing: the layer leaves the permit in the request's extensions. To call a route without the
-//! layer, put one there: `request.extensions_mut().insert(permit)`.
+//! Through a router this is not needed: the layer leaves the permit in the request's extensions. To call a route
+//! without the layer, put one there: `request.extensions_mut().insert(permit)`.
 //!
 //! # With a real Redis
 //!
-//! Start a server on a port of its own for a test, as this crate's tests do, or give each test a
+//! Start a server on a separate port for a test, as this crate's tests do, or give each test a
 //! [prefix](crate::redis::Builder::prefix) on a shared one. Send commands to it to see what a failure looks like:
 //! `CLIENT PAUSE 1000` for a server that hangs, `CLIENT KILL TYPE normal` for connections that break.

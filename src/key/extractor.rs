@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Extracts the key, or the whole claim, from a request. See the [module docs](super).
 ///
-/// Where the extractor is chosen at run time, an `Arc<dyn KeyExtractor + Send + Sync>` or a `Box`
-/// of one is an extractor too.
+/// An `Arc<dyn KeyExtractor + Send + Sync>` or such a `Box` is an extractor too, so that an extractor can be chosen at
+/// run time.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ pub trait KeyExtractor {
     ///
     /// # Errors
     ///
-    /// A [`KeyError`] rejects the request, with the status that it says.
+    /// A [`KeyError`] rejects the request, with the status that its docs name.
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError>;
 
     /// Changes each claim that is found: its policy, its limit, its weight.
@@ -137,13 +137,13 @@ where
     f
 }
 
-/// No other crate can name it, so none can implement [`IntoClaims`].
+/// No other crate can name this type, so no other crate can implement [`IntoClaims`].
 #[derive(Debug)]
 pub struct Sealed;
 
-/// A value that a closure which extracts a key may return: what converts into a claim or into
-/// [`Claims`], several claims as an array or a `Vec`, or an `Option` or `Result` of these. For a type of your own
-/// implement `From<YourType> for Claims`: this trait is sealed, so that it can grow.
+/// A value that a closure which extracts a key may return: what converts into a claim or into [`Claims`], several
+/// claims as an array or a `Vec`, or an `Option` or `Result` of these. For a custom type, implement
+/// `From<YourType> for Claims`: this trait is sealed, so that it can grow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
     note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these",
@@ -158,7 +158,8 @@ pub trait IntoClaims {
     fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError>;
 }
 
-// So that the error of a closure says what the notes above do, and not that a `Key` cannot be made of it.
+// So that the compiler's error for a closure shows the notes above, and not that its value does not convert into a
+// `Key`.
 #[diagnostic::do_not_recommend]
 impl<T: Into<Claims>> IntoClaims for T {
     fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError> {
@@ -192,17 +193,16 @@ impl From<HeaderValue> for Key {
 
 /// The first of two to four extractors that finds a key in the request: per account, else per address.
 ///
-/// Only absence leads to the next extractor: [`KeyError::Missing`], [`KeyError::MissingExtension`] and an
-/// exemption (`None`). A key that is empty, repeated or malformed rejects the request, so that a client
-/// cannot leave the limit of its account by a header that is wrong. Where no extractor finds a key, the
-/// answer of the last one counts.
+/// Only absence leads to the next extractor: [`KeyError::Missing`], [`KeyError::MissingExtension`] and an exemption
+/// (`None`). A key that is empty, repeated or malformed rejects the request, so that a client cannot escape the limit
+/// of its account with a wrong header. If no extractor finds a key, the answer of the last extractor counts.
 ///
-/// Each extractor has a policy of its own, so that an account named `1.2.3.4` shares no limit with the
-/// address `1.2.3.4`: the first has the layer's, such as `concurrency`, and the others have `concurrency-2` and
-/// so on, unless their claims name one, as [`map_claim`](KeyExtractor::map_claim) lets them.
+/// Each extractor has a separate policy, so that an account named `1.2.3.4` shares no limit with the address `1.2.3.4`.
+/// The first has the layer's policy, such as `concurrency`, and the others have `concurrency-2` and so on, unless their
+/// claims name a policy: see [`map_claim`](KeyExtractor::map_claim).
 ///
-/// An extension that the service has forgotten to insert is absent too, so then the next extractor counts for
-/// everybody; with the feature `tracing` each such request is logged at the level `DEBUG`.
+/// An extension that the service has forgotten to insert is absent too, so the next extractor then applies to every
+/// request. With the feature `tracing` each such request is logged at the level `DEBUG`.
 ///
 /// # Examples
 ///
@@ -248,7 +248,7 @@ first_of!(A B 1);
 first_of!(A B 1 C 2);
 first_of!(A B 1 C 2 D 3);
 
-/// What the extractor at this place has found.
+/// Adds the place of the extractor to the claims that it has found, for the name of their policy.
 fn at(place: u16, found: Result<Option<Claims>, KeyError>) -> Result<Option<Claims>, KeyError> {
     let claims = found?;
     Ok(claims.map(|claims| claims.map(|claim| claim.of_alternative(place))))

@@ -3,8 +3,8 @@
 use http::request::Parts;
 use std::time::Duration;
 
-/// The time that a gRPC client gives its call, from the header `grpc-timeout`. `None` if there is no such header, or if
-/// it has not the form of the [protocol]: at most eight digits and a unit.
+/// The time that a gRPC client gives its call, from the header `grpc-timeout`. `None` without that header, or if it
+/// does not have the form of the [protocol]: at most eight digits and a unit.
 ///
 /// The time began when the client sent the call.
 ///

@@ -11,12 +11,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// The key is the route that axum has matched, such as `/items/{id}`, however many items there are. The
-/// method is no part of it.
+/// The key is the route that axum has matched, such as `/items/{id}`, so all items share it. It does not include the
+/// method.
 ///
-/// Apply the layer to the `Router`, with `layer` or `route_layer`: outside of the router no request has a
-/// route. Requests without a route, which axum answers with its fallback, share the key `no route`. If the
-/// first request has none, a warning says so once.
+/// Apply the layer to the `Router`, with `layer` or `route_layer`: outside of the router no request has a route.
+/// Requests without a route, which axum answers with its fallback, share the key `no route`. If the first request has
+/// no route, a warning is logged once.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ pub fn matched_path() -> MatchedPath {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct MatchedPath {
-    /// Whether there was a request.
+    /// True once the extractor has seen a request.
     has_begun: Arc<AtomicBool>,
 }
 

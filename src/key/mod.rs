@@ -44,8 +44,7 @@
 //! A closure cannot return a value that borrows from the request. A `Key::from(text)` of up to 38
 //! bytes is a copy without an allocation.
 //!
-//! A request with an empty key is rejected with status 400, because all requests without a key of
-//! their own would share it.
+//! A request with an empty key is rejected with status 400, because all requests without a key would share it.
 //!
 //! [`Claim`]: crate::Claim
 //! [`Parts`]: http::request::Parts

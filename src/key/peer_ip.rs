@@ -5,11 +5,11 @@ use crate::semaphore::{Claim, Claims};
 use http::request::Parts;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The key is the IP address of the connection's peer; of an IPv6 address, its network of 64 bits,
-/// because a client has a whole one to choose addresses from.
+/// The key is the IP address of the connection's peer. For an IPv6 address it is the network of 64 bits, because a
+/// client can choose any address within its network.
 ///
-/// No header is read, because a client can forge headers; so behind a proxy all requests have the proxy's
-/// address. The [guide](crate) has a recipe for a forwarded address.
+/// No header is read, because a client can forge headers. So behind a proxy all requests have the proxy's address. The
+/// [guide](crate) has a recipe for a forwarded address.
 ///
 /// The extractor reads the first of these that the request's extensions have:
 ///
@@ -19,9 +19,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// 3. with the feature `tonic` a `TcpConnectInfo`, which a server of tonic 0.14 inserts, with TLS and without;
 /// 4. an [`IpAddr`].
 ///
-/// A request without any of them is rejected with [`KeyError::MissingExtension`]. For another server, or another version of
-/// tonic, insert a `SocketAddr` in a layer outside of the limit. An IPv4 address that is mapped into IPv6 counts as the IPv4 address; one that NAT64 has
-/// translated does not, so behind such a translator set a [prefix](PeerIp::with_prefix) of 128 bits.
+/// A request without any of them is rejected with [`KeyError::MissingExtension`]. For another server, or another
+/// version of tonic, insert a `SocketAddr` in a layer outside of the limit. An IPv4 address that is mapped into IPv6
+/// counts as the IPv4 address. An address that NAT64 has translated does not, so behind NAT64 set a
+/// [prefix](PeerIp::with_prefix) of 128 bits.
 ///
 /// # Examples
 ///
@@ -65,7 +66,7 @@ impl PeerIp {
         Self { v4, v6 }
     }
 
-    /// An address whose bits all count is written as such, another one as its network: `2001:db8::/64`.
+    /// An address is written as such if all its bits count, else as its network: `2001:db8::/64`.
     fn key(self, address: IpAddr) -> Key {
         match address.to_canonical() {
             IpAddr::V4(address) if self.v4 == 32 => address.into(),

@@ -5,9 +5,8 @@ use crate::semaphore::{Claim, Claims};
 use http::{HeaderName, request::Parts};
 use std::{any::type_name, fmt, marker::PhantomData};
 
-/// The key is the value of a header, which must occur exactly once. Use only a header that the
-/// client cannot choose at will, such as one that a gateway sets after it has authenticated the
-/// client.
+/// The key is the value of a header, which must occur exactly once. Use only a header that the client cannot choose at
+/// will, such as a header that a gateway sets after it has authenticated the client.
 ///
 /// # Panics
 ///

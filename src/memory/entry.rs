@@ -1,4 +1,5 @@
-//! The semaphore of one key: how many units are held, and what waits. The lock of its shard is held for every access.
+//! The semaphore of one key: the units that are held, and the claims that wait. The lock of its shard is held for every
+//! access.
 
 use super::{
     holders::Details,
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
 /// are counted. The queue is empty while no units are held and the key is not paused, because its head would fit.
 pub(super) struct Entry {
-    /// Unique in the process: after an eviction the next entry of the key has another one.
+    /// Unique in the process: after an eviction the next entry of the key has another id.
     pub(super) id: u64,
     pub(super) hash: u64,
     pub(super) held: u32,
@@ -33,11 +34,11 @@ pub(super) struct ActivePause {
     pub(super) note: Option<String>,
 }
 
-/// What the entries of a shard count together.
+/// Counts over all entries of a shard.
 #[derive(Default)]
 pub(super) struct Counts {
     token: u64,
-    /// How many entries have nothing held.
+    /// The number of entries without held units.
     pub(super) idle: usize,
     /// The number of idle entries that the last eviction has kept, because their keys were paused.
     pub(super) kept: usize,
@@ -66,7 +67,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is that of a key, or of any.
+    /// True if the entry belongs to this policy and this key. Without a key, true for every key of the policy.
     #[inline]
     pub(super) fn is_of(&self, policy: &Policy, key: Option<&Key>) -> bool {
         key.is_none_or(|key| self.key.matches(key)) && self.policy == *policy
@@ -104,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// Acquires units that are admitted, and lists them under these details if there are any.
+    /// Acquires units that were admitted. Lists them under the details, if given.
     #[inline]
     pub(super) fn acquire(
         &mut self,
@@ -127,7 +128,7 @@ impl Entry {
         }
     }
 
-    /// Releases units. [`grant`](Self::grant) follows.
+    /// Releases units. The caller must call [`grant`](Self::grant) afterwards.
     #[inline]
     pub(super) fn free(&mut self, weight: u32, counts: &mut Counts) {
         self.held -= weight;
@@ -168,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// True if no waiter fits, whichever is first. Saves looking at the queue.
+    /// True if no waiter can fit, so that the queue need not be looked at.
     fn is_full(&self) -> bool {
         self.held >= self.limit.unwrap_or(self.queue.max_limit())
     }
@@ -185,13 +186,14 @@ impl Entry {
         granted
     }
 
-    /// Removes a pause that is over. [`grant`](Self::grant) follows.
+    /// Removes a pause that is over. The caller must call [`grant`](Self::grant) afterwards.
     #[inline]
     pub(super) fn drop_ended_pause(&mut self) {
         self.pause.take_if(|pause| pause.is_over());
     }
 
-    /// The pause of the key, if it is paused now. Removes a pause that is over. [`grant`](Self::grant) follows.
+    /// Returns the pause of the key, if it is paused now. Removes a pause that is over. The caller must call
+    /// [`grant`](Self::grant) afterwards.
     #[inline]
     pub(super) fn pause_in_force(&mut self) -> Option<&ActivePause> {
         self.drop_ended_pause();
@@ -214,7 +216,8 @@ impl Entry {
         }
     }
 
-    /// Ends the pause of the key. Returns false if it is not paused now. [`grant`](Self::grant) follows.
+    /// Ends the pause of the key. Returns false if it is not paused now. The caller must call [`grant`](Self::grant)
+    /// afterwards.
     pub(super) fn end_pause(&mut self) -> bool {
         self.pause.take().is_some_and(|pause| !pause.is_over())
     }
@@ -229,8 +232,8 @@ impl Entry {
         self.held > 0 || !self.queue.is_empty()
     }
 
-    /// Puts the limit in force that an operator has set. Refuses waiters that it can never serve, and grants those
-    /// that fit under it.
+    /// Applies a limit that an operator has set, or its removal. Refuses waiters that can never fit under it, and
+    /// grants those that fit now.
     pub(super) fn set_limit(&mut self, limit: Option<u32>, counts: &mut Counts) -> Vec<Decided> {
         self.limit = limit;
         let (id, held) = (self.id, self.held);

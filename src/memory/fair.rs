@@ -1,7 +1,8 @@
 //! The order of a fair queue: start-time fair queueing (Goyal, Vin and Cheng, 1996), as in Redis.
 //!
-//! A waiter's rank is its start tag. A flow starts when its last claim finishes, or at the virtual time, which is that
-//! of the head: so it saves nothing up while it is idle, and no new one comes before a head that does not fit.
+//! A waiter's rank is its start tag. A claim starts where its flow's last claim finishes, or behind the virtual time if
+//! that is later. The virtual time is the start tag of the head. So an idle flow saves up no turns, and no new claim is
+//! placed before a head that does not fit.
 
 use crate::semaphore::{Claim, CompactKey};
 use foldhash::fast::RandomState;
@@ -10,11 +11,11 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
 };
 
-/// What a unit adds to the tags of a flow of share 1. Any share is exact to one percent, and tags are free for newcomers
-/// while the shares of all flows that wait add up to less.
+/// The distance that one unit moves the tags of a flow with share 1. Any share is exact to one percent. Newcomers find
+/// free tags while the shares of all waiting flows add up to less than this.
 const UNIT: i64 = 100_000;
 
-/// Of fewer flows none is forgotten.
+/// With fewer flows than this, none is forgotten.
 const FEW: usize = 64;
 
 /// The flow and the cost of a claim, which decide its turn in a fair queue.
@@ -51,9 +52,10 @@ pub(super) struct Position<'a> {
 /// The tags of a fair queue.
 pub(super) struct Tags {
     time: i64,
-    /// Where the last claim of each flow finishes, if that is ahead, or not forgotten yet.
+    /// The finish of each flow's last claim. A finish behind the virtual time is kept until it is forgotten.
     finishes: HashMap<Option<CompactKey>, Finish, RandomState>,
-    /// With so many, those that have finished are forgotten: seldom, because each is looked at.
+    /// At this number of flows, those that have finished are forgotten. Then the number is set to twice the flows that
+    /// remain, because forgetting looks at all flows.
     most: usize,
 }
 
@@ -71,7 +73,8 @@ struct Gap {
 }
 
 impl Tags {
-    /// Those of a queue that becomes fair: who has come until then stays before all that come later.
+    /// Returns the tags of a queue that becomes fair. Waiters that are already in the queue, up to the rank `last`,
+    /// stay before all later ones.
     pub(super) fn after(last: i64) -> Self {
         Self {
             time: last,
@@ -80,14 +83,14 @@ impl Tags {
         }
     }
 
-    /// The first start of a claim that joins behind this head.
+    /// Returns the earliest start tag of a claim that joins behind this head.
     pub(super) fn start(&self, turn: &Turn, head: i64) -> i64 {
         let finish = self.finishes.get(&turn.flow);
         let finish = finish.map_or(i64::MIN, |finish| finish.at);
         finish.max(self.time.max(head) + 1)
     }
 
-    /// It has joined there.
+    /// Records a claim that has joined behind this head with this start tag.
     pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
         self.time = self.time.max(head);
         if self.finishes.len() >= self.most {
@@ -119,7 +122,7 @@ impl Tags {
     ///
     /// Each waiter starts where the waiter before it in its flow now finishes, and the flow's finish moves too. No
     /// waiter moves before the virtual time, so claims that came before the first flow stay ahead. No waiter takes the
-    /// tag of another one that stays.
+    /// tag of a waiter that does not move.
     pub(super) fn close_gaps<'a>(
         &mut self,
         places: impl Iterator<Item = Position<'a>>,

@@ -1,4 +1,4 @@
-//! The grant behind a permit of this process, and how it comes into being: at all of its limits or at none.
+//! The grant behind a permit. It is acquired at all limits of a request, or at none.
 
 use super::{
     entry::{Changing, Counts, Entry},
@@ -21,12 +21,12 @@ use std::{
     time::Duration,
 };
 
-/// Acquires what all of these claim, or nothing, in one step. What refuses is the first that does, in their order.
+/// Acquires the units of all claims in one step, or nothing. A refusal is that of the first claim that is refused.
 pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
     after_pauses_of(keys, claims, || try_all(keys, claims))
 }
 
-/// The answer of `decide`, after the end of pauses of these claims' keys that are over.
+/// Returns the answer of `decide`. Ends pauses of the claims' keys that are over, if they would refuse a claim.
 pub(super) fn after_pauses_of<T>(
     keys: &Keys,
     claims: &[Claim],
@@ -42,8 +42,8 @@ pub(super) fn after_pauses_of<T>(
     decided_after_pauses(decide, end_pauses)
 }
 
-/// The answer of `decide`, when no pause refuses that is over. `end_pauses` ends such a pause, and grants to the waiters
-/// before.
+/// Returns the first answer of `decide` that is not a refusal by a pause that is over. `end_pauses` ends such pauses,
+/// and grants to the waiters first.
 fn decided_after_pauses<T>(
     decide: impl Fn() -> Result<T, AcquireError>,
     end_pauses: impl Fn(),
@@ -82,21 +82,21 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
     Ok(levels.collect())
 }
 
-/// Units of a key, which its drop releases.
+/// Held units of a key. Dropping the level releases them.
 pub(super) struct Level {
     hash: u64,
     shard: Arc<Shard>,
     acquired: Acquired,
     /// The limit of the claim.
     claimed: u32,
-    /// How many units are held, 0 after the release. Of one that is listed its details have the number. Changed under
-    /// the shard's lock.
+    /// The number of units that are held, 0 after the release. If the level is listed, its details have the number
+    /// instead. Changed under the shard's lock.
     weight: AtomicU32,
     details: Option<Arc<Details>>,
 }
 
 impl Level {
-    /// Acquires what is claimed of one key, and lists it under these details if there are any.
+    /// Acquires the units of one claim. Lists them under the details, if given.
     #[inline(always)]
     pub(super) fn acquire(
         keys: &Keys,
@@ -125,7 +125,7 @@ impl Level {
         }
     }
 
-    /// What a claim of these details has acquired.
+    /// The level that a claim with these details has acquired.
     pub(super) fn of(place: Place<'_>, acquired: Acquired, details: &Arc<Details>) -> Self {
         Self::new(place, details.units, acquired, details.listed().cloned())
     }
@@ -158,7 +158,7 @@ impl Level {
         self.change(refusal).flatten()
     }
 
-    /// Whether units were held until now.
+    /// Releases the units. Returns true if any were still held.
     #[inline]
     fn release(&self) -> bool {
         let released = self.change(|entry, counts| {
@@ -177,7 +177,7 @@ impl Level {
         (self.hash, &self.shard)
     }
 
-    /// Its units and its entry, unless it is released.
+    /// Returns the level's units and its entry. Fails if the level was released.
     fn held<'a>(&self, table: &'a mut Table) -> Result<(u32, Changing<'a>), AcquireError> {
         let weight = self.weight();
         let entry = table.held(self.hash, self.acquired.id);
@@ -185,7 +185,7 @@ impl Level {
         Ok((weight, entry))
     }
 
-    /// A growth beyond the limit can never be granted.
+    /// Fails if the weight grows beyond the limit, because that can never be granted.
     fn check(&self, weight: u32, table: &mut Table) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
         let limit = entry.limit.unwrap_or(self.claimed);
@@ -195,7 +195,7 @@ impl Level {
         }
     }
 
-    /// Whether it may have this weight: what is added has to fit.
+    /// Fails if added units do not fit, or if units are added to a lost permit.
     fn may_have(&self, weight: u32, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
         let limit = self.claimed;
@@ -209,7 +209,7 @@ impl Level {
         }
     }
 
-    /// Changes the weight. Returns the waiters that fit then.
+    /// Changes the weight. Returns the waiters that are granted as a result.
     fn resize(&self, weight: u32, table: &mut Table) -> Result<Vec<Decided>, AcquireError> {
         let (before, (entry, counts)) = self.held(table)?;
         self.units().store(weight, Relaxed);
@@ -228,7 +228,7 @@ impl Drop for Level {
     }
 }
 
-/// A permit of these levels, for these claims.
+/// Makes the permit of these levels, and links it to their details.
 pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
     let listed = levels.iter().filter_map(|level| level.details.clone());
     // All levels of a store are listed, or none is.
@@ -240,7 +240,7 @@ pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
     permit
 }
 
-/// The same of levels that are not listed.
+/// Makes the permit of these levels. If they are listed, the caller links it to their details.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
@@ -256,12 +256,12 @@ pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
 
 struct MemoryGrant {
     levels: Few<Level>,
-    /// That of a permit that is not listed.
+    /// The loss of a permit that is not listed. A listed permit uses the loss in its details.
     loss: Loss,
 }
 
 impl MemoryGrant {
-    /// Changes weights, after the end of pauses that are over.
+    /// Changes weights. Ends pauses that are over, if they would refuse the change.
     fn change(&self, wanted: &[Resize]) -> Result<(), AcquireError> {
         let end_pauses = || {
             for level in self.levels.iter() {
@@ -325,7 +325,7 @@ impl Grant for MemoryGrant {
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }
 
-    /// Works while the store has the key in memory: at least until the release.
+    /// Works while the store has the key in memory, which is at least until the release.
     fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         let level = &self.levels[level];
         let (hash, shard, id) = (level.hash, Arc::clone(&level.shard), level.acquired.id);

@@ -1,4 +1,4 @@
-//! What operators see of one key: its permits, and the claims that wait.
+//! The permits and the waiting claims of one key, as operators see them.
 
 use super::fair::Turn;
 use crate::{
@@ -22,7 +22,7 @@ pub(super) struct Now {
 
 impl Now {
     fn by_system() -> Self {
-        // In this order nothing is shown as older than it is.
+        // Read in this order, so that nothing is shown as older than it is.
         let instant = Instant::now();
         let system = SystemTime::now();
         Self { instant, system }
@@ -37,8 +37,8 @@ impl Now {
     }
 }
 
-/// The clock of a store: what it says of an instant stays the same, until the system's clock is a second
-/// ahead of it or behind.
+/// The clock of a store. It assigns the same system time to an instant every time, until the system's clock differs
+/// from it by a second.
 pub(super) struct Clock(Mutex<Now>);
 
 impl Clock {
@@ -61,8 +61,8 @@ impl Clock {
     }
 }
 
-/// What operators see of a claim and of its permit. It may outlive the claim, so it keeps no key, and the flow only in
-/// compact form.
+/// A claim and its permit, as operators see them. The details may outlive the claim, so they omit the key and keep the
+/// flow in compact form.
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
@@ -73,15 +73,15 @@ pub(super) struct Details {
     /// The waiter's rank in the queue. Accessed only under the shard's lock, so relaxed ordering is enough.
     pub(super) rank: AtomicI64,
     since: Instant,
-    /// Whether its permit is listed.
+    /// True if the permit is listed.
     is_listed: bool,
-    /// How many units its permit holds, if that is listed: 0 after the release. Changed under the shard's lock.
+    /// The number of units that the permit holds, if it is listed; 0 after the release. Changed under the shard's lock.
     pub(super) weight: AtomicU32,
-    /// The loss of all that the claims of one request are granted, if that is listed.
+    /// The loss of the request. The details of all of its claims share it.
     pub(super) loss: Arc<Loss>,
     /// Notified when the key of a waiter is paused.
     pub(super) paused: Notify,
-    /// Its permit, and which level of that, once the request has it.
+    /// The permit that this claim is a level of, and the number of that level. Set once the request has the permit.
     permit: OnceLock<(WeakPermit, usize)>,
 }
 
@@ -103,17 +103,17 @@ impl Details {
         })
     }
 
-    /// Itself, if its permit is listed.
+    /// Returns the details if the permit is listed.
     pub(super) fn listed(self: &Arc<Self>) -> Option<&Arc<Self>> {
         Some(self).filter(|details| details.is_listed)
     }
 
-    /// The request has its permit.
+    /// Records the request's permit, and the number of this claim's level in it.
     pub(super) fn belongs_to(&self, permit: &Permit, level: usize) {
         self.permit.get_or_init(|| (permit.downgrade(), level));
     }
 
-    /// An operator has ended it: its holder is told.
+    /// Notifies the holder, or the request that still waits, that an operator has revoked the claim.
     pub(super) fn revoked(&self) {
         let belongs = self.permit.get();
         let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
@@ -150,10 +150,10 @@ pub(super) fn serial_of(text: &str) -> Option<u64> {
     (id(serial) == text).then_some(serial)
 }
 
-/// A permit and what it has, or a claim that waits and what it waits for; under which limit.
+/// A permit with the units it has, or a waiting claim with the units it waits for, and the limit they are under.
 pub(super) type Listed = (Arc<Details>, Units);
 
-/// What is shown of them.
+/// Converts listed permits and claims to the form that operators see.
 pub(super) fn infos(listed: &[Listed], now: Now) -> Vec<PermitInfo> {
     let infos = listed
         .iter()

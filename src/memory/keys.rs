@@ -20,12 +20,13 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) struct Keys {
-    /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide;
-    /// such keys would slow each other down only while their permits are held at the same time.
+    /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide. Such keys
+    /// would slow each other down only while their permits are held at the same time.
     hasher: SeedableRandomState,
-    /// How many claims may still wait; the second one is for claims on trial, of which as many may wait beside the others.
+    /// The free places for waiting claims. Claims on trial use the second semaphore, which has the same number of
+    /// places.
     slots: [Arc<Semaphore>; 2],
-    /// Whether permits are listed.
+    /// True if permits are listed.
     pub(super) has_holders: bool,
     serial: AtomicU64,
     pub(super) limits: Arc<Limits>,
@@ -34,7 +35,6 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// None yet.
     pub(super) fn new(has_holders: bool, max_waiting: u32) -> Self {
         let (seed, limits) = (RandomState::new().hash_one(0), Arc::default());
         Self {
@@ -55,8 +55,7 @@ impl Keys {
 
     #[inline]
     fn place_of(&self, key: &[u8]) -> Place<'_> {
-        // Only the key is hashed: a store has few policies, so hashing them would spread the entries
-        // hardly more.
+        // Only the key is hashed. A store has few policies, so hashing the policy would hardly spread the entries more.
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         let hash = hasher.finish();
@@ -75,7 +74,7 @@ impl Keys {
         shard.change(hash, is_it, change)
     }
 
-    /// Changes the entry of a key, if it is there.
+    /// Changes the entry of a key, if the store has one.
     pub(super) fn change<R>(
         &self,
         policy: &Policy,
@@ -106,7 +105,7 @@ impl Keys {
             .then_some(refusal)
     }
 
-    /// Puts the limit of a key, or of a policy, in force that an operator has set.
+    /// Applies the limit that an operator has set or removed, for a key or for a whole policy.
     pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
         let one = key.map(|key| slice::from_ref(self.place(key).1));
         for shard in one.unwrap_or(&self.shards) {
@@ -114,14 +113,14 @@ impl Keys {
         }
     }
 
-    /// The details for operators of a claim, which is told of its loss there.
+    /// Makes the details of a claim for operators. Its holder is notified through `loss`.
     #[cold]
     pub(super) fn details(&self, claim: &Claim, loss: &Arc<Loss>) -> Arc<Details> {
         let serial = self.serial.fetch_add(1, Relaxed);
         Details::new(claim, serial, self.has_holders, loss)
     }
 
-    /// A place among the waiters of the store, if one is free.
+    /// Takes a place among the waiters of the store. Returns `None` if none is free.
     pub(super) fn slot(&self, is_trial: bool) -> Option<OwnedSemaphorePermit> {
         let slots = Arc::clone(&self.slots[usize::from(is_trial)]);
         slots.try_acquire_owned().ok()

@@ -6,17 +6,17 @@ use crate::{
 };
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::SystemTime};
 
-/// The limits of a store. Each key that is in a table has its own there; here all are remembered.
+/// All limits that operators have set in a store. The entry of a key, if it exists, has a copy of its limit.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// How many there are: without any, none is looked for.
+    /// The number of limits. While it is 0, lookups do not take the lock.
     count: AtomicU64,
-    /// By policy and key; without a key that of the policy.
+    /// The limits by policy and key. The limit of a whole policy has no key.
     all: Mutex<HashMap<(Policy, Option<CompactKey>), LimitInfo>>,
 }
 
 impl Limits {
-    /// The limit of a key, if one is set.
+    /// Returns the limit of a key, or else that of its policy, if one is set.
     pub(super) fn find(&self, policy: &Policy, key: &Key) -> Option<u32> {
         if self.count.load(Relaxed) == 0 {
             return None;

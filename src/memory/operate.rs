@@ -16,12 +16,12 @@ use crate::{
 use std::time::Duration;
 use tokio::{task::yield_now, time::Instant};
 
-/// Each future answers at its first poll. Permits are listed only by a store [with
-/// holders](super::Builder::holders); without, [`units`](Usage::units) counts them, and only
+/// Each future except that of `keys_page` answers at its first poll. Only a store [with
+/// holders](super::Builder::holders) lists permits. Without holders, [`units`](Usage::units) counts them, and only
 /// waiting claims can be revoked.
 ///
-/// `now` and `since` of a usage, and the times of a pause, follow Tokio's clock, which a test can pause, and differ from
-/// the system's clock by at most a second. A pause ends with the store at the latest.
+/// `now` and `since` of a usage, and the times of a pause, follow Tokio's clock, which a test can pause. They differ
+/// from the system's clock by at most a second. A pause ends with the store at the latest.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
@@ -52,7 +52,7 @@ impl Operate for MemorySemaphore {
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
         let serial = serial_of(id);
-        // Only once polled: as over Redis, making the future revokes nothing.
+        // Revokes only when polled, as the store in Redis does.
         Box::pin(
             async move { Ok(serial.is_some_and(|serial| store.revoke_now(&policy, &key, serial))) },
         )
@@ -135,8 +135,7 @@ impl MemorySemaphore {
         KeyPage::new(keys, at.map(|(shard, hash)| format!("{shard}.{hash:x}")))
     }
 
-    /// Adds the keys of one shard, as far as the page has room. Returns the position of the next
-    /// ones.
+    /// Adds the keys of one shard while the page has room. Returns the position of the next keys.
     fn list(&self, policy: &Policy, at: Position, keys: &mut Vec<StoredKey>) -> Option<Position> {
         let (shard, hash) = at;
         let mut found = self.0.shards.get(shard)?.keys_of(policy, hash);
@@ -182,10 +181,10 @@ impl MemorySemaphore {
             |entry: &mut Entry, _: &mut _| (entry.queue.remove(serial), entry.queue.unlist(serial));
         let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
         let was_there = waiting.is_some() || permit.is_some();
-        // Its task is woken without the lock.
+        // The waiter's task is woken without the lock.
         contain(|| drop(waiting));
         if let Some((details, weight)) = permit {
-            // The holder is told before others have its units.
+            // Notify the holder before others get its units.
             details.revoked();
             self.0
                 .change(policy, key, |entry, counts| entry.free(weight, counts));
@@ -201,7 +200,7 @@ fn pause_info(paused: &ActivePause, now: Now) -> PauseInfo {
     info
 }
 
-/// Where a list goes on: at a shard, and at a hash of a key there.
+/// The position at which a list continues: a shard, and the hash of a key in it.
 type Position = (usize, u64);
 
 fn position_of(cursor: &str) -> Option<Position> {

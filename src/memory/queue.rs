@@ -15,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has come.
+/// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has
+/// joined.
 ///
 /// A waiter that leaves is only marked. Marked waiters are removed together, at the latest once they are more than half
 /// of the queue. So the cost of leaving does not grow with the queue.
@@ -26,15 +27,16 @@ pub(super) struct Queue {
     departed: usize,
     /// The greatest limit of any claim that has joined since the queue was empty.
     max_limit: u32,
-    /// If claims with flows have come since it was empty.
+    /// Set if a claim with a flow has joined since the queue was empty, so that the queue is fair.
     tags: Option<Box<Tags>>,
-    /// What is held, and the limit under which it was granted. Empty if the store does not list its permits.
+    /// The permits that are held, each with the limit under which it was granted. Empty if the store does not list its
+    /// permits.
     holders: Vec<(Arc<Details>, u32)>,
 }
 
 /// A claim in the queue, until it is removed.
 pub(super) struct Waiting {
-    /// When it arrived, in [nanoseconds](timer::nanos), less its head start; in a fair queue its start tag.
+    /// The arrival in [nanoseconds](timer::nanos) minus the head start; in a fair queue, the start tag.
     rank: i64,
     pub(super) details: Arc<Details>,
     /// `None` once the waiter has left.
@@ -44,8 +46,8 @@ pub(super) struct Waiting {
 /// The rank of a waiter whose units were granted before, and given back because the key was paused.
 const FIRST: i64 = i64::MIN;
 
-/// Takes what has become of a waiter to its task: without the queue's lock, because a waker may run the task at once,
-/// and because what a waiter that is gone is granted is released.
+/// Delivers the outcome of a waiter to its task. Must be called without the shard's lock: a waker may run the task at
+/// once, and a grant to a waiter that is gone is released at once.
 type Deliver = Box<dyn FnOnce(Result<Acquired, Full>) + Send>;
 
 /// A granted claim: its entry's id, its token, the units of the key now held, and the limit in force.
@@ -57,7 +59,7 @@ pub(super) struct Acquired {
     pub(super) limit: u32,
 }
 
-/// No room: the id of the entry, the units of the key that are held, the limit in force, and the rest of a pause.
+/// A refusal: the id of the entry, the units of the key that are held, the limit in force, and the rest of a pause.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full {
     pub(super) id: u64,
@@ -87,20 +89,20 @@ impl Full {
     }
 }
 
-/// Where a claim joins a fair queue.
+/// The place at which a claim joins a fair queue.
 struct Start {
     tag: i64,
     /// The tags of the first and of the last waiter.
     head: i64,
     last: i64,
-    /// True if the claim skipped a tag that only a waiter that has left still occupies.
+    /// True if the claim skipped a tag of a waiter that has left.
     meets_gap: bool,
 }
 
-/// What has become of a waiter that has left the queue.
+/// The outcome of a waiter that has left the queue, and the callback that delivers it.
 pub(super) struct Decided(pub(super) Result<Acquired, Full>, pub(super) Deliver);
 
-/// Tells waiters what has become of them: mostly there are none.
+/// Delivers the outcomes of waiters. The list is usually empty, and only that case is inlined.
 #[inline]
 pub(super) fn deliver(decided: Vec<Decided>) {
     if !decided.is_empty() {
@@ -111,12 +113,12 @@ pub(super) fn deliver(decided: Vec<Decided>) {
 #[cold]
 fn deliver_all(decided: Vec<Decided>) {
     for Decided(answer, deliver) in decided {
-        // A waker is user code: one that panics ends no drop, and keeps no other task waiting.
+        // A waker is user code. If it panics, the drop must still complete, and the other tasks must still be woken.
         contain(|| deliver(answer));
     }
 }
 
-/// The units of a permit, which has none from now on. No swap, because the shard's lock is held.
+/// Takes the units of a permit, which then has none. This needs no atomic swap, because the shard's lock is held.
 #[inline]
 pub(super) fn take(weight: &AtomicU32) -> u32 {
     let units = weight.load(Relaxed);
@@ -137,12 +139,11 @@ impl Waiting {
         }
     }
 
-    /// The units of its claim.
     pub(super) fn units(&self) -> Units {
         self.details.units
     }
 
-    /// The same waiter, before all that have not been granted yet.
+    /// Ranks the waiter before all others that have not been granted yet.
     pub(super) fn before_all(mut self) -> Self {
         self.rank = FIRST;
         self
@@ -183,8 +184,8 @@ impl Queue {
         self.max_limit
     }
 
-    /// Joins the queue behind all waiters that arrived before, or that had that much of a head start; or in its turn.
-    /// `false`: `max_waiting` or more are ahead of it.
+    /// Adds a waiter to the queue: in order of arrival minus head start, or in a fair queue in its turn. Returns false
+    /// if `max_waiting` or more waiters are ahead of it.
     pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
         let limit = waiting.units().limit;
         let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
@@ -249,8 +250,8 @@ impl Queue {
         }
     }
 
-    /// The first tag from here on that no waiter has: of two with one tag the order would be theirs by chance. Tags
-    /// are distinct, so the run of those that are taken is found by halves.
+    /// Returns the first tag, from this one on, that no waiter has. Two waiters with the same tag would be in an
+    /// arbitrary order. Tags are distinct, so a binary search finds the end of the run of taken tags.
     fn free_tag(&self, first: i64) -> i64 {
         let before = self.waiting.partition_point(|other| other.rank < first);
         let (mut run, mut end) = (0, self.waiting.len() - before);
@@ -284,7 +285,7 @@ impl Queue {
     fn first(&mut self) -> Option<&Waiting> {
         if self.waiting.front().is_some_and(Waiting::has_left) {
             match self.tags {
-                // A later waiter of that flow moves up, and may be first now.
+                // A later waiter of the same flow moves up, and may now be first.
                 Some(_) => self.remove_departed(),
                 None => self.drop_first(),
             }
@@ -335,7 +336,7 @@ impl Queue {
         self.remove_at(first + at)
     }
 
-    /// Removes the waiter with this serial, if there is one, in time linear in the queue.
+    /// Removes the waiter with this serial, if it is in the queue. Takes time linear in the length of the queue.
     pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
         let is_it = |waiting: &Waiting| waiting.details.serial == serial;
         let at = self.waiting.iter().position(is_it)?;
@@ -405,7 +406,7 @@ impl Queue {
         self.holders.push((details, limit));
     }
 
-    /// Lists a permit no more. Returns how many units it held until now.
+    /// Removes a permit from the list. Returns its details, and the number of units that it held.
     pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, u32)> {
         let is_it = |(details, _): &(Arc<Details>, _)| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
@@ -414,8 +415,8 @@ impl Queue {
         Some((details, weight))
     }
 
-    /// The permits in the order of their claims, and the waiters in theirs, under the limit that an operator has set if
-    /// there is one.
+    /// Returns the permits in the order of their claims, and the waiters in the order of the queue. Waiters are shown
+    /// under the limit that an operator has set, or else under that of their claims.
     pub(super) fn listed(&mut self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
         self.remove_departed();
         let of = |details: &Arc<Details>, limit| {
@@ -444,7 +445,7 @@ mod tests {
         Waiting::new(claim.wait().expect("it waits"), details, |_| ())
     }
 
-    /// Its flow has paid for its turn already.
+    /// The waiter's flow has already paid for its turn.
     #[test]
     fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
         let mut queue = Queue::default();

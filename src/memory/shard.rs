@@ -21,11 +21,12 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Shards of a store. Each has a lock of its own, which is held for every decision about one of its keys.
+/// The number of shards of a store. Each shard has a separate lock, which is held for every decision about one of its
+/// keys.
 pub(super) const SHARDS: usize = 64;
 
-/// Idle entries that a shard keeps, because the next claim is likely to be for a recent key; with more in use, as many
-/// as these. With 10,000 keys a pair of acquire and release takes longer with 128.
+/// The most idle entries that a shard keeps, because the next claim is likely to be for a recent key. If more entries
+/// are in use, it keeps up to their number. With 10,000 keys a pair of acquire and release takes longer with 128.
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
@@ -39,8 +40,8 @@ pub(super) struct Table {
     limits: Arc<Limits>,
 }
 
-/// The ids of entries, which differ for all entries of all stores in the process. A table takes a block of them at a
-/// time, so that threads that add keys to different shards rarely write to the same memory.
+/// Hands out ids for entries, which are unique among all stores in the process. A table takes a block of ids at a time,
+/// so that threads that add keys to different shards rarely write to the same memory.
 #[derive(Default)]
 struct Ids(u64);
 
@@ -57,7 +58,7 @@ impl Ids {
     }
 }
 
-/// Where a key is found: the hash tells the shard too.
+/// The place of a key: its hash, and its shard, which the hash determines.
 pub(super) type Place<'a> = (u64, &'a Arc<Shard>);
 
 /// The number of a hash's shard. The hash table inside a shard uses the lowest and the highest bits.
@@ -75,7 +76,7 @@ impl Shard {
         }))
     }
 
-    /// Acquires what is claimed, if it fits and nothing waits.
+    /// Acquires the units of a claim, if they fit, no claim waits, and the key is not paused.
     #[inline]
     pub(super) fn acquire(
         &self,
@@ -117,7 +118,7 @@ impl Shard {
         notify(&waiters);
     }
 
-    /// Pauses the key of an entry, if it is there.
+    /// Pauses the key of an entry. Returns false if the entry does not exist.
     pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: Pause) -> bool {
         let waiters = self
             .0
@@ -128,8 +129,8 @@ impl Shard {
         waiters.is_some()
     }
 
-    /// Changes the entry of this hash, if it exists, and grants to the waiters that fit then. Notifies them without the
-    /// lock.
+    /// Changes the selected entry of this hash, if it exists. Then grants to the waiters that fit, and notifies them
+    /// without the lock.
     #[inline]
     pub(super) fn change<R>(
         &self,
@@ -150,7 +151,7 @@ impl Shard {
         Some(changed)
     }
 
-    /// Puts the limits in force that operators have set for a policy, or for one of its keys.
+    /// Applies the limits that operators have set or removed, for a policy or for one of its keys.
     pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
         let mut locked = self.0.lock();
         let (table, mut decided) = (&mut *locked, Vec::new());
@@ -170,7 +171,8 @@ impl Shard {
         table.entries.iter().filter(|entry| entry.is_busy()).count()
     }
 
-    /// The keys that have permits or waiters under a policy, or are paused, by their hashes, from this hash on.
+    /// Returns the keys of a policy that have permits or waiters or are paused, with their hashes. Skips hashes below
+    /// `from`.
     pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, StoredKey)> {
         let table = self.0.lock();
         let is_it =
@@ -189,7 +191,7 @@ impl Shard {
     }
 }
 
-/// The tables of some shards, all locked in the order of their numbers, so that no two threads wait for each other.
+/// The tables of some shards, all locked in the order of their numbers, so that two threads cannot deadlock.
 pub(super) struct Tables<'a>([Option<MutexGuard<'a, Table>>; SHARDS]);
 
 impl<'a> Tables<'a> {
@@ -199,21 +201,22 @@ impl<'a> Tables<'a> {
         Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
-    /// One of those that are locked.
+    /// Returns the table of a place whose shard is locked.
     pub(super) fn of(&mut self, (hash, shard): Place<'a>) -> &mut Table {
         self.0[number(hash)].get_or_insert_with(|| shard.0.lock())
     }
 }
 
 impl Table {
-    /// The entry of a claim's key, made if there is none.
+    /// Returns the entry of a claim's key. Makes the entry if it does not exist.
     #[inline]
     pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> Changing<'_> {
         let is_it = |entry: &Entry| entry.is_of(claim.policy(), Some(claim.key()));
         let entry = match self.entries.find_entry(hash, is_it) {
             Ok(found) => found.into_mut(),
             Err(absent) => {
-                // Under the lock, so that a limit that is set meanwhile is found here or finds the entry.
+                // Read under the lock: a limit that is set at the same time is found here, or is applied to the new
+                // entry afterwards.
                 let limit = self.limits.find(claim.policy(), claim.key());
                 let entries = absent.into_table();
                 evict(entries, &mut self.counts);
@@ -227,7 +230,7 @@ impl Table {
         (entry, &mut self.counts)
     }
 
-    /// The entry with this id, if it is there.
+    /// Returns the entry with this id, if it exists.
     pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<Changing<'_>> {
         let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
         Some((entry, &mut self.counts))
@@ -241,8 +244,8 @@ fn notify<'a>(waiters: impl IntoIterator<Item = &'a Arc<Details>>) {
     }
 }
 
-/// Evicts all idle entries once they are too many, except for paused keys: that makes room for recent keys, at a small
-/// cost per entry.
+/// Evicts all idle entries except those of paused keys, once too many are idle. Evicting them together makes room for
+/// recent keys at a small cost per entry.
 #[inline]
 fn evict(entries: &mut HashTable<Entry>, counts: &mut Counts) {
     if counts.idle > IDLE_CAPACITY.max(entries.len() / 2) + counts.kept {

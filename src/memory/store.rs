@@ -13,10 +13,10 @@ use std::{fmt, slice, sync::Arc};
 
 /// A store of semaphores in this process: one for each policy and key.
 ///
-/// The store counts only the permits of this process, and answers like the store in Redis. A permit
-/// needs no lease, because it ends with its process at the latest. A key takes memory while one of
-/// its permits is held, or while it is [paused](crate::Operate::pause). The store also keeps idle keys, because the next
-/// claim is likely to be for one of them: a few thousand at most, or as many as are in use.
+/// The store counts only the permits of this process, and answers like the store in Redis. A permit needs no lease,
+/// because it ends with its process at the latest. A key takes memory while one of its permits is held, or while it is
+/// [paused](crate::Operate::pause). The store also keeps idle keys, because the next claim is likely to be for one of
+/// them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,
@@ -51,7 +51,7 @@ impl MemorySemaphore {
         Self::builder().build()
     }
 
-    /// The settings of a store, for [`Builder::build`]. See there for an example.
+    /// Returns the default settings of a store. [`Builder::build`] makes the store.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -84,8 +84,9 @@ impl MemorySemaphore {
         }
     }
 
-    /// A permit if there is one limit, which has room, and nothing to list: the usual case of
-    /// [`acquire_all`]. Apart from the others each value is made where it stays, and none is copied.
+    /// Returns a permit if the request has one limit with room, and permits are not listed: the usual case of
+    /// [`acquire_all`]. It is separate from the other cases so that each value is made in its final place, without a
+    /// copy.
     #[inline(always)]
     fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
         let [claim] = claims else { return None };
@@ -167,9 +168,9 @@ impl Default for Builder {
 
 impl Builder {
     /// Sets whether the permits are listed, so that [`usage`](crate::Operate::usage) shows who holds them, and
-    /// [`revoke`](crate::Operate::revoke) can end them: not unless set. A pair of acquire and release takes
-    /// longer then: by about 150 ns where a key has few permits, and by a nanosecond for each further permit of
-    /// the key. See [`Builder`] for an example.
+    /// [`revoke`](crate::Operate::revoke) can end them: not unless set. Then a pair of acquire and release takes about
+    /// 150 ns longer if the key has few permits, and a further nanosecond for each further permit of the key. See
+    /// [`Builder`] for an example.
     pub fn holders(mut self, holders: bool) -> Self {
         self.holders = holders;
         self

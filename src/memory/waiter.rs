@@ -1,4 +1,4 @@
-//! A request that waits: in the queue of one key, with what it has of narrower limits.
+//! A request that waits in the queue of one key, and already holds its units of narrower limits.
 
 use super::{
     entry::Entry,
@@ -23,12 +23,12 @@ use std::{
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-/// A request that waits. Dropped, it leaves the queue, and releases what it has.
+/// A request that waits. Dropping it leaves the queue and releases the levels it has acquired.
 pub(super) struct Waiter {
     keys: Arc<Keys>,
     claims: Claims,
     since: Instant,
-    /// What it has, from the narrowest limit on.
+    /// The acquired levels, from the narrowest limit on.
     levels: Vec<Level>,
     loss: Arc<Loss>,
     /// The place in the queue in which the request waits.
@@ -38,13 +38,13 @@ pub(super) struct Waiter {
 /// Where a claim joins a queue.
 #[derive(Clone, Copy)]
 enum Rank {
-    /// By its arrival, or in the turn of its flow.
+    /// In order of arrival, or in the turn of its flow.
     Arrival,
     /// Before all others: it had its units until the key was paused.
     First,
 }
 
-/// A place in a queue, which is left when this is dropped.
+/// A place in a queue. Dropping it leaves the queue.
 struct Place {
     shard: Arc<Shard>,
     hash: u64,
@@ -60,7 +60,7 @@ struct Place {
 }
 
 impl Waiter {
-    /// Takes what there is room for, from the narrowest limit on, and joins the first queue.
+    /// Acquires levels from the narrowest limit on, and joins the queue of the first limit that is full.
     pub(super) fn begin(keys: &Arc<Keys>, claims: Claims) -> Result<Self, AcquireError> {
         let mut waiter = Self {
             keys: Arc::clone(keys),
@@ -74,8 +74,9 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Takes what there is room for, and joins the queue of the first limit that is full. If a limit was paused since it
-    /// was taken, the request waits for that one again, before all others.
+    /// Acquires the next levels, and joins the queue of the first limit that is full. If the key of an acquired level
+    /// has been paused since, the request gives back that level and the wider ones, and waits for it again before all
+    /// other waiters.
     fn advance(&mut self) -> Result<(), AcquireError> {
         while let (None, Some(claim)) = (&self.place, self.next()) {
             let level = after_pauses_of(&self.keys, slice::from_ref(claim), || {
@@ -92,7 +93,7 @@ impl Waiter {
             && let Some((at, full)) = self.paused()
         {
             self.wait_for(at, Rank::First, full)?;
-            // After it has joined, so that no other claim is granted in between.
+            // Released only after joining, so that no other claim is granted in between.
             self.levels.truncate(at);
         }
         Ok(())
@@ -120,7 +121,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// The claim of the first limit of which it has nothing yet.
+    /// The claim of the first level that is not acquired yet.
     fn next(&self) -> Option<&Claim> {
         self.claims.as_slice().get(self.levels.len())
     }
@@ -163,13 +164,14 @@ impl Waiter {
         })
     }
 
-    /// How long a claim may still wait.
+    /// The time for which a claim may still wait.
     fn left(&self, claim: &Claim) -> Duration {
         let wait = claim.wait().map_or(Duration::ZERO, |wait| wait.time);
         wait.saturating_sub(self.since.elapsed())
     }
 
-    /// The refusal by the next limit. Among several limits it is one of a full key.
+    /// Converts the refusal by the next limit. If the request has several limits, a timeout or a full queue is reported
+    /// as a full key.
     fn at_level(&self, error: AcquireError) -> AcquireError {
         let is_one = self.claims.as_slice().len() == 1;
         match error {
@@ -269,7 +271,7 @@ impl Place {
         .await
     }
 
-    /// Changes its entry. Grants to the waiters that fit then.
+    /// Changes the entry, and then grants to the waiters that fit.
     fn change<R>(&self, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let is_it = |entry: &Entry| entry.id == self.entry;
         self.shard
@@ -281,7 +283,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_granted {
             let left = self.change(|entry| entry.queue.leave(&self.details));
-            // Its task is woken without the lock.
+            // The waiter's task is woken without the lock.
             contain(|| drop(left));
         }
     }

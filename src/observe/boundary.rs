@@ -9,9 +9,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Calls user code. `None`: it panicked, and the panic hook has reported it. No state of this crate
-/// is behind the boundary, so none is left half-changed. A drop may call this while its thread
-/// unwinds.
+/// Calls user code. Returns `None` if it panicked; the panic hook has then reported the panic. No state of this crate
+/// is behind the boundary, so none is left half-changed. A drop may call this while its thread unwinds.
 #[inline]
 pub(crate) fn contain<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
@@ -27,7 +26,7 @@ fn discard(payload: impl Sized) {
 /// A value of a user's type: making, using and dropping it calls user code.
 pub(super) struct Foreign<T>(Option<T>);
 
-/// None, which does nothing.
+/// No value. Calls to it do nothing.
 impl<T> Default for Foreign<T> {
     fn default() -> Self {
         Self(None)
@@ -39,7 +38,7 @@ impl<T> Foreign<T> {
         Self(contain(make))
     }
 
-    /// Returns whether the value was made and the call did not panic.
+    /// Returns true if the value was made and the call did not panic.
     #[inline]
     pub(super) fn with(&self, call: impl FnOnce(&T)) -> bool {
         let value = self.0.as_ref();

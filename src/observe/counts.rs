@@ -1,5 +1,5 @@
-//! What is counted of claims, their waits, their permits and requests. Without the feature `metrics` a [`Meter`] is
-//! empty, and what uses it compiles to nothing.
+//! Counts claims, their waits, their permits and requests. Without the feature `metrics` a [`Meter`] is empty, and code
+//! that uses it compiles to nothing.
 
 #![cfg_attr(
     not(feature = "metrics"),
@@ -23,12 +23,12 @@ use {
     tokio::time::Instant,
 };
 
-/// The instruments of a name, and since when they are used. By default none.
+/// The instruments of a name, and the time since which they are used. By default it has none.
 #[derive(Default)]
 pub(crate) struct Meter(#[cfg(feature = "metrics")] Option<(Arc<Instruments>, Instant)>);
 
 impl Meter {
-    /// Those of the claims of a policy in a store.
+    /// The instruments for the claims of a policy in a store.
     #[inline]
     pub(crate) fn of(store: Store, policy: &str) -> Self {
         Self::find(Of::Claims(store), policy)
@@ -44,7 +44,7 @@ impl Meter {
         )
     }
 
-    /// The claim or the request has this outcome.
+    /// Counts the outcome of a claim or a request.
     #[inline]
     fn outcome(&self, outcome: Outcome) {
         #[cfg(feature = "metrics")]
@@ -67,7 +67,7 @@ impl Meter {
         self.with(|all, _| all.pauses.increment());
     }
 
-    /// The gauge counts one more. Returns whether the recorder has counted it.
+    /// Increments the gauge. Returns true if the recorder has counted that.
     #[inline]
     fn enter(&self, what: What) -> bool {
         #[cfg(feature = "metrics")]
@@ -81,7 +81,7 @@ impl Meter {
         self.with(|all, _| what.of(all).0.decrement());
     }
 
-    /// Records for how long it is used.
+    /// Records how long the instruments have been used.
     fn time(&self, what: What) {
         #[cfg(feature = "metrics")]
         self.with(|all, since| what.of(all).1.record(since.elapsed().as_secs_f64()));
@@ -94,7 +94,8 @@ impl Meter {
     }
 }
 
-/// What lasts for a time, and is counted meanwhile: a permit, or a wait, which ends with an outcome.
+/// The kinds of things that last for a time: a permit, or a wait, which ends with an outcome. Gauges count them while
+/// they last.
 #[derive(Clone, Copy)]
 enum What {
     Permit,
@@ -111,11 +112,11 @@ impl What {
     }
 }
 
-/// A gauge counts it from its beginning to its end, which is that of its drop at the latest.
+/// A permit or a wait that a gauge counts until its end, or at the latest until its drop.
 struct Lasting {
     meter: Meter,
     what: What,
-    /// `false`: the recorder has panicked instead.
+    /// False if the recorder panicked, so that the gauge must not be decremented.
     is_counted: bool,
     has_ended: AtomicBool,
 }
@@ -132,7 +133,7 @@ impl Lasting {
         }
     }
 
-    /// Returns whether it lasted until now.
+    /// Counts the end. Returns true if it has not ended before.
     fn end(&self) -> bool {
         let ends = !self.has_ended.swap(true, Relaxed);
         ends.then(|| self.count_end()).is_some()
@@ -143,7 +144,7 @@ impl Lasting {
         self.meter.time(self.what);
     }
 
-    /// The gauge counts it no more.
+    /// Decrements the gauge.
     fn leave(&self) {
         if self.is_counted {
             self.meter.leave(self.what);
@@ -177,17 +178,17 @@ impl Claiming {
         Self { of, meter }
     }
 
-    /// The claim was granted; its permit counts it.
+    /// The claim was granted, so its permit counts the outcome.
     pub(crate) fn granted(&mut self) {
         self.meter = Meter::default();
     }
 
-    /// The request is admitted, or refused by its own policy.
+    /// Counts a request that is admitted, or refused by its own policy.
     pub(crate) fn ended(mut self, outcome: Outcome) {
         mem::take(&mut self.meter).outcome(outcome);
     }
 
-    /// It was refused, by that policy if the refusal names one.
+    /// Counts a refusal, by the policy `by` if the refusal names one.
     pub(crate) fn refused(&mut self, by: Option<impl AsRef<str>>, outcome: Outcome) {
         let own = mem::take(&mut self.meter);
         let by = by.map(|policy| Meter::find(self.of, policy.as_ref()));
@@ -201,7 +202,7 @@ impl Drop for Claiming {
     }
 }
 
-/// A permit at one limit, from its grant until it ends or is dropped. By default it counts as none.
+/// A permit at one limit, from its grant until it ends or is dropped. By default it is not counted.
 #[derive(Default)]
 pub(crate) struct Held(Option<(Store, Lasting)>);
 
@@ -212,7 +213,7 @@ impl Held {
         Self(Some((store, Lasting::begin(store, policy, What::Permit))))
     }
 
-    /// The permit is released or ended. Returns its store, unless it has ended before or is not counted.
+    /// Counts the release or the end of the permit. Returns its store, unless it has ended before or is not counted.
     #[inline]
     pub(crate) fn end(&self) -> Option<Store> {
         let (store, lasting) = self.0.as_ref()?;
@@ -232,7 +233,7 @@ impl Held {
         }
     }
 
-    /// The permit pauses its key.
+    /// Counts a pause of the permit's key.
     pub(crate) fn paused(&self) {
         if let Some((_, lasting)) = &self.0 {
             lasting.meter.paused();
@@ -240,12 +241,12 @@ impl Held {
     }
 }
 
-/// A claim that may be in a queue. By default in none. Its drop counts it as cancelled.
+/// A claim that may be in a queue. By default it is in none. Its drop counts the wait as cancelled.
 #[derive(Default)]
 pub(crate) struct Waiting(Option<(Lasting, events::Wait)>);
 
 impl Waiting {
-    /// The claim joins a queue. What it waited for before is granted.
+    /// The claim joins a queue. If it was in another queue before, it has been granted there.
     pub(crate) fn join(&mut self, store: Store, policy: &str, key: impl FnOnce() -> String) {
         self.leave(Outcome::Admitted);
         let lasting = Lasting::begin(store, policy, What::Wait(Outcome::Cancelled));
@@ -267,12 +268,12 @@ impl Drop for Waiting {
     }
 }
 
-/// A policy in shadow would have refused a request that is admitted.
+/// Counts a request that is admitted although a policy in shadow would have refused it.
 pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
     Meter::find(Of::Shadow, policy).outcome(outcome);
 }
 
-/// A command was sent to a store's server: its size in claims or permits, how long it took, and how it ended.
+/// Counts a command to a store's server: its size in claims or permits, how long it took, and how it ended.
 #[cfg(feature = "redis")]
 pub(crate) fn called(store: Store, verb: &str, size: usize, took: Duration, answered: Answered) {
     let meter = Meter::find(Of::Calls(store), verb);

@@ -16,7 +16,7 @@ use tracing::{Level, Span, debug, enabled, event, field::Empty, info_span};
 #[cfg(feature = "tracing")]
 const TARGET: &str = "tower_semaphore";
 
-/// Defines functions that emit an event each: its level, its arguments, and what `tracing::event!` takes.
+/// Defines one function per event: the event's level, the function's arguments, and the arguments of `tracing::event!`.
 macro_rules! events {
     ($($(#[$doc:meta])* $level:ident $name:ident($($arg:ident: $type:ty),*) { $($event:tt)+ })+) => {$(
         $(#[$doc])*
@@ -88,7 +88,7 @@ events! {
     /// The first of several extractors found nothing, as if the client had sent no key.
     DEBUG no_extension(extension: &str) { extension, "a request has no such extension, so the next extractor counts" }
 
-    /// A request has no matched path, although its key is that.
+    /// A request has no matched path, although its extractor is `key::matched_path`.
     #[cfg(feature = "axum")]
     WARN no_route() {
         "a request has no route for key::matched_path: unless it was for an unknown path or a nested \
@@ -116,12 +116,12 @@ events! {
     /// A period in which claims fail begins.
     WARN fails(error: &dyn Error) { error = causes(error), "the store fails" }
 
-    /// A process knew limits of operators that the server has not any more.
+    /// The server has lost the limits of operators that this process knew.
     WARN limits_lost() {
         "limits that operators had set are lost, because the server has lost data: what it has now is in force"
     }
 
-    /// A server does not tell a process the limits of operators.
+    /// A server does not report the limits of operators to this process.
     WARN limits_untold() {
         "the server does not tell the limits that operators set, as without a right to them: those known stay in force"
     }
@@ -164,7 +164,7 @@ fn causes(error: &dyn Error) -> tracing::field::DisplayValue<String> {
     tracing::field::display(text(error))
 }
 
-/// Whether a subscriber records keys.
+/// True if a subscriber records keys.
 #[cfg(feature = "tracing")]
 fn is_debug() -> bool {
     contain(|| enabled!(target: TARGET, Level::DEBUG)).unwrap_or_default()
@@ -182,7 +182,7 @@ impl Asked {
         Self()
     }
 
-    /// The claim is refused, by that policy if the refusal names one.
+    /// Emits the refusal of the claim, by the policy `by` if the refusal names one.
     pub(crate) fn refused(&self, by: Option<&str>, outcome: Outcome, error: &dyn Error) {
         #[cfg(feature = "tracing")]
         if let Some((store, policy, key)) = &self.0 {
@@ -228,7 +228,7 @@ mod tests {
     use super::causes;
     use std::{error::Error, fmt};
 
-    /// Says its cause itself, as errors of many libraries do.
+    /// Contains its cause in its own text, like the errors of many libraries.
     #[derive(Debug)]
     struct NoWay(fmt::Error);
 

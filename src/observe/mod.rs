@@ -1,4 +1,4 @@
-//! What operators see: metrics, with the feature `metrics`, and events, with the feature `tracing`.
+//! Metrics for operators, with the feature `metrics`, and events, with the feature `tracing`.
 //!
 //! # Metrics
 //!
@@ -8,10 +8,10 @@
 //!
 //! | name | kind | unit | labels | |
 //! |---|---|---|---|---|
-//! | `tower_semaphore.requests` | counter | requests | `policy`, `outcome` | what became of the requests of both layers. Under several limits a request counts once: under the narrowest policy, or under the one that has refused it |
-//! | `tower_semaphore.shadow_refusals` | counter | requests | `policy`, `outcome` | what a policy in shadow would have refused; the request itself counts as admitted |
-//! | `tower_semaphore.claims` | counter | claims | `store`, `policy`, `outcome` | what became of the claims of layers, locks and jobs; a claim of several limits counts for each that has granted it, or for the one that has refused it |
-//! | `tower_semaphore.active_permits` | gauge | permits | `store`, `policy` | permits of this process that are neither released nor dropped, lost or not: work that runs now. What `with_max_hold`, `with_max_stall` or, in memory, an operator has ended counts no more |
+//! | `tower_semaphore.requests` | counter | requests | `policy`, `outcome` | what became of the requests of both layers. Under several limits a request counts once: under the narrowest policy, or under the policy that has refused it |
+//! | `tower_semaphore.shadow_refusals` | counter | requests | `policy`, `outcome` | requests that a policy in shadow would have refused; the request itself counts as admitted |
+//! | `tower_semaphore.claims` | counter | claims | `store`, `policy`, `outcome` | what became of the claims of layers, locks and jobs; a claim of several limits counts for each limit that has granted it, or for the limit that has refused it |
+//! | `tower_semaphore.active_permits` | gauge | permits | `store`, `policy` | permits of this process that are neither released nor dropped, lost or not: work that runs now. A permit that `with_max_hold`, `with_max_stall` or, in memory, an operator has ended does not count any more |
 //! | `tower_semaphore.queued_claims` | gauge | claims | `store`, `policy` | claims of this process that wait in a queue now |
 //! | `tower_semaphore.claim.time_in_queue` | histogram | seconds | `store`, `policy`, `outcome` | from joining a queue to leaving it; claims that did not wait are not in it |
 //! | `tower_semaphore.permit.duration` | histogram | seconds | `store`, `policy` | from the grant to the release or the drop |
@@ -23,10 +23,10 @@
 //!
 //! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each has about a hundred series. The
 //!   first 256 of a process have their own; all others share the label `_other`. A key is never a label.
-//! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
-//!   that store can count. A permit of it counts under the policy that its layer names.
+//! - `store` is `memory`, `redis`, or `custom` for any other store. Only that store can count its claims and waiters.
+//!   Its permits count under the policy that its layer names.
 //! - `verb` is `acquire`, `refresh` or `release`; `pause`, also for its end; `usage`, `revoke` and `limits` for an
-//!   operator; `presence` for what a process says of itself, and asks.
+//!   operator; `presence` for the report of a process about itself, and its queries.
 //! - `outcome` of requests and claims:
 //!
 //! | outcome | |
@@ -45,7 +45,7 @@
 //! | `revoked` | an operator ended the wait |
 //! | `lost` | a global limit lost its permit before the call |
 //! | `invalid` | a wrong key, or a claim that no store can grant |
-//! | `cancelled` | dropped before it was known: the client is gone. Of a time in a queue also: the store was shut down or became unavailable |
+//! | `cancelled` | dropped before it was known: the client is gone. For a time in a queue also: the store was shut down or became unavailable |
 //!
 //! A request counts when it is admitted or refused, not when its response is done. A request that
 //! [`OnLost::Abort`](crate::OnLost::Abort) ends has already counted as `admitted`; its loss counts in `lost_permits`.
@@ -82,14 +82,14 @@
 //! until its end. Recorders are distinguished by their addresses: a test that makes several local
 //! recorders has to keep each until the last is made.
 //!
-//! A recorder or subscriber that panics, once or at every call, loses only what it was told: the
-//! panic reaches the panic hook and ends there, unless panics abort the process.
+//! A recorder or subscriber that panics, once or at every call, loses only the data of that call. The panic reaches the
+//! panic hook and ends there, unless panics abort the process.
 //!
 //! # Events
 //!
-//! With the feature `tracing` there is a span for each claim in a queue, and an event where something
-//! is not as it should be, all with the target `tower_semaphore`. Each line is an example of what
-//! `tracing_subscriber::fmt` writes of one:
+//! With the feature `tracing` the crate emits a span for each claim in a queue, and an event if something is not as it
+//! should be. All have the target `tower_semaphore`. Each line is an example of the output of
+//! `tracing_subscriber::fmt`:
 //!
 //! ```text
 //!  INFO wait{store="memory" policy="concurrency" outcome="timed_out"}: tower_semaphore: close
@@ -119,27 +119,26 @@
 //!  WARN tower_semaphore: the server does not tell the limits that operators set, as without a right to them: those known stay in force
 //! ```
 //!
-//! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends
-//!   with an `outcome` like that of the metrics.
-//! - A key appears in events of level `DEBUG` only: that of the narrowest claim or, in `a permit is
-//!   degraded` and over Redis in `a claim waits`, what the names of the key's sets in Redis begin with.
+//! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends with an `outcome` like
+//!   the outcome in the metrics.
+//! - A key appears in events of level `DEBUG` only: the key of the narrowest claim. In `a permit is degraded`, and over
+//!   Redis in `a claim waits`, it is the beginning of the names of the key's sets in Redis.
 //! - A request in shadow is admitted, also if `a claim is refused` reports its claim's refusal by
 //!   the store. That event has its key.
 //! - No event, span or error has a password of a URL, or a certificate's key.
 //! - Each runtime that uses a store has its own connections, so there may be several lines about
 //!   connections.
-//! - `the store fails` and `the store works again` mark the begin and the end of a period in which
-//!   claims fail, for each server of a cluster. A failure that may pass by itself, such as silence,
-//!   is reported once several claims in a row have failed and it is no stall. A failure that needs
-//!   an operator, such as a wrong password or a missing right, is reported at once, even after
-//!   another report. The period ends with an answered claim once none has failed for a lease, so
-//!   alternating failures and successes are one period. After an outage the end is reported as soon
-//!   as the server answers.
+//! - `the store fails` and `the store works again` mark the beginning and the end of a period in which claims fail, for
+//!   each server of a cluster. A failure that may pass by itself, such as silence, is reported once several claims in a
+//!   row have failed and it is no stall. A failure that needs an operator, such as a wrong password or a missing right,
+//!   is reported at once, even after another report. The period ends with an answered claim once none has failed for a
+//!   lease, so alternating failures and successes are one period. After an outage the end is reported as soon as the
+//!   server answers.
 //!
 #![cfg_attr(not(feature = "metrics"), doc = include_str!("../guide/links/docs_rs.md"))]
 
-/// Whether `metrics` or `tracing` is enabled. If neither is, answers are not inspected, which saves
-/// a tenth of an acquire and its release in memory.
+/// True if `metrics` or `tracing` is enabled. If neither is, answers are not inspected, which saves a tenth of an
+/// acquire and its release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
 /// Without the feature `metrics` no recorder can be installed.

@@ -52,7 +52,7 @@ label! {
     Store {
         Memory = "memory",
         Redis = "redis",
-        /// A store by the user.
+        /// A custom store.
         Custom = "custom",
     }
 }
@@ -78,7 +78,7 @@ label! {
     }
 }
 
-/// What a name is of: a policy, or a verb to a store's server.
+/// The kind of a name: the policy of requests or claims, or the verb of calls to a store's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     Requests,

@@ -114,7 +114,7 @@ impl Counter {
 }
 
 impl Gauge {
-    /// Returns whether the recorder counted it, so that it has to be decremented.
+    /// Returns true if the recorder counted it, so that the gauge has to be decremented later.
     #[inline]
     pub(super) fn increment(&self) -> bool {
         self.with(|gauge| gauge.increment(1.0))
@@ -134,7 +134,7 @@ impl Histogram {
     }
 }
 
-/// The instruments of one name. Those of other kinds of names do nothing.
+/// The instruments of one name. Instruments that belong to another kind of name do nothing.
 #[derive(Default)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(super) struct Instruments {
@@ -236,7 +236,7 @@ thread_local! {
 /// The recorder that last got the descriptions of the instruments.
 static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread has cached of one recorder.
+/// The instruments of one recorder that a thread has cached.
 #[derive(Default)]
 struct Cache {
     recorder: usize,
@@ -314,7 +314,7 @@ fn a_recorder_is_known_from_none_also_if_it_has_no_size() {
     }
 
     assert!(!has_recorder(), "the tests of the library install none");
-    // As `set_global_recorder` keeps it.
+    // In a leaked box, as `set_global_recorder` keeps a recorder.
     assert!(is_installed(Box::leak(Box::new(Silent))));
     assert!(is_installed(Box::leak(Box::new(Box::new(NoopRecorder)))));
 }

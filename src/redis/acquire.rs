@@ -1,5 +1,5 @@
-//! From a claim to a permit, or the reason why there is none; and what the permit can do: be lost, change its weight,
-//! be released.
+//! Turns claims into permits or refusals, and implements the permits: their loss, their changes of weight, and their
+//! release.
 
 use super::{
     driver::Refused,
@@ -46,7 +46,7 @@ impl Store {
         self.note(&answer);
         match answer {
             Ok(held) if held.is_gone() => Err(self.revoked()),
-            // It was granted, but its future was not polled before the lease has ended.
+            // The claim was granted, but its future was not polled before the lease ended.
             Ok(held) if held.is_lost() => Err(self
                 .failure(&CallError::Expired(self.settings.lease))
                 .into()),
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// A place among the claims that may wait, if these do. It is free again when dropped.
+    /// Takes a place among the claims that may wait, if these claims wait. Dropping the result frees the place.
     fn place(&self, claims: &[Claim]) -> Result<Option<impl Sized>, AcquireError> {
         let mut waits = claims.iter().filter_map(Claim::wait).peekable();
         if waits.peek().is_none() {
@@ -176,7 +176,7 @@ impl Store {
         }
     }
 
-    /// The failure of a server, or of ours, that a refusal is.
+    /// The failure behind a refusal, of a server or of this process. `None` for other refusals.
     fn fault(&self, why: Refused) -> Option<CallError> {
         match why {
             Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => {
@@ -188,13 +188,13 @@ impl Store {
         }
     }
 
-    /// Why a server was of no use. Without a cause an answer was only too slow.
+    /// The cause of a server's failure. If no error is known, an answer was only too slow.
     fn cause(&self, server: usize) -> CallError {
         let too_slow = CallError::Timeout(self.settings.timeout);
         self.error(server).unwrap_or(too_slow)
     }
 
-    /// Tells operators when claims begin to fail, and when they succeed again.
+    /// Reports to operators when claims begin to fail, and when they succeed again.
     fn note(&self, answer: &Result<Held, Refused>) {
         let fault = match answer {
             Err(Refused::Closed | Refused::By(Refusal::Closed | Refusal::Revoked)) => return,
@@ -209,7 +209,7 @@ impl Store {
         }
     }
 
-    /// An operator has revoked it, or it was granted just before a shutdown.
+    /// The error of a claim that an operator has revoked, or that was granted just before a shutdown.
     fn revoked(&self) -> AcquireError {
         match self.driver.is_shut() {
             true => AcquireError::Closed,
@@ -218,7 +218,7 @@ impl Store {
     }
 }
 
-/// The queue that a claim waits in, as it is counted.
+/// Measures the waits of a claim in queues.
 #[derive(Default)]
 struct Queue {
     level: Option<usize>,
@@ -226,7 +226,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// It waits at this level, perhaps since before.
+    /// Notes that the claim waits at this level. Does nothing if it already did.
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
             let name = || store.name(claim.policy(), claim.key()).to_string();
@@ -238,7 +238,7 @@ impl Queue {
         use Refusal::{Closed, Full, Paused, QueueFull, Revoked, TimedOut};
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
-            // What it waited for was granted, and then a wider level has refused.
+            // The level that it waited for was granted, and then a wider level refused.
             Err(Refused::By(Full(level, ..) | QueueFull(level, _) | Paused(level, ..)))
                 if Some(*level) > self.level =>
             {
@@ -254,10 +254,10 @@ impl Queue {
     }
 }
 
-/// What a permit holds. Its drop releases all levels, in one call.
+/// The grant behind a permit. Dropping it releases all levels in one call.
 struct RedisGrant {
     levels: Few<Level>,
-    /// Held by who changes weights, so that nobody else does.
+    /// Locked while weights change, so that only one change runs at a time.
     changing: Changing,
     is_released: AtomicBool,
     store: Arc<Store>,
@@ -269,19 +269,19 @@ type Changing = tokio::sync::Mutex<()>;
 struct Level {
     policy: Policy,
     weight: AtomicU32,
-    /// That of the claim.
+    /// The limit of the claim.
     limit: u32,
 }
 
 impl RedisGrant {
     async fn change(&self, wanted: Vec<Resize>) -> Result<(), AcquireError> {
-        // Held to the end, and longer than what is undone by a drop.
+        // Declared before `grown`, so that the lock is held until `grown` has undone a failed change.
         let _changing = self.changing.lock().await;
         wanted
             .iter()
             .try_for_each(|wanted| self.may_have(*wanted))?;
-        // Dropped before all levels have grown, because one refused or the change was dropped, they shrink again: by as
-        // much, and without waiting for an answer. There is none if the permit was released meanwhile.
+        // If a level refuses, or the change is dropped before all levels have grown, this shrinks the grown levels by
+        // the same units, without waiting for an answer. It does nothing if the permit was released in the meantime.
         let mut grown = guard(Vec::new(), |grown| {
             for (level, units) in grown {
                 drop(self.shrink(level, units));
@@ -294,12 +294,12 @@ impl RedisGrant {
                 grown.push((level, more));
             }
         }
-        // It may have been released meanwhile.
+        // The permit may have been released in the meantime.
         if self.held.is_gone() {
             return Err(lost());
         }
         ScopeGuard::into_inner(grown);
-        // All are queued before the first is awaited.
+        // All releases are queued before the first is awaited.
         let lighter = wanted.iter().map(|&Resize { level, weight }| {
             let heavier = self.weight_now(level).saturating_sub(weight);
             (heavier > 0).then(|| self.shrink(level, heavier))
@@ -321,7 +321,7 @@ impl RedisGrant {
         set.unwrap_or(self.levels[level].limit)
     }
 
-    /// A growth beyond the limit can never be granted.
+    /// Fails if the weight grows beyond the limit, because that can never be granted.
     fn may_have(&self, Resize { level, weight }: Resize) -> Result<(), AcquireError> {
         if weight <= self.weight_now(level) {
             return Ok(());
@@ -341,7 +341,7 @@ impl RedisGrant {
         let limit = self.limit(level);
         let Level { policy, weight, .. } = &self.levels[level];
         let grown = self.held.grow(level, (units, limit)).await;
-        // It does not wait.
+        // A growth does not wait in a queue.
         grown.map_err(|why| match why {
             Refused::By(Refusal::Revoked) => lost(),
             why => {
@@ -353,7 +353,7 @@ impl RedisGrant {
         Ok(())
     }
 
-    /// Releases units of a level. `None`: the permit is released.
+    /// Releases units of a level. Returns `None` if the permit was released.
     fn shrink(&self, level: usize, units: u32) -> Option<impl Future<Output = ()> + Send + use<>> {
         let freed = self.held.shrink(level, units)?;
         self.levels[level].weight.fetch_sub(units, Relaxed);

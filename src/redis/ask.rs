@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// The route of commands, and if they may run twice.
+/// The route of commands, and whether they may run twice.
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
@@ -109,7 +109,8 @@ impl Store {
         from_redis_value(reply).map_err(|_| CallError::Reply)
     }
 
-    /// Sends commands together, and waits until enough replicas have their writes. If too few have, every reply is an error.
+    /// Sends commands together, and waits until enough replicas have their writes. If too few replicas have them, every
+    /// reply is an error.
     pub(super) async fn confirmed(
         &self,
         to: To<'_>,
@@ -120,7 +121,8 @@ impl Store {
         if replicas == 0 {
             return self.call(to, commands, until).await;
         }
-        // Sent over the same connection, so that it covers their writes. A bound of zero would mean none.
+        // `WAIT` is sent over the same connection, so that it covers the writes of the commands. A bound of zero would
+        // mean no bound.
         let bound = (self.left(until) / 2).as_millis().max(1) as u64;
         commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
         let mut replies = self.call(to, commands, until).await;
@@ -139,7 +141,8 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together, again until their outcome is final or the deadline is near. Returns their replies in order.
+    /// Sends commands together, and repeats that until their outcome is final or the deadline is near. Returns their
+    /// replies in order.
     pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
         let slot = |key| Recipient::Slot(self.topology.slot(key));
         let (recipient, repeat) = match to {

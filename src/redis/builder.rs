@@ -48,13 +48,13 @@ pub struct Builder {
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) connector: Connector,
     pub(super) min_replicas: u32,
-    /// True for a tool of operators, which claims nothing.
+    /// True for a tool of operators, which makes no claims.
     pub(super) is_operator: bool,
-    /// The number of the database, which the connection has chosen.
+    /// The database number of the URL.
     pub(super) database: i64,
 }
 
-/// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
+/// The shortest lease. The refresh interval of a shorter lease could be shorter than a round trip.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// The longest lease, so that sums of times stay small.
@@ -82,12 +82,11 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets what the names of all keys and channels in Redis begin with: `semaphore:` unless set.
-    /// Stores that have the same prefix on the same database share their semaphores. The prefix
-    /// must contain no brace.
+    /// Sets the prefix of all keys and channels in Redis: `semaphore:` unless set. Stores that have the same prefix on
+    /// the same database share their semaphores. The prefix must contain no brace.
     ///
-    /// The number of the schema follows the prefix: `semaphore:2:{concurrency:ann}:held` is a key of schema 2, which this
-    /// release has. So releases with different schemas share nothing, also under one prefix: see the guide on
+    /// The number of the schema follows the prefix: `semaphore:2:{concurrency:ann}:held` is a key of schema 2, which
+    /// this release uses. So releases with different schemas share nothing, even under one prefix. See the guide on
     /// [deploys](crate::guide::outages#deploys).
     ///
     /// # Examples
@@ -106,9 +105,9 @@ impl Builder {
     /// Sets how long a permit lasts without a refresh, in whole milliseconds: 10 s unless set,
     /// 100 ms to a day. When a process dies, its permits are free after that time.
     ///
-    /// The leases of stores that share a prefix may differ by a factor of two at most, for example
-    /// while a new value is rolled out: a semaphore's keys expire eight leases after their last
-    /// use, by the lease of the store that used them last.
+    /// The leases of stores that share a prefix may differ by a factor of two at most, for example while a new value is
+    /// rolled out. The reason is that a semaphore's keys expire eight leases after their last use, by the lease of the
+    /// store that used them last.
     ///
     /// # Examples
     ///
@@ -124,9 +123,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
-    /// claim that does not wait is answered within twice that time, a reconnect and a second try
-    /// included.
+    /// Sets how long one call to Redis may take: 250 ms unless set, at most a third of the lease. A claim that does not
+    /// wait is answered within twice that time, including a reconnect and a second try.
     ///
     /// # Examples
     ///
@@ -160,8 +158,7 @@ impl Builder {
         self
     }
 
-    /// Sets what becomes of a claim while the store is unavailable:
-    /// [`WhenUnavailable::Refuse`] unless set.
+    /// Sets how claims are decided while the store is unavailable: [`WhenUnavailable::Refuse`] unless set.
     ///
     /// # Examples
     ///
@@ -178,27 +175,25 @@ impl Builder {
 
     /// Sets how many replicas must have a grant before it counts: 0 unless set.
     ///
-    /// Replication is asynchronous, so a replica that takes the primary's place may lack its last
-    /// grants, and up to the limit are granted again while their holders still run. With this setting a
-    /// grant, a refresh or an operator's revocation counts only once so many replicas have it (`WAIT`). If it is the number of
-    /// replicas that the primary has, a failover forgets no permit, and the limit and the order of tokens
-    /// hold across it. If it is fewer, that is so as long as one that has them is promoted: Sentinels
-    /// choose the most advanced one, but only among the replicas that they reach, so a network that is split
-    /// may leave them one that lacks some. The servers' clocks must agree to a twentieth of the
-    /// [lease](Self::lease).
+    /// Replication is asynchronous, so a replica that takes the primary's place may lack its last grants. Then permits
+    /// up to the limit are granted again while the earlier holders still run. With this setting a grant, a refresh or
+    /// an operator's revocation counts only once this number of replicas has it (`WAIT`). If all replicas of the
+    /// primary must have it, a failover forgets no permit, and the limit and the order of tokens hold across the
+    /// failover. With a lower number, they hold only if the promoted replica has the writes. Sentinels choose the most
+    /// advanced replica, but only among the replicas that they reach. So in a split network they may promote a replica
+    /// that lacks some writes. The servers' clocks must agree to a twentieth of the [lease](Self::lease).
     ///
-    /// - A claim takes as much longer as a replica takes to answer the primary. Claims that are in flight
-    ///   together share that.
-    /// - A server that has fewer replicas, or whose replicas do not answer within half of the
-    ///   [timeout](Self::timeout), counts as unavailable: claims fail with
-    ///   [`Kind::Unavailable`](super::Kind::Unavailable) or are decided by
-    ///   [`when_unavailable`](Self::when_unavailable), and permits that cannot be refreshed are lost at
-    ///   the end of their leases. After a failover that lasts until the new primary has as many
-    ///   replicas, so run one more than this number.
+    /// - Each claim takes longer, by the time that a replica takes to answer the primary. Claims that are in flight
+    ///   together share that wait.
+    /// - A server that has fewer replicas, or whose replicas do not answer within half of the [timeout](Self::timeout),
+    ///   counts as unavailable. Then claims fail with [`Kind::Unavailable`](super::Kind::Unavailable) or are decided by
+    ///   [`when_unavailable`](Self::when_unavailable). Permits that cannot be refreshed are lost at the end of their
+    ///   leases. After a failover the store is unavailable until the new primary has this number of replicas, so run
+    ///   one more replica than this.
     /// - A user whom an access control list restricts needs `+wait` too.
     ///
-    /// The server's own `min-replicas-to-write` does not bound what a failover forgets: it tests whether
-    /// replicas were there lately, not whether they have what is being granted.
+    /// The server's own `min-replicas-to-write` does not bound what a failover forgets: it tests whether replicas were
+    /// connected recently, not whether they have the new grant.
     ///
     /// # Examples
     ///
@@ -213,9 +208,9 @@ impl Builder {
         self
     }
 
-    /// Sets the function that makes connections, for example through a tunnel, with a custom resolver, or to count them.
-    /// redis-rs makes them unless this is set. This applies to one server, to the nodes of a cluster, and to Sentinels and the
-    /// primary that they name.
+    /// Sets the function that makes connections, for example through a tunnel, with a custom resolver, or to count
+    /// them. redis-rs makes them unless this is set. This applies to one server, to the nodes of a cluster, and to
+    /// Sentinels and the primary that they name.
     ///
     /// The function is called for each new connection to each server. Each runtime that claims has one connection for
     /// commands. The keeper has one for commands and one for messages. The function must:
@@ -223,14 +218,15 @@ impl Builder {
     /// - connect to the server of the [`ConnectionInfo`](super::client::ConnectionInfo). It may
     ///   replace the address and the settings of TCP and TLS, and must use the protocol, user, password and database as
     ///   they are. User, password and database may be absent, because the store logs in itself;
-    /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), which also brings the messages. It may
-    ///   not change the fields that are set;
+    /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), which also brings the messages. It
+    ///   may not change the fields that are set;
     /// - return a new connection each time, never a shared one;
     /// - neither block its thread nor take long. The future is polled by the runtime that needs the connection, perhaps
     ///   the keeper's. It is dropped after a second, or when the claim that waits for it is over.
     ///
-    /// An error, a panic or a function that takes too long counts as a failed attempt to connect: connecting the store fails, mostly with [`Kind::Unavailable`](super::Kind::Unavailable), and a running store counts the server as
-    /// unavailable if it has no other connection. It tries again after a pause that grows to 2 s. The reason for a
+    /// An error, a panic or a function that takes too long counts as a failed attempt to connect. Connecting the store
+    /// then fails, mostly with [`Kind::Unavailable`](super::Kind::Unavailable). A running store counts the server as
+    /// unavailable if it has no other connection, and tries again after a pause that grows to 2 s. The reason for a
     /// failure is not looked up over further connections, so an error of TLS is `Unavailable` too.
     ///
     /// A proxy behind the connector has to pass on `HELLO`, because messages come over RESP3.
@@ -277,11 +273,11 @@ impl Builder {
     /// The future is polled by the runtime that needs the connection, perhaps the keeper's, and must not block its
     /// thread. Connecting takes a second at most, and that includes this function.
     ///
-    /// An error names this setting and has the function's own error as its cause. It counts as a
-    /// failed attempt to connect: connecting the store fails with [`Kind::Unavailable`](super::Kind::Unavailable), and a running
-    /// store counts the server as unavailable if it has no other connection. A panic counts as an error. A password
-    /// that the server refuses is [`Kind::Misconfigured`](super::Kind::Misconfigured), and names this setting too. The store never prints a password, so keep it out of
-    /// the function's own errors.
+    /// An error names this setting and has the function's own error as its cause. It counts as a failed attempt to
+    /// connect. Connecting the store then fails with [`Kind::Unavailable`](super::Kind::Unavailable). A running store
+    /// counts the server as unavailable if it has no other connection. A panic counts as an error. A password that the
+    /// server refuses is [`Kind::Misconfigured`](super::Kind::Misconfigured), and names this setting too. The store
+    /// never prints a password, so keep it out of the function's own errors.
     ///
     /// # Examples
     ///
@@ -326,11 +322,11 @@ impl Builder {
         self.credentials(move || ready(Ok::<_, Infallible>(fixed.clone())))
     }
 
-    /// Sets whether the store is a tool of operators: not unless set. It has what [`Operate`](crate::Operate) has, and
-    /// claims nothing: claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
+    /// Sets whether the store is only a tool for operators: not unless set. Such a store offers the calls of
+    /// [`Operate`](crate::Operate), and its claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
     ///
-    /// It counts as none of the processes that share a limit, says nothing of itself, and connecting checks no rights:
-    /// so a user may be allowed only to look. What the user may not do fails when it is tried.
+    /// The store does not count among the processes that share a limit, and does not announce itself. Connecting checks
+    /// no rights, so the user may have only rights to read. A call that the user may not make fails when it is made.
     ///
     /// # Examples
     ///

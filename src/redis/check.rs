@@ -1,4 +1,4 @@
-//! What can be known of servers before a claim needs them.
+//! Checks of the servers, before a claim needs them.
 
 use super::{
     ask::To,
@@ -27,13 +27,13 @@ use tokio::{runtime::Handle, select, time::sleep};
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// After this time without all answers it is found out at which command the server ends connections.
+/// If answers are still missing after this time, the check finds out at which command the server ends connections.
 const SOON: Duration = Duration::from_millis(250);
 
-/// At how many of several servers a check tries to subscribe.
+/// The most servers at which a check tries to subscribe.
 const FEW: usize = 3;
 
-/// So many keys are on all servers, and in all parts of the slots.
+/// The number of sample keys: enough for all servers and all parts of the slots.
 const SAMPLES: usize = 128;
 
 impl Store {
@@ -48,8 +48,8 @@ impl Store {
         })
     }
 
-    /// The check that is running in this runtime, or else a new one. Any caller that is polled drives it, so one that
-    /// is not delays no other. It belongs to its runtime, as its connections do.
+    /// Returns the check that is running in this runtime, or else a new check. Each caller that is polled drives it, so
+    /// a caller that is not polled delays no other. A check belongs to its runtime, as its connections do.
     fn running_check(self: &Arc<Self>, deadline: Instant) -> Shared<BoxFuture<Checked>> {
         let (here, mut running) = (Handle::current().id(), self.running_check.lock());
         let joined = running
@@ -67,7 +67,8 @@ impl Store {
         check
     }
 
-    /// A server, or a proxy, that ends connections at a command is found out if no answer comes soon.
+    /// Runs the check. If answers are missing after `SOON`, also tests whether a server or a proxy ends connections at
+    /// a command.
     async fn check_until(&self, deadline: Instant) -> Checked {
         let ended = async {
             sleep(SOON).await;
@@ -89,7 +90,7 @@ impl Store {
 
     async fn check_all(&self, deadline: Instant) -> Checked {
         let origin = self.origin();
-        // Whether the store itself works, whatever its server does.
+        // The store itself must work, whatever its servers do.
         match self.driver.health() {
             Health::Well => {}
             Health::NoKeeper => return Err(own("the keeper's thread cannot be started")),
@@ -113,7 +114,7 @@ impl Store {
             };
             return Err(origin.check_error("SUBSCRIBE", ended.unwrap_or(error)));
         }
-        // The core asks for them all the time.
+        // The core reads the limits all the time, so they need no extra call.
         if !self.driver.reads_limits() {
             risks.push(Risk::NoLimits);
         }
@@ -126,7 +127,7 @@ impl Store {
         self.server_of(&processes)
     }
 
-    /// The `run_id` of that server, or its address if it does not permit `INFO`.
+    /// The `run_id` of the home server, or its address if it does not permit `INFO`.
     fn server_name(&self, inspected: &Inspected) -> Option<String> {
         match &inspected.info {
             Info::Known(info) => field(info, "run_id").map(str::to_owned),
@@ -138,7 +139,7 @@ impl Store {
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Inspected {
         let left = deadline.saturating_duration_since(Instant::now());
-        // One silent node of several leaves time for what the others say.
+        // Of several nodes one may be silent. Then some time must be left for the answers of the others.
         let spare = match self.topology.servers().len() {
             ..=1 => Duration::ZERO,
             _ => left / 4,
@@ -148,7 +149,7 @@ impl Store {
         let answers = questions.map(async |(server, questions)| {
             let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
             let replies = self.confirmed(To::Server(server), commands, until);
-            // It travels alone, because with too few replicas no other answer counts.
+            // `INFO` is sent separately, because with too few replicas every reply above is an error.
             let info = self.info(server, until);
             let (info, replies) = join(info, replies).await;
             (server, info, names.into_iter().zip(replies))
@@ -180,11 +181,11 @@ impl Store {
         }
     }
 
-    /// What each server is asked.
+    /// The commands for each server, with their names in errors.
     fn questions(&self) -> BTreeMap<usize, Vec<(String, Cmd)>> {
         let (prefix, mut asked) = (&self.owner.prefix, BTreeMap::new());
         let channel = format!("{prefix}wake:check");
-        // A key of each server.
+        // One sample key of each server.
         for key in (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}")) {
             let of_server = asked.entry(self.server_of(&key));
             of_server.or_insert_with(|| Vec::from(questions(&key, &channel)));
@@ -202,7 +203,8 @@ impl Store {
         asked
     }
 
-    /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
+    /// Fails if the only known server redirects some keys to another server, because then it is one node of a larger
+    /// cluster.
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), CallError> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
         let replies = self.call(To::Server(0), commands.collect(), deadline).await;
@@ -211,8 +213,8 @@ impl Store {
         error.map_or(Ok(()), Err)
     }
 
-    /// Subscribes until then, to see whether this client may. Where there are several servers it is enough that one
-    /// of a few answers: messages come through any of them.
+    /// Tries to subscribe until the deadline, to check that this client has the right. Of several servers, a few are
+    /// tried until one answers, because messages come through any of them.
     async fn check_messages(&self, deadline: Instant) -> Result<(), CallError> {
         let servers = self.topology.servers();
         let mut subscribed = Ok(());
@@ -231,12 +233,12 @@ impl Store {
     }
 }
 
-/// The store does not work for a reason of its own.
+/// The error of a store that does not work because of the store itself, not of a server.
 fn own(reason: &str) -> ConnectError {
     ConnectError::unavailable(io::Error::other(reason))
 }
 
-/// What servers say of themselves and of this client's rights.
+/// The servers' answers about themselves and about this client's rights.
 #[derive(Default)]
 struct Inspected {
     info: Info,
@@ -244,7 +246,7 @@ struct Inspected {
     failed: Vec<(String, CallError)>,
     /// The commands of operators' calls that a server does not permit.
     denied: BTreeSet<String>,
-    /// Whether all commands work on a server.
+    /// True once all commands have worked on one server.
     works: bool,
 }
 
@@ -261,9 +263,9 @@ enum Info {
 impl Inspected {
     fn add(&mut self, name: &str, reply: Result<Value, CallError>) {
         let (name, reply) = match reply {
-            // It was not sent.
+            // The command was not sent, so the error does not name it.
             Err(CallError::Unavailable(error)) => ("", Err(CallError::Unavailable(error))),
-            // The last attempt had only what was left.
+            // The last attempt had only the rest of the time, but the error shows the whole bound.
             Err(CallError::Timeout(_)) => (name, Err(CallError::Timeout(BOUND))),
             reply => (name, reply),
         };
@@ -278,8 +280,8 @@ impl Inspected {
         self.failed.extend(failures);
     }
 
-    /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
-    /// cluster one that is down harms its own keys.
+    /// Fails with an error that a person must correct, if any. An error that may pass counts only if no server works,
+    /// because a cluster's node that is down affects only its own keys.
     fn verdict(&self, origin: &Origin<'_>) -> Result<(), ConnectError> {
         let failed = self.failed.iter();
         let errors = failed.map(|(command, error)| origin.check_error(command, error.clone()));
@@ -328,7 +330,7 @@ impl Inspected {
     }
 }
 
-/// Whether a version is below 6.2. One that cannot be read is not.
+/// True if a version is below 6.2. A version that cannot be parsed does not count as old.
 fn is_old(version: &str) -> bool {
     let mut parts = version
         .split('.')

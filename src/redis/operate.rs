@@ -32,14 +32,15 @@ const PAGE_TIME: Duration = Duration::from_millis(100);
 /// The suffixes of keys that exist only while a semaphore has permits or waiters.
 const SUFFIXES: [&str; 2] = [":held", ":queue"];
 
-/// Lists the permits of all processes. Each process that claims also stores its
-/// host, pid, name and version. Permits that were admitted while Redis was unavailable are not listed.
+/// Lists the permits of all processes. Each process that claims also stores its host, pid, name and version. Permits
+/// that were admitted while Redis was unavailable are not listed.
 ///
-/// The holder of a revoked permit is notified by a message at once. If the message is lost with its connection, the holder learns of the revocation when its
-/// process has subscribed again, or at the next refresh of the permit, at most a third of a lease later. The server stores
-/// the id of the permit for an hour, or for eight leases if that is longer. So a holder that cannot reach the server for
-/// that long does not get the permit back. A failover may lose a revocation before the holder was notified, unless
-/// [`min_replicas`](super::Builder::min_replicas) requires replicas to have it.
+/// The holder of a revoked permit is notified by a message at once. If the message is lost with its connection, the
+/// holder learns of the revocation when its process has subscribed again. At the latest it learns of it at the next
+/// refresh of the permit, a third of a lease later. The server stores the id of the permit for an hour, or for eight
+/// leases if that is longer. So a holder that cannot reach the server for that long does not get the permit back. A
+/// failover may lose a revocation before the holder was notified, unless [`min_replicas`](super::Builder::min_replicas)
+/// requires replicas to have it.
 ///
 /// A call takes at most two [timeouts](super::Builder::timeout) once it is sent. A store has at most 32 such calls in
 /// flight, and others wait for their turn. `usage`, `keys` and `counts` make one call per page, `usage` and `processes`
@@ -160,7 +161,7 @@ impl Store {
         let Some(revocation) = RevokeQuery::new(name, id, floor, MAX_WEIGHT) else {
             return Ok(false);
         };
-        // Runs at most once, because a second run would report that there is no such permit.
+        // Runs at most once, because a second run would report that the permit does not exist.
         let turn = self.operator_turn().await;
         self.change(Query::Revoke(revocation), To::KeyOnce(name), turn.deadline)
             .await
@@ -222,7 +223,7 @@ impl Store {
         was_paused
     }
 
-    /// Sets or ends a pause. An end runs at most once, because a second run would report that there was no pause.
+    /// Sets or ends a pause. An end runs at most once, because a second run would report that the key was not paused.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let pausing = Query::Pause {
             name,
@@ -237,7 +238,7 @@ impl Store {
         self.change(pausing, to, turn.deadline).await
     }
 
-    /// Sets a limit. If this process makes claims, waits until they use it. Returns false if there are too many limits.
+    /// Sets a limit. If this process makes claims, waits until they use it. Returns false if too many limits are set.
     async fn set_limit(&self, of: &str, limit: Option<u32>, note: &str) -> Result<bool, CallError> {
         let setting = Query::SetLimit { of, limit, note };
         let key = self.owner.limits_key();

@@ -1,9 +1,9 @@
 //! Logs and metrics that no caller's task can emit, and the log of outages.
 //!
-//! Recorders and subscribers are foreign code, which may be slow or block. The keeper's thread must not wait for them, because a
-//! late refresh loses a permit. So the keeper sends its news through a queue to another thread, which starts with the first news
-//! and ends with the store. Calls are reported only if a recorder is installed. News that do not fit into the queue are dropped
-//! and counted. Counters are added up, and never dropped.
+//! Recorders and subscribers are foreign code, which may be slow or block. The keeper's thread must not wait for them,
+//! because a late refresh loses a permit. So the keeper sends its news through a queue to another thread, which starts
+//! with the first news and ends with the store. Calls are reported only if a recorder is installed. News that do not
+//! fit into the queue are dropped and counted. Counters are added up, and never dropped.
 //!
 //! Failing claims are logged once when they begin to fail, and once when they work again:
 //!
@@ -13,10 +13,10 @@
 //! | the server is silent, away or unable to work now | several failures in a row, over more than a stall, or an outage |
 //! | only a person can correct it: credentials, permissions, a paused clock | the first failure |
 //!
-//! Claims work again with the first answered claim after a lease without a failure that counts. So calls that fail and succeed by turns are
-//! logged once, not many times. The end of an outage ends its log entry sooner. While claims fail, a cause further down in the
-//! table is logged too, because it needs another remedy. Answers to other commands end nothing, because claims may use another
-//! connection with other credentials.
+//! Claims work again with the first answered claim after a lease without a failure that counts. So calls that fail and
+//! succeed by turns are logged once, not many times. The end of an outage ends its log entry sooner. While claims fail,
+//! a cause further down in the table is logged too, because it needs another remedy. Answers to other commands end
+//! nothing, because claims may use another connection with other credentials.
 
 use crate::{
     observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events, has_recorder},
@@ -39,8 +39,8 @@ use std::{
 /// The most news that wait.
 const MOST: usize = 1_024;
 
-/// This number of failures in a row is logged, unless all of them fall within one timeout: one stall of the server, or of this
-/// process, fails all calls in flight.
+/// This number of failures in a row is logged, unless all of them fall within one timeout. One stall of the server, or
+/// of this process, fails all calls in flight.
 const MAX_FAILURES: u32 = 3;
 
 pub(super) struct Reports {
@@ -198,7 +198,7 @@ impl Batch {
         }
     }
 
-    /// A recorder or a subscriber that panics ends nothing.
+    /// Reports the news. A panic of a recorder or a subscriber ends nothing.
     fn tell(self) {
         for ((policy, lost), count) in self.counts {
             let meter = Meter::of(REDIS, policy.as_str());
@@ -249,10 +249,10 @@ fn told(news: News) {
 #[derive(Default)]
 struct State {
     told: Told,
-    /// The time of the last failed claim that counts. A temporary failure counts only in a row that is long enough to be logged.
-    /// `None` after the end of an outage.
+    /// The time of the last failed claim that counts. A temporary failure counts only in a row that is long enough to
+    /// be logged. `None` after the end of an outage.
     failed: Option<Instant>,
-    /// The number of outages. Begin and end of two that overlap may be noted in either order.
+    /// The number of outages. The begin of one outage and the end of another may be noted in either order.
     open: i32,
     /// The number of claims in a row that have failed for a temporary reason, and the time of the first.
     failures: u32,
@@ -305,7 +305,8 @@ impl State {
         self.open > 0 && self.tell(Told::Passing)
     }
 
-    /// Notes the end of an outage. Returns true if it should be logged. `has_worked`: the server has run all commands of the call.
+    /// Notes the end of an outage. Returns true if it should be logged. `has_worked` is true if the server has run all
+    /// commands of the call.
     fn closes(&mut self, has_worked: bool) -> bool {
         self.open -= 1;
         let has_passed = self.open == 0 && self.told == Told::Passing;

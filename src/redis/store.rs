@@ -1,4 +1,4 @@
-//! The store in Redis, as its users see it, and how it sends what the core need not know of.
+//! The store in Redis, as its users see it.
 
 use super::{
     driver::{self, Driver, Wire},
@@ -55,20 +55,21 @@ use tokio::runtime::Id;
 pub struct RedisSemaphore(pub(super) Arc<Store>);
 
 impl RedisSemaphore {
-    /// Checks what can be known before a claim needs it, for example in a health route: whether the
-    /// server answers, is a primary, is recent enough, and permits each command, key and channel
-    /// that the store needs. [`Builder::connect`](super::Builder::connect) checks the same.
+    /// Checks the servers before a claim needs them, for example in a health route: whether the server answers, is a
+    /// primary, is recent enough, and permits each command, key and channel that the store needs.
+    /// [`Builder::connect`](super::Builder::connect) checks the same.
     ///
-    /// On a cluster each node is checked. What one of them refuses is an error; one that does not answer
-    /// harms its own keys only, so that is an error if no node works.
+    /// On a cluster each node is checked. A refusal by any node is an error. A node that does not answer affects only
+    /// its own keys, so that is an error only if no node works.
     ///
-    /// Returns what works but may fail later. Takes a second at most. Runs a few
-    /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running in their runtime share
-    /// its answer, so a health route may call it as often as it is called.
+    /// Returns the problems that may make the store fail later. Takes a second at most. Runs a few scripts and `INFO`,
+    /// and opens a connection for Pub/Sub. Calls during a running check of the same runtime share its answer, so a
+    /// health route may call this method for each of its requests.
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::connect`](super::Builder::connect): [`Kind::Unavailable`](super::Kind::Unavailable) is what may pass.
+    /// Those of [`Builder::connect`](super::Builder::connect). The kind is
+    /// [`Kind::Unavailable`](super::Kind::Unavailable) if the cause may pass.
     ///
     /// # Cancel safety
     ///
@@ -94,10 +95,9 @@ impl RedisSemaphore {
     /// Returns the permits that could not be released within `bound`. Each of them is free when its
     /// lease ends.
     ///
-    /// The permits of holders that still run are reported lost, so shut the store down after your
-    /// server has drained. A claim whose answer has not arrived is refused and released too; its
-    /// release is complete when none of its commands can still run, which takes a
-    /// [`timeout`](super::Builder::timeout) at most.
+    /// The permits of holders that still run are reported lost, so shut the store down after your server has drained. A
+    /// claim whose answer has not arrived is refused and released too. Its release is complete when none of its
+    /// commands can still run, which takes a [`timeout`](super::Builder::timeout) at most.
     ///
     /// # Cancel safety
     ///
@@ -130,8 +130,8 @@ impl RedisSemaphore {
 pub struct Unreleased {
     /// The permit's semaphore: `PREFIX{POLICY:KEY}`, which the names of its keys in Redis begin with.
     pub semaphore: String,
-    /// The permit's token. `None` if no grant of these units is known: the answer to the acquire has not arrived, or the units were
-    /// given up while the permit went on.
+    /// The permit's token. `None` if no grant of these units is known: the answer to the acquire has not arrived, or
+    /// the units were given up while the permit went on.
     pub token: Option<u64>,
 }
 
@@ -158,10 +158,10 @@ impl fmt::Debug for RedisSemaphore {
 /// A permit of the driver.
 pub(super) type Held = driver::Held<Wire>;
 
-/// A check, in which runtime it runs, and until when it may be joined.
+/// A running check: its runtime, the time until which it may be joined, and its future.
 type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
 
-/// What all handles and permits of a store share.
+/// The state that all handles and permits of a store share.
 pub(super) struct Store {
     pub(super) owner: Arc<Owner>,
     pub(super) settings: Settings,
@@ -175,7 +175,7 @@ pub(super) struct Store {
     /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
     /// name, database and prefix are one store.
     pub(super) server: OnceLock<String>,
-    /// How many claims may wait, and how many do: those in force, and those on trial.
+    /// How many claims may wait, and how many do. Claims in force and claims on trial are counted separately.
     pub(super) max_waiting: u32,
     pub(super) waiting: [AtomicU32; 2],
     pub(super) turns: Turns,

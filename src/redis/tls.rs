@@ -1,8 +1,8 @@
 //! `rediss://`: the certificates that connections trust and show.
 //!
-//! redis-rs does TLS itself, through rustls or the platform's library; when both features are
-//! enabled redis-rs uses rustls. A `ConnectionInfo` keeps the certificates, so every connection that is
-//! made with it uses them, also one of a user's connector.
+//! redis-rs does TLS itself, through rustls or the platform's library; when both features are enabled redis-rs uses
+//! rustls. A `ConnectionInfo` keeps the certificates, so every connection that is made with it uses them, including
+//! those of a user's connector.
 
 use super::{builder::Builder, fault::ConnectError};
 use crate::semaphore::BoxError;
@@ -37,11 +37,10 @@ impl Builder {
         self
     }
 
-    /// Sets the certificate with which this process identifies itself, followed by intermediate
-    /// certificates if there are any, and its private key, all in PEM: for a server that requires
-    /// client certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1
-    /// and SEC 1 too. Only a `rediss://` URL uses them; with another URL
-    /// [`connect`](Self::connect) fails.
+    /// Sets the certificate with which this process identifies itself, followed by any intermediate certificates, and
+    /// its private key, all in PEM. Needed for a server that requires client certificates. The key is in PKCS #8
+    /// (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1 and SEC 1 too. Only a `rediss://` URL uses them; with another
+    /// URL [`connect`](Self::connect) fails.
     ///
     /// # Examples
     ///
@@ -69,14 +68,14 @@ impl Builder {
     }
 }
 
-/// The name of a setting that is set, if one is.
+/// The name of a certificate setting that is set, if any.
 pub(super) fn setting(certificates: &TlsCertificates) -> Option<&'static str> {
     let root = certificates.root_cert.as_ref().map(|_| "root_certificate");
     let client = certificates.client_tls.as_ref();
     root.or(client.map(|_| "client_certificate"))
 }
 
-/// Adds certificates to what a connection is made with. Those that cannot work are detected before it connects.
+/// Adds certificates to the settings of connections. Certificates that cannot work are detected before connecting.
 pub(super) fn with_certificates(
     info: ConnectionInfo,
     certificates: &TlsCertificates,
@@ -106,7 +105,7 @@ pub(super) fn with_certificates(
         None if !is_insecure => certificates.root_cert = backend::system_roots()?,
         _ => {}
     }
-    // The URL and the client certificate are checked by now.
+    // The URL and the client certificate have been checked above.
     let client = Client::build_with_tls(info, certificates).map_err(|error| {
         ConnectError::of_setting("root_certificate", "it cannot be read").with_source(error)
     })?;
@@ -130,8 +129,8 @@ mod backend {
     };
     use rustls_native_certs::load_native_certs;
 
-    /// Installs a default provider for the process unless there is one. redis-rs uses the default
-    /// provider, and without one rustls panics if the dependency tree enables several.
+    /// Installs a default provider for the process unless it has one. redis-rs uses the default provider, and without
+    /// one rustls panics if the dependency tree enables several.
     pub(super) fn prepare() {
         if CryptoProvider::get_default().is_none() {
             // Fails only if another thread was first to install a provider, which is then used.
@@ -139,11 +138,12 @@ mod backend {
         }
     }
 
-    /// The system's root certificates. redis-rs loads them again for each connection, whatever it is given, but uses
-    /// none when its feature for the platform's library is enabled too.
+    /// Returns the system's root certificates. redis-rs loads them again for each connection even if it is given some,
+    /// but uses none if its feature for the platform's library is enabled too.
     pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
         let loaded = load_native_certs();
-        // A server is trusted by the others, where redis-rs loads none.
+        // Certificates that rustls does not accept are skipped. If redis-rs loads none itself, a server can still be
+        // trusted by the others.
         let is_accepted = |der: &&CertificateDer<'static>| {
             let mut store = RootCertStore::empty();
             store.add((*der).clone()).is_ok()
@@ -166,7 +166,7 @@ mod backend {
         format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
     }
 
-    /// Whether this is a certificate and its key.
+    /// Fails unless this is a certificate and its key.
     pub(super) fn check(own: &ClientTlsConfig) -> Result<(), BoxError> {
         let chain = CertificateDer::pem_slice_iter(&own.client_cert);
         let chain = chain.collect::<Result<Vec<_>, _>>()?;
@@ -189,7 +189,7 @@ mod backend {
         Ok(None)
     }
 
-    /// Whether this is a certificate and its key.
+    /// Fails unless this is a certificate and its key.
     pub(super) fn check(own: &ClientTlsConfig) -> Result<(), BoxError> {
         let identity = Identity::from_pkcs8(&own.client_cert, &own.client_key)?;
         TlsConnector::builder().identity(identity).build()?;

@@ -103,7 +103,7 @@ async fn read<B: Body>(mut body: Pin<&mut B>, max_bytes: u64) -> bool {
         let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else {
             return true;
         };
-        // An empty frame counts as one byte, so that no body goes on for ever.
+        // An empty frame counts as one byte, so that every body is bounded.
         let bytes = frame.data_ref().map_or(0, Buf::remaining).max(1);
         match left.checked_sub(bytes as u64) {
             Some(rest) => left = rest,

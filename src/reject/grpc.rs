@@ -1,4 +1,4 @@
-//! What gRPC clients expect: a status in trailers, or in the head of a response without a body.
+//! The status that gRPC clients expect: in trailers, or in the head of a response without a body.
 
 use crate::semaphore::PermitLost;
 use http::{
@@ -8,7 +8,7 @@ use http::{
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// The call may be made again as it is, elsewhere or later.
+/// The call may be repeated unchanged, elsewhere or later.
 pub(super) const UNAVAILABLE: &str = "14";
 
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
@@ -41,7 +41,7 @@ fn takes_trailers(parts: &Parts) -> bool {
     parts.version < Version::HTTP_2 || announced.any(|value| is(value.as_bytes(), "trailers"))
 }
 
-/// Whether a response with this head ends in a gRPC status, in trailers of HTTP.
+/// True if a response with this head ends with a gRPC status in HTTP trailers.
 pub(crate) fn has_trailers(head: &HeaderMap) -> bool {
     media_type(head).is_some_and(|kind| is(kind, GRPC))
 }

@@ -1,4 +1,4 @@
-//! From the reason why a request is not admitted to a response.
+//! Turns the reason why a request is not admitted into a response.
 
 mod body;
 mod drain;

@@ -1,4 +1,4 @@
-//! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
+//! The part of a reason that a client sees: a problem of RFC 9457, or a gRPC status.
 
 use super::{Reason, grpc};
 use crate::{
@@ -87,7 +87,7 @@ impl Problem {
         }
     }
 
-    /// An operator wants it so, and to try again does not help.
+    /// An operator has closed the key, so a retry does not help.
     fn closed(detail: String) -> Self {
         Self {
             status: StatusCode::FORBIDDEN,

@@ -32,7 +32,7 @@ pub enum Reason {
     /// The semaphore granted no permit.
     #[non_exhaustive]
     Acquire {
-        /// Why not.
+        /// The reason of the store.
         error: AcquireError,
     },
     /// The permit of a [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) was lost between
@@ -53,7 +53,7 @@ pub enum Reason {
     /// The extractor found no key in the request, or a wrong one.
     #[non_exhaustive]
     Key {
-        /// What is wrong with the request.
+        /// The mistake in the request.
         error: KeyError,
     },
 }
@@ -69,7 +69,7 @@ impl Reason {
         Self::Aborted { error: PermitLost }
     }
 
-    /// What is counted.
+    /// The outcome that metrics count.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Acquire { error } => error.outcome(),
@@ -116,9 +116,9 @@ pub(crate) struct Limit {
     /// In units.
     pub(crate) limit: u32,
     pub(crate) weight: u32,
-    /// A hash of the key, and of the flow if there is one.
+    /// A hash of the key, and of the flow if the claim has one.
     pub(crate) key: u64,
-    /// That of the flow; 0 without one.
+    /// The share of the flow; 0 without a flow.
     pub(crate) share: u32,
 }
 
@@ -174,8 +174,8 @@ impl Limits {
         self.0.iter()
     }
 
-    /// The limit that an error names, as it is in force; the narrowest if it names none. A store of several limits of
-    /// its own may name one that no claim has.
+    /// The limit that an error names, with its value in force. The narrowest limit if the error names none. A custom
+    /// store that adds limits may name a limit that no claim has.
     pub(super) fn refusing(&mut self, error: &AcquireError) -> Limit {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
         if let (Some(policy), Some(limit)) = (error.policy(), error.limit()) {
@@ -189,7 +189,7 @@ impl Limits {
         }
     }
 
-    /// The limit of a claim of this policy, which is this one from now on.
+    /// The limit of the claim with this policy. Its value is `limit` from now on.
     fn named(&mut self, policy: &Policy, limit: u32) -> Limit {
         let is_same = |known: &Limit| known.is(policy, limit);
         let is_changed = |known: &Limit| known.policy == *policy;
@@ -207,7 +207,7 @@ impl Limits {
         }
     }
 
-    /// All but the one that refused.
+    /// All limits except the limit that refused.
     pub(super) fn others(&self, refusing: &Limit) -> impl Iterator<Item = &Limit> {
         let at = self
             .iter()

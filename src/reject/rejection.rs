@@ -82,7 +82,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// The RateLimit fields are added to every response with a `Retry-After`. In the `RateLimit` field of a refusal, `r` is
 /// the number of units that are left for a new claim, or 0 if claims wait in the queue. `t` is the same number of
 /// seconds as `Retry-After`. If you change only `Retry-After`, clients follow it, because by the draft it takes
-/// precedence. If the store failed or a permit was lost, there is no `RateLimit` field.
+/// precedence. If the store failed or a permit was lost, the response has no `RateLimit` field.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. The body of a 500 does not name the type of
 /// the missing extension or the nested limits; the log does. The response's extensions contain the
@@ -108,8 +108,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// Generated clients see the fields as metadata of the status.
 ///
 /// - Beside `Retry-After` the response has `grpc-retry-pushback-ms`, the same time in milliseconds. A client whose
-///   service config has a `retryPolicy` with this status in `retryableStatusCodes` waits for that time instead of its
-///   own backoff, which is unaware of the limit. Other clients, including tonic's, ignore it.
+///   service config has a `retryPolicy` with this status in `retryableStatusCodes` waits for that time. Otherwise it
+///   would use a backoff that is unaware of the limit. Other clients, including tonic's, ignore it.
 /// - A missing key is not a missing credential, so its status is not 16 (`UNAUTHENTICATED`). If your key is a
 ///   credential, replace the `grpc-status` with [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection).
 /// - A page of another origin can read a gRPC-Web status only if CORS exposes the headers `grpc-status` and
@@ -126,8 +126,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 ///   later. The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a returning client finds room only if
 ///   some is left over.
 /// - Clients return at the part of a second in which they were refused. So if holds are shorter than a second, each
-///   second is divided into as many parts as holds fit into it, at most 32. Each part has its own slots: `limit /
-///   margin` in each second.
+///   second is divided into the number of holds that fit into it, at most 32 parts. Each part has its own slots:
+///   `limit / margin` in each second.
 /// - Each [flow](crate::Claim::with_flow) of a key has a separate schedule, so a crowded flow delays the clients of no
 ///   other flow. Its slots are its share of the key's slots. Up to 64 flows share these: the flows of clients that
 ///   received a later time.
@@ -139,8 +139,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up to whole
 /// seconds, and takes no slot.
 ///
-/// No slot is reserved: a client that comes early or is new may take the room. The layer knows only the permits of its
-/// own process. If the holds of a key are shorter than 5 ms, the layer times one permit in 16.
+/// No slot is reserved: a client that comes early or is new may take the room. The layer knows only the permits of this
+/// process. If the holds of a key are shorter than 5 ms, the layer times one permit in 16.
 ///
 /// A layer has room for 4,096 keys, flows and policies, so clients with many accounts cannot make it grow. A new key's
 /// hash selects eight places. The key takes a free place, or else the place that has been idle longest. A key is idle

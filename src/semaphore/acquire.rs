@@ -31,17 +31,17 @@ use tokio::time::Instant;
 /// # }
 /// ```
 pub trait Semaphore: Send + Sync + 'static {
-    /// Acquires one permit for what a request claims, at all limits or at none: in this call, or once the future is
-    /// polled. See [`Claims`].
+    /// Acquires one permit for the claims of a request, at all limits or at none: either in this call, or once the
+    /// future is polled. See [`Claims`].
     ///
-    /// A wait counts from the start of the whole acquire. A store of your own that takes one claim at a time refuses
-    /// several with the error of [`Claims::only`].
+    /// A wait counts from the start of the whole acquire. A custom store that takes one claim at a time refuses several
+    /// claims with the error of [`Claims::only`].
     ///
     /// # Errors
     ///
-    /// Resolves to an [`AcquireError`]: a refusal ([`AcquireError::is_refusal`]), a claim that no
-    /// store can grant, or a failure of the store itself. The three are never confused. Of several limits one that
-    /// is still full when the wait for it is over refuses with [`AcquireError::Full`], which names it.
+    /// Resolves to an [`AcquireError`]: a refusal ([`AcquireError::is_refusal`]), a claim that no store can grant, or a
+    /// failure of the store itself. The three are never confused. With several limits, a limit that is still full when
+    /// the wait for it is over refuses with [`AcquireError::Full`], which names the limit.
     ///
     /// # Panics
     ///
@@ -73,8 +73,7 @@ macro_rules! through_pointers {
 
 through_pointers!(Arc Box);
 
-/// The future that [`Semaphore::acquire_all`] returns: it resolves to a
-/// permit, or to the reason why there is none.
+/// The future that [`Semaphore::acquire_all`] returns: it resolves to a permit or an [`AcquireError`].
 ///
 /// # Panics
 ///
@@ -83,9 +82,9 @@ through_pointers!(Arc Box);
 ///
 /// # Runtimes
 ///
-/// With the stores of this crate it may be polled in one runtime after the other, also after the first has
-/// ended, and keeps its position in the queue. In Redis that position ends if nobody polls the future for some
-/// heartbeats. In a custom store a timer of Tokio panics then.
+/// With the stores of this crate it may be polled in one runtime after the other, even after the first has ended, and
+/// keeps its position in the queue. In Redis it loses the position if it is not polled for some heartbeats. A timer of
+/// Tokio in a custom store panics if it is polled after its runtime has ended.
 ///
 /// # Cancel safety
 ///
@@ -94,7 +93,7 @@ through_pointers!(Arc Box);
 ///
 /// # Examples
 ///
-/// A store of your own answers at once, or with a future. This one has one unit, whatever the limit of a claim:
+/// A custom store answers at once, or with a future. This store has one unit, whatever the limit of a claim:
 ///
 /// ```
 /// use std::{future::ready, mem, sync::{Arc, Mutex}, time::Duration};
@@ -202,8 +201,7 @@ enum State {
 }
 
 impl Acquire {
-    /// A future of an answer that is known already. Needs no allocation. See [`Acquire`] for an
-    /// example.
+    /// A future with an answer that is known already. Needs no allocation. See [`Acquire`] for an example.
     #[inline]
     pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
         Self(State::Ready(Some(answer)))
@@ -223,7 +221,7 @@ impl Acquire {
         })))
     }
 
-    /// The claims are counted by their outcome: at the narrowest limit, unless a refusal names another.
+    /// Counts the claims by their outcome: at the narrowest limit, unless a refusal names another.
     #[inline]
     pub(crate) fn counted(self, store: Store, claims: &[Claim]) -> Self {
         match claims.first() {
@@ -238,7 +236,7 @@ impl Acquire {
             return self;
         }
         let policy = claim.policy().as_str();
-        // Dropped before there is an answer, it is cancelled.
+        // Counts the claim as cancelled if it is dropped before the answer.
         let mut claiming = Claiming::begin(store, policy);
         let asked = Asked::of(store, policy, claim.key().as_bytes());
         let mut tell = move |answer: &Result<Permit, AcquireError>| match answer {

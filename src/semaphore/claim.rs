@@ -1,4 +1,4 @@
-//! What one request claims of a store.
+//! The claim of one request to a store.
 
 use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy, SemaphoreId};
 use std::{
@@ -13,17 +13,17 @@ use std::{
 /// on one connection, the waiters of one key leave room for the requests of others.
 pub const DEFAULT_MAX_WAITING: u32 = 100;
 
-/// With more than a year no queue is in another order.
+/// The longest head start. Capped at one year, so that sums cannot overflow.
 const MAX_HEAD_START: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The longest label, in bytes of UTF-8. In Redis it is part of the permit's id, so it is short.
 pub const MAX_LABEL: usize = 64;
 
-/// What one request claims: units of a key, under a policy and a limit.
+/// The claim of one request: units of a key, under a policy and a limit.
 ///
-/// The weight is 1 unless set. For the policy, the limit, the wait and the length of the queue, a
-/// layer's settings apply where a [`KeyExtractor`](crate::KeyExtractor) returns a claim that does
-/// not set them. Without a layer a claim needs a limit, and the other defaults are named below.
+/// The weight is 1 unless set. If a [`KeyExtractor`](crate::KeyExtractor) returns a claim without a policy, a limit, a
+/// wait or a length of the queue, the layer's settings apply. Without a layer a claim needs a limit, and the other
+/// defaults are named below.
 ///
 /// # Examples
 ///
@@ -54,11 +54,11 @@ pub struct Claim {
     rare: Option<Arc<Rare>>,
     strict: bool,
     is_trial: bool,
-    /// Which of several extractors has found it, unless it was the first: part of the policy's name.
+    /// The number of the extractor that has found the key; 0 for the first. It is part of the policy's name.
     alternative: u16,
 }
 
-/// What few claims have: behind one pointer, so that a claim is small.
+/// Rarely used fields. They are boxed so that a `Claim` stays small.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Rare {
     flow: Option<Key>,
@@ -71,7 +71,7 @@ struct Rare {
 }
 
 impl Rare {
-    /// What a claim without it has.
+    /// The values of a claim without these fields.
     const NONE: Self = Self {
         flow: None,
         share: 1,
@@ -81,8 +81,8 @@ impl Rare {
     };
 }
 
-/// A larger claim is not moved in registers, but by a call of `memcpy`: a pair of acquire and release in memory
-/// takes a fifth longer then.
+/// A larger claim would be moved by a call of `memcpy` instead of in registers, and a pair of acquire and release in
+/// memory would take a fifth longer.
 const _: () = assert!(size_of::<Claim>() <= 112);
 
 impl Claim {
@@ -125,8 +125,8 @@ impl Claim {
         self
     }
 
-    /// Sets how long this claim may wait in the queue when there is no room: not at all unless
-    /// set. See [`Claim`] for an example.
+    /// Sets how long this claim may wait in the queue if the limit is full: not at all unless set. See [`Claim`] for an
+    /// example.
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -154,10 +154,10 @@ impl Claim {
         self.with_wait(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Sets how many claims may wait for the key up to this one: [`DEFAULT_MAX_WAITING`] unless set.
-    /// When as many wait before it already, the claim is refused with
-    /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of
-    /// its [head start](Self::with_head_start) do not count. See [`Claim`] for an example.
+    /// Sets how many claims may wait for the key, up to and including this one: [`DEFAULT_MAX_WAITING`] unless set. If
+    /// this number of claims waits before it already, the claim is refused with
+    /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of its [head
+    /// start](Self::with_head_start) do not count. See [`Claim`] for an example.
     ///
     /// In a queue longer than *wait × limit ÷ hold* the last claims time out. Until then each waiter has a cost:
     ///
@@ -175,14 +175,13 @@ impl Claim {
     /// Sets how much earlier than it arrived this claim counts as arrived in the queue: not at all
     /// unless set, and a year at most.
     ///
-    /// Among claims of equal head starts the queue is first come, first served, and nothing starves.
-    /// For example, interactive requests get 30 s and batch jobs none: an interactive request passes
-    /// all batch jobs that arrived in the last 30 s, and a batch job that has waited for 30 s is
-    /// passed by nobody.
+    /// Among claims of equal head starts the queue is first come, first served, and nothing starves. For example,
+    /// interactive requests get 30 s and batch jobs none: an interactive request passes all batch jobs that arrived in
+    /// the last 30 s, and no request passes a batch job that has waited for 30 s.
     ///
-    /// A head start passes waiters, not holders. Of [several claims](super::Claims) a job that waits at
-    /// a wide limit holds its units of the narrower ones meanwhile, and nobody passes it there. So give
-    /// batch jobs a lower limit than interactive requests where both use one key:
+    /// A head start passes waiters, not holders. With [several claims](super::Claims), a job that waits at a wide limit
+    /// already holds its units of the narrower limits, and cannot be passed there. So if batch jobs and interactive
+    /// requests use one key, give the batch jobs a lower limit:
     ///
     /// ```
     /// # use {std::time::Duration, tower_semaphore::Claim};
@@ -203,24 +202,24 @@ impl Claim {
         self.with_rare(|rare| rare.head_start = head_start.min(MAX_HEAD_START))
     }
 
-    /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without one
-    /// the queue is first come, first served. With flows it is fair to them: the claims of a flow are served in
-    /// the order of their arrival, and flows that wait are served in turns, by units granted. Beside one other flow
-    /// a newcomer is served by the next grant but one at the latest, whatever the other has queued, and beside *k* by
-    /// the next but *k*. A flow that has claimed nothing for a while has saved nothing up.
+    /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without flows the
+    /// queue is first come, first served. With flows it is fair to them: the claims of a flow are served in the order
+    /// of their arrival, and waiting flows are served in turns, by units granted. A newcomer waits for at most one
+    /// other grant beside one other flow, and for at most *k* other grants beside *k* flows, whatever they have queued.
+    /// An idle flow saves nothing up.
     ///
-    /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that one.
-    ///   From then on, until nothing waits, claims without a flow are one flow of share 1.
-    /// - A claim that leaves the queue before it is granted gives its turn to the next one of its flow, and each that
-    ///   waits behind it moves up. In Redis a call looks at the next 500 waiters for these.
-    /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled
-    ///   the queue keeps no other out.
-    /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. A flow for each
-    ///   class (`ann/interactive`, `ann/batch`) with [shares](Self::with_share) says the same, and starves nobody.
+    /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that claim. From
+    ///   then on, until nothing waits, claims without a flow are one flow of share 1.
+    /// - A claim that leaves the queue before it is granted gives its turn to the next claim of its flow, and the
+    ///   claims behind it move up. In Redis a call searches the next 500 waiters for them.
+    /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled the
+    ///   queue keeps no other flow out.
+    /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. Use a flow for each
+    ///   class (`ann/interactive`, `ann/batch`) with [shares](Self::with_share) instead, which starves neither.
     ///
-    /// In Redis the flow is written with the permit, as far as it is short, so operators see it, and so does
-    /// whoever can read the server's keys. [`with_fair_queues`](crate::ConcurrencyLimitLayer::with_fair_queues)
-    /// sets it where a request is under several limits.
+    /// In Redis the flow is written with the permit, as a hash if it is long. So operators see it, and so does everyone
+    /// who can read the server's keys. For requests under several limits,
+    /// [`with_fair_queues`](crate::ConcurrencyLimitLayer::with_fair_queues) sets it.
     ///
     /// # Examples
     ///
@@ -239,8 +238,8 @@ impl Claim {
     }
 
     /// Sets the share of the claim's [flow](Self::with_flow): 1 unless set, and [`MAX_SHARE`](super::MAX_SHARE) at
-    /// most. While both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Of claims of one
-    /// flow each counts by its own share.
+    /// most. While both wait, a flow of share 4 gets four units for each unit of a flow of share 1. Each claim of a
+    /// flow counts by its own share.
     pub fn with_share(self, share: u32) -> Self {
         self.with_rare(|rare| rare.share = share)
     }
@@ -262,7 +261,7 @@ impl Claim {
     fn with_rare(mut self, change: impl FnOnce(&mut Rare)) -> Self {
         let rare = self.rare.get_or_insert_with(|| Arc::new(Rare::NONE));
         change(Arc::make_mut(rare));
-        // Two claims that have the same are equal.
+        // The default values become `None`, so that equal claims compare as equal.
         self.rare = self.rare.filter(|rare| **rare != Rare::NONE);
         self
     }
@@ -282,12 +281,12 @@ impl Claim {
         self
     }
 
-    /// Sets a label that operators see beside the permit: a route, a job, a user. It may be any text,
-    /// and grants nothing. What is longer than [`MAX_LABEL`] bytes is cut off at the end of a character,
-    /// so a label never fails a claim. An empty one is none.
+    /// Sets a label that operators see beside the permit: a route, a job, a user. It may be any text, and does not
+    /// affect the grant. A label of more than [`MAX_LABEL`] bytes is cut at the end of a character, so a label never
+    /// makes a claim fail. An empty label counts as none.
     ///
-    /// [`Operate::usage`](super::Operate::usage) shows it. In Redis it is written with the permit, so
-    /// whoever can read the server's keys can read it.
+    /// [`Operate::usage`](super::Operate::usage) shows it. In Redis it is written with the permit, so everyone who can
+    /// read the server's keys can read it.
     ///
     /// # Examples
     ///
@@ -308,10 +307,9 @@ impl Claim {
         self.rare().label.as_deref()
     }
 
-    /// Sets whether the claim is strict: it is not unless set. While the store is unavailable, a
-    /// strict claim is refused, whatever the store's policy admits, and its permit is lost when its
-    /// lease ends. For work that must not run twice; the claims of a [`Lock`](crate::Lock) are
-    /// strict.
+    /// Sets whether the claim is strict: it is not unless set. While the store is unavailable, a strict claim is
+    /// refused, whatever the store's policy admits, and its permit is lost when its lease ends. Use it for work that
+    /// must not run twice. The claims of a [`Lock`](crate::Lock) are strict.
     ///
     /// # Examples
     ///
@@ -326,13 +324,13 @@ impl Claim {
         self
     }
 
-    /// Whether the claim is strict. See [`with_strict`](Self::with_strict).
+    /// True if the claim is strict. See [`with_strict`](Self::with_strict).
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// The claim of a request that is admitted in any case. It takes no place from those in force among
-    /// the waiters of its process.
+    /// Marks the claim of a request that is admitted in any case. It takes no place from claims in force among the
+    /// waiters of its process.
     pub(crate) fn on_trial(mut self) -> Self {
         self.is_trial = true;
         self
@@ -370,8 +368,8 @@ impl Claim {
         self.rare().outer.as_deref().unwrap_or_default()
     }
 
-    /// The claim of the extractor at this place, from 0 on, among four at most. Extractors may be nested, so
-    /// that each has a number of its own. A claim that names its policy needs none.
+    /// Marks the claim with the place of its extractor among four at most, from 0 on. Extractors may be nested, and
+    /// each gets a separate number. A claim that names its policy needs no number.
     pub(crate) fn of_alternative(mut self, place: u16) -> Self {
         if self.policy.is_none() {
             self.alternative = self.alternative.wrapping_mul(4).wrapping_add(place);
@@ -417,7 +415,7 @@ impl Claim {
     /// The policy under which the claim counts. See [`key`](Self::key) for an example.
     #[inline]
     pub fn policy(&self) -> &Policy {
-        // One place of the text, so that two claims without a policy are compared by their pointers.
+        // A static, so that two claims without a policy are compared by their pointers.
         static DEFAULT: Policy = Policy::DEFAULT;
         self.policy.as_ref().unwrap_or(&DEFAULT)
     }
@@ -502,7 +500,7 @@ impl Claim {
 }
 
 impl AcquireError {
-    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
+    /// The refusal of `claim` because its limit has no room: `held` units of its key are in use.
     ///
     /// # Examples
     ///
@@ -579,7 +577,7 @@ impl Units {
         self.limit
     }
 
-    /// How many of those units the claim takes. See [`Claim::units`](super::Claim::units) for an example.
+    /// How many units the claim takes. See [`Claim::units`](super::Claim::units) for an example.
     pub fn weight(self) -> u32 {
         self.weight
     }
@@ -591,11 +589,11 @@ impl Units {
 pub struct Wait {
     /// The longest time that the claim waits, greater than zero.
     pub time: Duration,
-    /// How many claims may wait for the key up to this one, in the order of the queue.
+    /// How many claims may wait for the key, up to and including this one, in the order of the queue.
     pub max_waiting: u32,
     /// How much earlier than it arrived the claim counts as arrived.
     pub head_start: Duration,
-    /// Whether the limit is in shadow.
+    /// True if the limit is in shadow.
     pub(crate) is_trial: bool,
 }
 

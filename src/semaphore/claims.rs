@@ -6,19 +6,19 @@ use std::{
     slice, vec,
 };
 
-/// What one request claims: a permit of one limit, or of several together.
+/// The claims of one request: a permit of one limit, or of several together.
 ///
 /// Several claims go from the narrowest limit to the widest, for example an account's, its
 /// route's, the fleet's. A request gets a permit of each or of none:
 ///
-/// - A claim that does not wait is granted by all limits, or refused by one of them. What refuses
-///   it takes nothing from the others.
-/// - A claim that waits joins the queue of the first limit that is full, and keeps what it has of
-///   the narrower ones meanwhile. Everybody goes from narrow to wide, so nobody waits for ever,
-///   and the crowd of one account stands in the account's own queue.
+/// - A claim that does not wait is granted by all limits, or refused by one of them. Then it takes nothing from the
+///   others.
+/// - A claim that waits joins the queue of the first limit that is full, and keeps its units of the narrower limits.
+///   All requests go from narrow to wide, so no request waits without end, and the crowd of one account waits in the
+///   account's own queue.
 ///
-/// The order has to be the same for all requests. Two that have the same limits in opposite orders may
-/// each hold what the other waits for, until the wait of one is over.
+/// The order has to be the same for all requests. Two requests with the same limits in opposite orders may each hold
+/// the units that the other waits for, until one wait is over.
 ///
 /// No claims at all exempt a request, as `None` does.
 ///
@@ -50,13 +50,13 @@ impl Claims {
         &self.0
     }
 
-    /// The only claim, for a store of your own that takes one at a time. See [`Acquire`](super::Acquire) for an
+    /// The only claim, for a custom store that takes one claim at a time. See [`Acquire`](super::Acquire) for an
     /// example.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Invalid`] with [`ClaimError::Several`] if there are several, and with [`ClaimError::None`] if
-    /// there is none.
+    /// [`AcquireError::Invalid`] with [`ClaimError::Several`] for several claims, and with [`ClaimError::None`] for
+    /// none.
     pub fn only(self) -> Result<Claim, AcquireError> {
         match self.0 {
             Few::One([claim]) => Ok(claim),
@@ -80,9 +80,9 @@ impl Claims {
     ///
     /// # Errors
     ///
-    /// What [`Claim::units`] says of the first that is wrong, and [`AcquireError::Invalid`] if there
-    /// is none, if there are more than [`MAX_CLAIMS`], if they are more than [`MAX_UNITS`] together, or if two of
-    /// them are for one semaphore: the second would wait for the first.
+    /// The error of [`Claim::units`] for the first wrong claim. [`AcquireError::Invalid`] without a claim, for more
+    /// than [`MAX_CLAIMS`], for more than [`MAX_UNITS`] in total, or for two claims of one semaphore, because the
+    /// second would wait for the first.
     pub fn check(&self) -> Result<(), AcquireError> {
         let claims = self.as_slice();
         if claims.is_empty() {
@@ -100,7 +100,7 @@ impl Claims {
                 return Err(ClaimError::Duplicate.into());
             }
         }
-        // Each is within `MAX_WEIGHT` by now, so the sum is small.
+        // Each weight is at most `MAX_WEIGHT` here, so the sum is small.
         let units = claims.iter().map(Claim::weight).sum();
         match units > MAX_UNITS {
             true => Err(ClaimError::TooManyUnits { units }.into()),
@@ -139,7 +139,7 @@ impl<T> DerefMut for Few<T> {
 }
 
 impl<T> Few<T> {
-    /// So many, each made from its number.
+    /// Makes `count` values, each from its number.
     #[inline]
     pub(crate) fn from_fn(count: usize, mut make: impl FnMut(usize) -> T) -> Self {
         match count {

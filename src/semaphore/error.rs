@@ -28,12 +28,11 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// There is no room under the limit, or other claims wait in the key's queue: a claim that
-    /// does not wait never passes them. In that case `held` may be lower than `limit`. A custom store
-    /// refuses with [`AcquireError::full`].
+    /// The limit has no room, or other claims wait in the key's queue: a claim that does not wait never passes them. In
+    /// the second case `held` may be lower than `limit`. A custom store refuses with [`AcquireError::full`].
     #[non_exhaustive]
     Full {
-        /// The policy under which there is no room.
+        /// The policy whose limit has no room.
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
@@ -46,7 +45,7 @@ pub enum AcquireError {
     /// The wait ended before the claim was granted. A custom store refuses with [`AcquireError::timed_out`].
     #[non_exhaustive]
     TimedOut {
-        /// The policy under which there was no room.
+        /// The policy whose limit had no room.
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
@@ -92,10 +91,10 @@ pub enum AcquireError {
     /// No store can grant the claim.
     #[non_exhaustive]
     Invalid {
-        /// What is wrong with it.
+        /// The mistake in the claim.
         source: ClaimError,
     },
-    /// The store failed, so it is unknown whether there was room.
+    /// The store failed, so it is unknown whether the limit had room.
     #[non_exhaustive]
     Store {
         /// The store's failure.
@@ -339,14 +338,14 @@ impl From<StoreError> for AcquireError {
     }
 }
 
-/// The largest weight of a claim. In Redis a permit of weight *w* is *w* members of a set, and a
-/// script must write them quickly, because it blocks the server meanwhile.
+/// The largest weight of a claim. In Redis a permit of weight *w* is *w* members of a set. A script must write them
+/// quickly, because it blocks the server while it runs.
 pub const MAX_WEIGHT: u32 = 1_000;
 
 /// The largest share of a flow. Up to here a share is exact to one percent.
 pub const MAX_SHARE: u32 = 100;
 
-/// The most claims of one request: as many semaphores as one call to Redis serves.
+/// The most claims of one request. One call to Redis serves this number of semaphores.
 pub const MAX_CLAIMS: usize = 64;
 
 /// The most units of one request, over all its claims. One call to Redis grants them, and blocks the server for a few
@@ -380,10 +379,10 @@ pub enum ClaimError {
         /// How many it has.
         claims: usize,
     },
-    /// The claims of a request are more units together than [`MAX_UNITS`].
+    /// The claims of a request take more units in total than [`MAX_UNITS`].
     #[non_exhaustive]
     TooManyUnits {
-        /// How many they are.
+        /// The total of their units.
         units: u32,
     },
     /// Two claims of one request are for the same key under the same policy.

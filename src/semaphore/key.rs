@@ -1,4 +1,4 @@
-//! Keys: what a limit is for.
+//! Keys: the subjects of limits.
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a limit is for: an account, a host, a route.
+/// The subject of a limit: an account, a host, a route.
 ///
 /// A key is bytes of any length. Two keys are equal when their bytes are equal: `A` and `a` differ,
 /// and so do two Unicode spellings of one letter.
@@ -88,7 +88,7 @@ impl Key {
         }
     }
 
-    /// The bytes under which a store files the key: its own, or its digest.
+    /// The bytes under which a store keeps the key: its own bytes, or its digest.
     #[inline]
     pub(crate) fn compact_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -97,8 +97,8 @@ impl Key {
         }
     }
 
-    /// Whether the key has no bytes. No store grants a claim for an empty key, because all requests
-    /// without a key of their own would share it.
+    /// True if the key has no bytes. No store grants a claim for an empty key, because all requests without a key would
+    /// share it.
     ///
     /// # Examples
     ///
@@ -164,8 +164,8 @@ impl From<&[u8]> for Key {
     }
 }
 
-/// Copies the bytes: those of [`Bytes::from_owner`] run code of the owner when the last of them is dropped, and stores drop
-/// keys while they hold a lock.
+/// Copies the bytes, because stores drop keys while they hold a lock, and the last drop of [`Bytes::from_owner`] runs
+/// code of the owner.
 impl From<Bytes> for Key {
     fn from(key: Bytes) -> Self {
         key[..].into()
@@ -332,7 +332,7 @@ pub enum StoredKey {
         /// The key.
         key: Key,
     },
-    /// A long key, of which a store keeps only a hash: who knows the key can ask for its
+    /// A long key. A store keeps only its hash, so only someone who knows the key can query its
     /// [usage](super::Operate::usage).
     #[non_exhaustive]
     Hashed {
@@ -347,7 +347,7 @@ impl StoredKey {
         Self::Whole { key: key.into() }
     }
 
-    /// A key of which a store remembers a hash.
+    /// A long key, with the hash that a store remembers.
     ///
     /// # Examples
     ///
@@ -376,7 +376,7 @@ mod tests {
         let [one, other] = [65, 66].map(|length| Key::from("a".repeat(length)));
         let compact = CompactKey::new(&one);
         assert!(compact.matches(&one.clone()) && !compact.matches(&other));
-        // By `sha256sum`.
+        // Computed by `sha256sum`.
         let hash = "635361c48bb9eab14198e76ea8ab7f1a41685d6ad62aa9146d301d4f17eb0ae0";
         assert_eq!(StoredKey::from(&compact), StoredKey::hashed(hash));
     }

@@ -17,11 +17,11 @@ pub type LimitStream = Pin<Box<dyn Stream<Item = Result<LimitInfo, StoreError>> 
 pub struct LimitInfo {
     /// The policy. In Redis a name of more than 64 characters is kept as `#` and its hash.
     pub policy: Policy,
-    /// The key. `None`: the limit is that of all keys of the policy that have none of their own.
+    /// The key. `None` for the limit of all keys of the policy that have no separate limit.
     pub key: Option<StoredKey>,
-    /// The limit, in units. 0: it is closed.
+    /// The limit, in units. 0 closes the key.
     pub limit: u32,
-    /// What was said when it was set.
+    /// The note with which it was set.
     pub note: Option<String>,
     /// When it was set, by the store's clock.
     pub since: SystemTime,
@@ -31,7 +31,7 @@ impl LimitInfo {
     /// The most characters of a note.
     pub(crate) const NOTE: usize = 128;
 
-    /// A limit without a note, for a store of your own.
+    /// A limit without a note, for a custom store.
     ///
     /// # Examples
     ///
@@ -53,13 +53,13 @@ impl LimitInfo {
         }
     }
 
-    /// What is kept of a note.
+    /// The part of a note that is kept: its first characters, or `None` for an empty note.
     pub(crate) fn note_of(note: &str) -> Option<String> {
         let kept: String = note.chars().take(Self::NOTE).collect();
         Some(kept).filter(|kept| !kept.is_empty())
     }
 
-    /// Whether a limit can be set. That of a lock is 1 for ever, and no claim has an empty key.
+    /// Returns an error if the limit cannot be set: the limit of a lock is always 1, and no claim has an empty key.
     pub(crate) fn check(policy: &Policy, key: Option<&Key>) -> Result<(), StoreError> {
         match key {
             _ if *policy == Policy::LOCK => Err(StoreError::new("a lock's limit cannot be set")),
@@ -69,7 +69,7 @@ impl LimitInfo {
     }
 }
 
-/// A stream of items that are there.
+/// A stream of items that are ready.
 pub(crate) struct Items<I>(pub(crate) I);
 
 impl<I: Iterator + Unpin> Stream for Items<I> {

@@ -7,7 +7,7 @@ use crate::{
 use std::{error::Error, fmt, sync::atomic::Ordering};
 use tokio::sync::Notify;
 
-/// Whether a permit is lost, and a way to wait for its loss.
+/// The loss of a permit: its current state, and a way to wait for it.
 ///
 /// The store sets the loss, and clears it when it grants the permit again; the permit's holder
 /// reads it. A holder that waited when the loss was set is notified even if it is cleared at once.
@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Loss {
     lost: AtomicBool,
-    /// Created by the first holder that waits: few do, and a process may hold very many permits.
+    /// Created by the first holder that waits, because few holders wait and a process may hold very many permits.
     notify: OnceLock<Box<Notify>>,
 }
 
@@ -60,7 +60,7 @@ impl Loss {
         self.lost.store(false, Ordering::Release);
     }
 
-    /// Whether the permit is lost now. See [`Loss`] for an example.
+    /// True if the permit is lost now. See [`Loss`] for an example.
     pub fn is_set(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }

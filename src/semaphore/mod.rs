@@ -1,9 +1,8 @@
 //! The trait between the two halves of this crate: what a store is given, and what it returns.
 //!
-//! The HTTP half turns a request into [claims](Claims) and holds the [`Permit`]; a store decides whether
-//! to grant them, and how to do so atomically. Neither half knows the other, so a store of
-//! your own needs one method, [`Semaphore::acquire_all`], and one type that implements [`Grant`]. See
-//! [`Acquire`] for an example.
+//! The HTTP half turns a request into [claims](Claims) and holds the [`Permit`]; a store decides whether to grant them,
+//! and how to do so atomically. Neither half knows the other, so a custom store needs one method,
+//! [`Semaphore::acquire_all`], and one type that implements [`Grant`]. See [`Acquire`] for an example.
 //!
 //! ```
 //! use tower_semaphore::{Claim, MemorySemaphore, Semaphore};

@@ -1,4 +1,4 @@
-//! What operators ask of a store: who holds what, and under which limits.
+//! Operations for operators of a store: who holds what, and under which limits.
 
 use super::{BoxFuture, Key, LimitStream, PauseInfo, Policy, StoreError, StoredKey, limits::Items};
 use futures_core::Stream;
@@ -17,13 +17,13 @@ use tokio::time::timeout;
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
 pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + Send>>;
 
-/// A store that says who holds what, takes a permit back, and has limits that operators set. Both stores of this
-/// crate can. A `Box` or an `Arc` of one does too.
+/// A store that reports who holds what, revokes permits, and has limits and pauses that operators set. Both stores of
+/// this crate implement it, and so does a `Box` or an `Arc` of such a store.
 ///
-/// A method that is added later has a default, so a store of your own that implements this trait goes on to.
+/// Methods that are added later have a default, so a custom store that implements this trait still compiles.
 ///
-/// A permit is named by its policy, its key and its id: so a route for one account's operators cannot
-/// reach another account's permits, whatever id it is given.
+/// A permit is identified by its policy, its key and its id. So a route for one account's operators cannot reach
+/// another account's permits, whatever id it receives.
 ///
 /// Any number of calls may be made at once. Over Redis, a store sends 32 of them at a time, and
 /// the others wait for their turn, first come, first served. The time of a call begins with its turn, so calls do not
@@ -49,49 +49,51 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 /// # }
 /// ```
 pub trait Operate: Send + Sync + 'static {
-    /// Who holds units of the key under the policy now, and who waits for them. Changes nothing. It
-    /// takes time in proportion to the units held and the claims that wait.
+    /// Returns the permits that hold units of the key under the policy now, and the claims that wait for them. Changes
+    /// nothing. The call takes time in proportion to the units held and the claims that wait.
     ///
-    /// Over Redis it is read in pages if there are more than 1,000 of either, so that no other call waits for long. It
-    /// is no snapshot then: what is held all the time is there, once, and what comes or goes may be there or not.
+    /// Over Redis the answer is read in pages if it has more than 1,000 of either, so that no other call waits for
+    /// long. Then it is no snapshot: a permit that is held for the whole call is in it once, and a permit that comes or
+    /// goes may be missing.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed.
+    /// The store's error, if it failed.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing but the answer.
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>>;
 
-    /// The keys that have permits or waiters under the policy, or are paused, in any order. A key that is used all the
-    /// time meanwhile is there, once; one that comes or goes may be there or not. Keys may be missing if a
-    /// server of the store fails over, or gives keys to another one, while they are listed.
+    /// The keys that have permits or waiters under the policy, or are paused, in any order. A key that is in use for
+    /// the whole listing is in it once; a key that comes or goes may be missing. Keys may also be missing if a server
+    /// of the store fails over, or gives keys to another server, during the listing.
     ///
     /// # Errors
     ///
     /// An error of the store is the last item.
     fn keys(&self, policy: &Policy) -> KeyStream;
 
-    /// The keys that [`keys`](Self::keys) would stream, some at a time: about 1,000 at most, as many as are
-    /// found in `time`. `cursor` says where to go on: it is the [`next`](KeyPage::next) of the page before, or
-    /// `None` for the first page. The store remembers nothing between two pages, and over Redis another process
-    /// can go on. `Ok(None)`: no page of this store has ended so.
+    /// Returns one page of the keys that [`keys`](Self::keys) would stream: the keys found within `time`, about 1,000
+    /// at most. `cursor` is the [`next`](KeyPage::next) of the page before, or `None` for the first page. The store
+    /// remembers nothing between two pages, so over Redis another process can continue. Returns `Ok(None)` if the
+    /// cursor comes from no page of this store.
     ///
-    /// A page may have no keys although there are further pages. A key that is used all the time meanwhile is on
-    /// one of the pages, or on two of them.
+    /// A page may be empty although further pages follow. A key that is in use for the whole listing is on one of the
+    /// pages, or on two of them.
     ///
-    /// The stores of this crate look for keys for `time`, and at most for one call to Redis longer. By default
-    /// all keys are streamed again for each page, and those of the earlier pages are left out: that is right for
-    /// a store whose stream has one order. A store with many keys should have a method of its own.
+    /// The stores of this crate look for keys for `time`, and at most for one call to Redis longer. The default
+    /// implementation streams all keys again for each page and skips the keys of earlier pages. That is right for a
+    /// store whose stream has a fixed order. A store with many keys should override it.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed. By default also that no further key came in `time`.
+    /// The store's error, if it failed. The default implementation also fails if no further key came within `time`.
     ///
     /// # Panics
     ///
-    /// By default outside of a Tokio runtime with time enabled, and over Redis outside of any.
+    /// The default implementation panics outside of a Tokio runtime with time enabled, and the store in Redis outside
+    /// of any Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -138,44 +140,44 @@ pub trait Operate: Send + Sync + 'static {
         })
     }
 
-    /// Ends a permit for ever, whoever holds it: its units go to the next waiters at once, and its holder
-    /// is told that it is [lost](super::Permit::lost), as if its lease had ended.
-    /// [`OnLost`](crate::OnLost) decides what happens to its request. A claim that waits
-    /// under this id leaves the queue, and fails with [`AcquireError::Revoked`](super::AcquireError::Revoked).
+    /// Ends a permit permanently, in whichever process it is held. Its units go to the next waiters at once, and its
+    /// holder is notified that it is [lost](super::Permit::lost), as if its lease had ended. [`OnLost`](crate::OnLost)
+    /// decides what happens to its request. A claim that waits under this id leaves the queue, and fails with
+    /// [`AcquireError::Revoked`](super::AcquireError::Revoked).
     ///
-    /// Of a permit of several limits it frees the units of this limit; the others are free when the holder
-    /// lets go of the permit. So are, over Redis, the units that [`resize`](super::Permit::resize) has added.
+    /// If the permit has several limits, this frees the units of this limit. The units of the other limits are free
+    /// when the holder gives up the permit. Over Redis the same applies to units that [`resize`](super::Permit::resize)
+    /// has added.
     ///
-    /// `false`: there was no such permit. An id of any other text is no permit either.
+    /// Returns false if the permit does not exist, also for a text that is no id.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed: the permit may have been revoked.
+    /// The store's error, if it failed. Then the permit may have been revoked.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the permit may be revoked although the future is dropped. Nothing changes if it is
-    /// revoked again.
+    /// Once polled, the permit may be revoked although the future is dropped. Repeating the call is safe.
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>>;
 
-    /// Sets the limit of a key, or of all keys of the policy that have none of their own if `key` is `None`. It is in
-    /// force instead of the limits that claims say, in every process that shares the store, until it is set anew.
-    /// `None` as `limit` takes it away. `note` says who sets it or why; it may be empty, and its first 128 characters
+    /// Sets the limit of a key. If `key` is `None`, sets the limit of all keys of the policy that have no separate
+    /// limit. It overrides the limits of claims in every process that shares the store, until it is set again. `None`
+    /// as `limit` removes it. `note` describes the author or the reason; it may be empty, and its first 128 characters
     /// are kept.
     ///
-    /// - The limit of a key comes before that of its policy, and that before the claim's. So a limit of a policy
-    ///   makes all its keys equal, whatever an extractor gives to each.
-    /// - A lower limit ends no permit: nothing is granted until there is room. A permit that the store has lost comes
-    ///   back only if that leaves room for it. A higher one grants to claims that wait at once.
+    /// - The limit of a key takes precedence over the limit of its policy, and both take precedence over the claim's.
+    ///   So a policy's limit makes all its keys equal, whatever limits an extractor sets.
+    /// - A lower limit ends no permit: nothing is granted until the limit has room. A lost permit is granted again only
+    ///   if the new limit has room for it. A higher limit grants to waiting claims at once.
     /// - When the future is ready, the limit is in force in this process. Over Redis other processes follow within a
     ///   third of their lease, and within 5 s, as long as the server answers them. A process that may not read the
     ///   limits, which `RedisSemaphore::check` reports, follows none, so the future does not wait for it.
-    /// - A process that was suspended learns of a limit when it goes on, and may have granted a claim before.
-    /// - 0 closes a key: claims, those that wait too, are refused with
+    /// - A suspended process learns of a limit when it continues, and may grant a claim before that.
+    /// - 0 closes a key: all claims, including waiting claims, are refused with
     ///   [`AcquireError::KeyClosed`](super::AcquireError::KeyClosed). A claim that is heavier than the limit is refused
     ///   as [full](super::AcquireError::Full), because it could only wait in vain.
     /// - Permits, refusals, RateLimit fields and [`usage`](Self::usage) show the limit in force.
-    /// - A lock's limit is 1, so for the policy `lock` none can be set.
+    /// - A lock's limit is always 1, so no limit can be set for the policy `lock`.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ pub trait Operate: Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the limit may be set although the future is dropped. Nothing changes if it is set again.
+    /// Once polled, the limit may be set although the future is dropped. Repeating the call is safe.
     ///
     /// # Examples
     ///
@@ -217,7 +219,7 @@ pub trait Operate: Send + Sync + 'static {
         unsupported("the store has no limits that operators set")
     }
 
-    /// The limits that operators have [set](Self::set_limit), in any order. By default there are none.
+    /// The limits that operators have [set](Self::set_limit), in any order. The default implementation returns none.
     ///
     /// # Errors
     ///
@@ -296,13 +298,13 @@ pub trait Operate: Send + Sync + 'static {
         unsupported("the store has no pauses")
     }
 
-    /// How many units of each of these keys are held, and how many claims wait, in the order of the keys. It is
-    /// what [`usage`](Self::usage) says of many keys, without the permits, and no snapshot: each key is looked at by
-    /// itself.
+    /// Returns how many units of each of these keys are held, and how many claims wait, in the order of the keys. These
+    /// are the counts of [`usage`](Self::usage) for many keys, without the permits. They are no snapshot, because each
+    /// key is read separately.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed. By default that the store counts nothing.
+    /// The store's error, if it failed. The default implementation returns an error, because the store counts nothing.
     ///
     /// # Cancel safety
     ///
@@ -333,12 +335,13 @@ pub trait Operate: Send + Sync + 'static {
         unsupported("the store counts nothing")
     }
 
-    /// The processes that share the store and are alive, in any order. Of one that has said nothing of itself only
-    /// the id is known. A process that dies is there for up to a lease.
+    /// Returns the processes that share the store and are alive, in any order. If a process has not described itself,
+    /// only its id is known. A process that dies is listed for up to a lease.
     ///
     /// # Errors
     ///
-    /// The store's own, if it failed. By default that the store does not know them.
+    /// The store's error, if it failed. The default implementation returns an error, because the store does not know
+    /// the processes.
     ///
     /// # Cancel safety
     ///
@@ -378,7 +381,7 @@ pub struct KeyCounts {
 }
 
 impl KeyCounts {
-    /// The counts of a store of your own.
+    /// The counts of a key, for a custom store.
     ///
     /// # Examples
     ///
@@ -403,15 +406,15 @@ impl KeyCounts {
 pub struct KeyPage {
     /// The keys, in any order.
     pub keys: Vec<StoredKey>,
-    /// The cursor of the next page: text that only the store can read. `None`: this is the last page.
+    /// The cursor of the next page: text that only the store can read. `None` on the last page.
     pub next: Option<String>,
 }
 
 impl KeyPage {
-    /// The most keys of a page, about.
+    /// The most keys of a page, approximately.
     pub(crate) const MOST: usize = 1_000;
 
-    /// A page of a store of your own.
+    /// A page of keys, for a custom store.
     ///
     /// # Examples
     ///
@@ -426,7 +429,7 @@ impl KeyPage {
     }
 }
 
-/// The page that follows so many keys of a stream.
+/// The page that follows the first `earlier` keys of a stream.
 async fn page(mut keys: KeyStream, earlier: usize, time: Duration) -> Result<KeyPage, StoreError> {
     let mut page = KeyPage::default();
     let next = |count: usize| Some((earlier + count).to_string());
@@ -522,8 +525,8 @@ macro_rules! through_pointers {
 
 through_pointers!(Arc Box);
 
-/// What is held of one key, and what waits for it, at one instant unless there is [very much of
-/// it](super::Operate::usage). [`Operate::usage`](super::Operate::usage) returns it.
+/// The permits and waiters of one key, at one instant unless it has [very many](super::Operate::usage).
+/// [`Operate::usage`](super::Operate::usage) returns it.
 ///
 /// # Examples
 ///
@@ -545,16 +548,16 @@ through_pointers!(Arc Box);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// When that was, by the store's clock, as all times here.
+    /// The time of the answer. Like all times here, it is by the store's clock.
     pub now: SystemTime,
-    /// The limit that an operator has [set](super::Operate::set_limit), else that of the claim that came last, of those
-    /// that hold or wait; `None`: the store knows none.
+    /// The limit that an operator has [set](super::Operate::set_limit), or else the limit of the latest claim that
+    /// holds or waits. `None` if the store knows no limit.
     pub limit: Option<u32>,
-    /// Whether an operator has set it, as far as the process that answers knows.
+    /// True if an operator has set the limit, as far as the process that answers knows.
     pub is_limit_set: bool,
     /// How many units are held.
     pub units: u32,
-    /// The permits that hold them, the oldest claim first. One that has changed its weight is one.
+    /// The permits that hold these units, the oldest claim first. A permit that has changed its weight is listed once.
     pub held: Vec<PermitInfo>,
     /// The claims that wait, in the order in which they will be served unless others come.
     pub waiting: Vec<PermitInfo>,
@@ -566,30 +569,30 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermitInfo {
-    /// What the store calls it, unique for its key, from the claim to the release. In Redis a permit of
-    /// several units that is lost and granted again has another one then.
-    /// [`Operate::revoke`](super::Operate::revoke) takes it.
+    /// The store's id of the permit, unique for its key, from the claim to the release. In Redis a permit of several
+    /// units that is lost and granted again then has another id. [`Operate::revoke`](super::Operate::revoke) takes this
+    /// id.
     pub id: String,
-    /// Whose it is.
+    /// The process that holds the permit, or waits for it.
     pub process: Process,
     /// How many units it holds, or waits for.
     pub weight: u32,
-    /// The limit in force when it was claimed, in units. One that waits waits under the limit in force.
+    /// The limit in force when it was claimed, in units. A waiting claim is granted under the limit then in force.
     pub limit: u32,
-    /// What its claim was [labelled](super::Claim::with_label).
+    /// The [label](super::Claim::with_label) of its claim.
     pub label: Option<String>,
     /// Its [flow](super::Claim::with_flow), if its claim has one.
     pub flow: Option<StoredKey>,
     /// When it was claimed. It may have waited since.
     pub since: SystemTime,
-    /// When its lease ends unless it is refreshed; of a waiter, until when it counts as alive. `None` in
-    /// a store without leases.
+    /// When its lease ends unless it is refreshed. For a waiter, the end of the time for which it counts as alive.
+    /// `None` in a store without leases.
     pub ends: Option<SystemTime>,
 }
 
 impl Usage {
-    /// The usage of a key of which so many units are held. The limit is that of the claim that came
-    /// last. See [`PermitInfo::new`] for an example.
+    /// The usage of a key with `units` held units. Its limit is the limit of the latest claim. See [`PermitInfo::new`]
+    /// for an example.
     pub fn new(
         now: SystemTime,
         units: u32,
@@ -609,7 +612,7 @@ impl Usage {
         }
     }
 
-    /// The same under the limit that an operator has set, if there is one.
+    /// The same usage under the limit that an operator has set, if any.
     pub(crate) fn under(self, set: Option<u32>) -> Self {
         Self {
             limit: set.or(self.limit),
@@ -620,7 +623,7 @@ impl Usage {
 }
 
 impl PermitInfo {
-    /// A permit of which no more is known, for a store of your own.
+    /// A permit without further details, for a custom store.
     ///
     /// # Examples
     ///
@@ -655,13 +658,12 @@ impl PermitInfo {
 
 /// A process that holds permits of a store, or waits for them.
 ///
-/// What a store does not know is `None`: another process may have said nothing of itself, or too long
-/// ago.
+/// A field is `None` if the store does not know it: another process may not have described itself, or too long ago.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Process {
-    /// What the store calls the process: unique among all processes that share the store. A process that
-    /// has opened a store twice counts as two.
+    /// The store's id of the process, unique among all processes that share the store. A process that has opened a
+    /// store twice counts as two.
     pub id: String,
     /// The name of the machine.
     pub host: Option<String>,
@@ -682,7 +684,7 @@ static CURRENT: LazyLock<Process> = LazyLock::new(|| Process {
 });
 
 impl Process {
-    /// A process of which nothing but its id is known.
+    /// A process with only an id.
     ///
     /// # Examples
     ///
@@ -715,7 +717,7 @@ impl Process {
     }
 }
 
-/// The machine's name: as Linux says, else as the environment does.
+/// The machine's name, from Linux or else from the environment.
 fn host() -> Option<String> {
     let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.map(|host| host.trim().to_owned());

@@ -58,7 +58,7 @@ impl Pause {
 
     /// # Errors
     ///
-    /// If the key is empty, because no claim has such a key, or if the policy is that of locks.
+    /// If the key is empty, because no claim has such a key, or if the policy is the policy of locks.
     pub(crate) fn check(policy: &Policy, key: &Key) -> Result<(), StoreError> {
         if *policy == Policy::LOCK {
             return Err(StoreError::new("a lock cannot be paused"));

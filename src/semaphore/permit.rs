@@ -43,12 +43,12 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 /// If a process ends before a queued release is sent, the permit stays held until its lease ends. To be sure, await
 /// [`release`](Self::release), or `RedisSemaphore::shutdown` for all permits of a store.
 ///
-/// A permit is one grant: all its limits are lost and released together. [`levels`](Self::levels) tells what it has of
-/// each; its own token, limit, weight and remaining units are those of the narrowest.
+/// A permit is one grant: all its limits are lost and released together. [`levels`](Self::levels) returns its part of
+/// each limit. Its own token, limit, weight and remaining units are those of the narrowest limit.
 ///
-/// A permit that a layer puts into a request's extensions also keeps the permits of the limits
-/// outside of that layer. Such a permit is lost as soon as one of these is, and
-/// [`release`](Self::release) releases all of them. All else that it reports is of its own layer.
+/// A permit that a layer puts into a request's extensions also keeps the permits of the limits outside of that layer.
+/// Such a permit is lost as soon as one of these is, and [`release`](Self::release) releases all of them. All other
+/// values that it reports belong to its own layer.
 ///
 /// # Examples
 ///
@@ -86,8 +86,8 @@ pub trait Grant: Send + Sync + 'static {
     fn level(&self, level: usize) -> LevelState;
 
     /// The semaphore that a level counts in: the same id that the store's refusals have
-    /// ([`AcquireError::by_semaphore`]). `None`: the store has no ids, so a layer cannot notice that a limit outside of
-    /// it counts in the same semaphore.
+    /// ([`AcquireError::by_semaphore`]). `None` if the store has no ids. Then a layer cannot notice that a limit
+    /// outside of it counts in the same semaphore.
     fn semaphore(&self, level: usize) -> Option<SemaphoreId>;
 
     /// The place where the store reports the loss of this permit.
@@ -141,8 +141,8 @@ pub struct LevelState {
     /// The number of units that the permit holds, 0 after its release. For a lost permit, the number of units that the
     /// store would grant it again.
     pub weight: u32,
-    /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it none, or
-    /// none yet.
+    /// The fencing token: greater than that of every earlier permit of the key. `None` if the store has given it no
+    /// token, or not yet.
     pub token: Option<u64>,
     /// True if the lease has ended, also before the store has reported the loss in [`Grant::loss`].
     pub is_lost: bool,
@@ -173,7 +173,7 @@ pub struct Resize {
     pub weight: u32,
 }
 
-/// One grant, which all clones of a permit have.
+/// One grant, which all clones of a permit share.
 type Granted = Arc<Shared<dyn Grant>>;
 
 struct Shared<G: ?Sized> {
@@ -218,8 +218,9 @@ impl Terms {
 }
 
 impl Permit {
-    /// A permit for what a store has granted. For each claim, from the narrowest limit to the widest: how many units
-    /// of its key were held then, the permit's own included. See [`Acquire`](super::Acquire) for an example.
+    /// A permit for a store's grant. `claims` has each claim, from the narrowest limit to the widest. With each it has
+    /// the number of units of the key that were held at the grant, including the permit's own. See
+    /// [`Acquire`](super::Acquire) for an example.
     ///
     /// # Panics
     ///
@@ -275,8 +276,8 @@ impl Permit {
         }
     }
 
-    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
-    /// of the two is, and releasing it releases both. All else that it reports is its own.
+    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one of the two is, and
+    /// releasing it releases both. All other values that it reports are its own.
     ///
     /// # Examples
     ///
@@ -311,7 +312,7 @@ impl Permit {
         Some(Self { own, outer })
     }
 
-    /// Its own grant, and those that it keeps.
+    /// Its own grant, and the grants that it keeps.
     fn grants(&self) -> impl Iterator<Item = &Granted> {
         let outer = self.outer.iter().flat_map(|outer| outer.iter());
         iter::once(&self.own).chain(outer)
@@ -326,7 +327,7 @@ impl Permit {
         self.grants().flat_map(|one| one.all_levels())
     }
 
-    /// What was granted of each limit, from the narrowest to the widest.
+    /// The part of the permit under each limit, from the narrowest to the widest.
     ///
     /// # Examples
     ///
@@ -414,8 +415,8 @@ impl Permit {
     /// it since. A store in Redis admits such permits if its `when_unavailable` allows it. With nested limits, true if one
     /// of them is degraded.
     ///
-    /// A degraded permit claims its place when the store is back. Then it has a token; until then
-    /// its [`token`](Self::token) is `None`, or that of the lease that has ended.
+    /// A degraded permit claims its place when the store is back. Then it has a token. Until then its
+    /// [`token`](Self::token) is `None`, or the token of the lease that has ended.
     ///
     /// # Examples
     ///
@@ -432,9 +433,9 @@ impl Permit {
         self.all_levels().any(|level| level.state().is_degraded)
     }
 
-    /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
-    /// its request was admitted whether or not there was room. Such a permit is never lost, and its
-    /// token is `None` unless its claim was granted. With several layers: whether all of them are in shadow.
+    /// True if the permit belongs to a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), which admits a
+    /// request even if the limit has no room. Such a permit is never lost, and its token is `None` unless its claim was
+    /// granted. With several layers, true if all of them are in shadow.
     ///
     /// # Examples
     ///
@@ -467,7 +468,7 @@ impl Permit {
         terms.for_each(|terms| terms.counted.claimed(outcome));
     }
 
-    /// Keeps something until the permit is released, for all its clones. Only the first call counts.
+    /// Keeps a value until the permit is released, for all its clones. Only the first call counts.
     pub(crate) fn keep(&self, kept: impl Any + Send + Sync) {
         let mut attached = self.own.attached.lock();
         let kept_before = &mut attached.get_or_insert_default().kept;
@@ -478,26 +479,25 @@ impl Permit {
     /// such as the tokens of an answer that is being streamed.
     ///
     /// A smaller weight is always granted, and lets the next waiters in. When the future is ready, other processes can
-    /// acquire the freed units. A lost permit also gets the smaller weight if the store grants it again. A greater weight
-    /// needs room and an empty queue; else the permit stays as it is. Several limits change together, all or none;
-    /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
-    /// one refuses, those before it are changed back.
+    /// acquire the freed units. A lost permit also gets the smaller weight if the store grants it again. A greater
+    /// weight needs room and an empty queue; otherwise the permit stays as it is. Several limits change together, all
+    /// or none; [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the
+    /// other: if one refuses, those before it are changed back.
     ///
     /// The cost of a permit in Redis is bounded, however often it grows. From 16 growths on, the next growth replaces
     /// the two smallest: it also acquires their units, and releases the old ones a moment later. For that moment these
-    /// units count twice, so other claims may be refused. If there is no room for both, the growths stay separate, up to
-    /// 32. Beyond that a greater weight is refused until there is room for both.
+    /// units count twice, so other claims may be refused. If the limit has no room for both, up to 32 growths stay
+    /// separate. Beyond that a greater weight is refused until the limit has room for both.
     ///
-    /// Changes of one permit are made one after the other; a release waits for none of them. While the
-    /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
-    /// by then the units are free by themselves. A caller that does not need that answer may drop the
-    /// future after its first poll.
+    /// Changes of one permit are made one after the other; a release waits for none of them. While the store cannot be
+    /// reached, its answer to a smaller weight may take as long as the permit's lease; after that time the units are
+    /// free anyway. A caller that does not need that answer may drop the future after its first poll.
     ///
     /// # Errors
     ///
     /// - [`AcquireError::Invalid`] for a weight of 0 or above [`MAX_WEIGHT`], for a greater weight above the limit, and
     ///   for a store that cannot change the weight of a permit.
-    /// - [`AcquireError::Full`] where there is no room for a greater weight.
+    /// - [`AcquireError::Full`] if the limit has no room for a greater weight.
     /// - [`AcquireError::Closed`] for a greater weight after a shutdown of the store.
     /// - [`AcquireError::Store`] if the store failed with a greater weight, or with
     ///   [`PermitLost`](super::PermitLost) as its source if the permit is released, or is lost and should
@@ -513,7 +513,7 @@ impl Permit {
     /// # Cancel safety
     ///
     /// If the future is dropped, the permit has its old weight or the new one, at all limits of its layer, and
-    /// [`weight`](Self::weight) says which. A smaller weight that waits for no other change counts from
+    /// [`weight`](Self::weight) returns the current one. A smaller weight that waits for no other change counts from
     /// the first poll on.
     ///
     /// # Examples
@@ -647,10 +647,10 @@ impl Permit {
         Ok(())
     }
 
-    /// Whether the lease has ended while this permit was still in use, so that another holder may
-    /// have its units by now. See [`lost`](Self::lost) for an example.
+    /// True if the lease has ended while this permit was still in use, so that another holder may have its units. See
+    /// [`lost`](Self::lost) for an example.
     ///
-    /// `false` again once the store has granted a lost permit again.
+    /// False again once the store has granted a lost permit again.
     pub fn is_lost(&self) -> bool {
         self.grants().any(|one| one.is_lost())
     }
@@ -732,15 +732,15 @@ impl Permit {
     /// Returns `false` if its lease had ended, or if it was released before. Dropping the last clone also releases the
     /// permit. Await this method if you need the answer, or if the process may end right after.
     ///
-    /// The answer comes from the store. While the store cannot be reached, the answer may take as
-    /// long as the permit's lease; by then the permit has ended by itself.
+    /// The answer comes from the store. While the store cannot be reached, the answer may take as long as the permit's
+    /// lease. After that time the permit has ended anyway.
     ///
     /// # Cancel safety
     ///
     /// The call queues the release before the first poll; dropping the future loses only the
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
-        // All are queued before the first is awaited.
+        // Queues all releases before it awaits the first.
         let releases: Vec<_> = self.grants().map(|one| one.release()).collect();
         async move {
             let mut was_held = true;
@@ -761,7 +761,7 @@ impl Permit {
         self.outer.is_none() && self.own.grant.awaits_release()
     }
 
-    /// A reference that holds nothing, without the limits outside.
+    /// A weak reference, which does not hold the permit. It does not include the limits outside.
     pub(crate) fn downgrade(&self) -> WeakPermit {
         WeakPermit(Arc::downgrade(&self.own))
     }
@@ -777,7 +777,7 @@ impl fmt::Debug for Permit {
 }
 
 /// The clone of a permit that its layer holds, from the grant to the end of the response. The request is under the
-/// layer's limit for that time only: clones in its extensions may outlive it, and so may those of its handler.
+/// layer's limit for that time only: clones in its extensions may outlive it, and so may clones of its handler.
 pub(crate) struct LayerPermit(Permit);
 
 impl LayerPermit {
@@ -904,7 +904,7 @@ impl fmt::Debug for Level<'_> {
     }
 }
 
-/// A permit that has been held for as long as it may be.
+/// Ends a permit that has been held for its longest time.
 impl Bounded for Shared<dyn Grant> {
     fn left(&self) -> Duration {
         Duration::ZERO
@@ -965,7 +965,7 @@ impl Shared<dyn Grant> {
     fn drop_kept(&self) {
         let take = |attached: &mut Box<Attached>| attached.kept.take();
         let kept = self.attached.lock().as_mut().and_then(take);
-        // Only now, without the lock: its `Drop` runs.
+        // Dropped without the lock, because its `Drop` runs other code.
         drop(kept);
     }
 }

@@ -44,7 +44,7 @@ impl Policy {
         Self(Text::Static(name))
     }
 
-    /// The policy of a key that another extractor than the first has found. Few layers have several.
+    /// The policy of a key that was not found by the first extractor. Few layers have several extractors.
     #[cold]
     pub(super) fn alternative(&self, place: u16) -> Self {
         format!("{self}-{}", place + 1).into()
@@ -124,10 +124,10 @@ macro_rules! from_texts {
 
 from_texts!(&str String Arc<str>);
 
-/// Identifies one counting semaphore in this process: that of a store, a policy and a key.
+/// Identifies one counting semaphore in this process: the semaphore of a store, a policy and a key.
 ///
-/// A store puts the id into its permits and refusals. By it a layer notices that a limit outside of it counts its
-/// requests in the same semaphore. So a wrapper of a store has nothing to forward. By
+/// A store puts the id into its permits and refusals. A layer compares the ids to notice that a limit outside of it
+/// counts its requests in the same semaphore. So a wrapper of a store has nothing to forward. With
 /// [`Claim::is_within`](crate::Claim::is_within) a store notices it before a claim waits.
 ///
 /// # Examples

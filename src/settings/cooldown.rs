@@ -47,7 +47,7 @@ impl Cooldown {
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, if there is a pause.
+    /// Outside of a Tokio runtime, if the response pauses a key.
     pub(crate) fn start<B>(
         &self,
         response: &Response<B>,

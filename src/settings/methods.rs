@@ -1,15 +1,15 @@
 //! The `with_*` methods that the layers have.
 
 /// Defines the modifiers of a layer for HTTP with a field `settings: Arc<Settings>`. `$new` is an example of the layer;
-/// `$wait` is what happens without a wait.
+/// `$wait` is the doc of what happens without a wait.
 macro_rules! settings_methods {
     ($new:literal, $wait:literal) => {
         $crate::settings::claim_methods!($new, $wait);
 
-        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless
-        /// set. After that time the permit is released and reported lost. Without a bound, a client that stops
-        /// reading or sending keeps its permit until it hangs up. If the client goes
-        /// on, [`with_on_lost`](Self::with_on_lost) decides if the request does.
+        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless set.
+        /// After that time the permit is released and reported lost. Without a bound, a client that stops reading or
+        /// sending keeps its permit until it hangs up. If the client continues later,
+        /// [`with_on_lost`](Self::with_on_lost) decides whether the request does.
         ///
         /// # The request's body
         ///
@@ -27,10 +27,10 @@ macro_rules! settings_methods {
         ///
         /// # The response's body
         ///
-        /// The time counts while the body has given a frame, or none yet because it was never polled,
-        /// and the server does not poll it for the next one. A server first fills its buffers and those of the system, so a client of a
-        /// slow stream is noticed later, or never. The time in which a handler has nothing to send
-        /// does not count. Has no effect with [`ReleaseAt::Head`](crate::ReleaseAt).
+        /// The time counts before the server polls the body for the first time, and after each frame until it polls for
+        /// the next one. A server first fills its buffers and those of the system, so a stall in a slow stream is
+        /// noticed late, or never. The time in which a handler has nothing to send does not count. Has no effect with
+        /// [`ReleaseAt::Head`](crate::ReleaseAt).
         ///
         /// # Panics
         ///
@@ -48,8 +48,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets what a unit of the limits is called in the field `RateLimit-Policy`, as its parameter `qu`:
-        /// `concurrent-requests` unless set, which is right where every request has weight 1.
+        /// Sets the name of a unit of the limits in the field `RateLimit-Policy`, as its parameter `qu`:
+        /// `concurrent-requests` unless set. The default is right if every request has weight 1.
         ///
         /// # Examples
         ///
@@ -224,9 +224,9 @@ macro_rules! claim_methods {
         }
 
         /// Sets how many requests of one key may wait at a time, in all processes of the store:
-        /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further
-        /// requests are refused at once with status 429, except those whose
-        /// [head start](crate::Claim::with_head_start) brings them before enough of the others.
+        /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further requests are refused at
+        /// once with status 429, except those whose [head start](crate::Claim::with_head_start) puts them before enough
+        /// other requests.
         ///
         /// [`Claim::with_max_waiting`](crate::Claim::with_max_waiting) lists the costs of a waiter.
         ///
@@ -243,12 +243,12 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Makes the queues of wider limits fair to keys. Where a request is under several limits, the flow of each
-        /// claim behind the first is then the key of the first, for example the account, unless the claim names a
-        /// [flow](crate::Claim::with_flow). So no account waits for another one's crowd at the route's or the fleet's
-        /// limit. A claim's [share](crate::Claim::with_share) counts there as it is. A wider claim with a
-        /// [head start](crate::Claim::with_head_start) is not valid then. With one limit it has no effect: of a
-        /// shared key the extractor names the flows.
+        /// Makes the queues of wider limits fair to keys. If a request is under several limits, the key of the first
+        /// claim, for example the account, becomes the flow of each later claim that names no
+        /// [flow](crate::Claim::with_flow). So no account waits behind another account's crowd at the limit of the
+        /// route or the fleet. Later claims keep their [share](crate::Claim::with_share), but are not valid with a
+        /// [head start](crate::Claim::with_head_start). With one limit this has no effect: the extractor names the
+        /// flows of a shared key.
         ///
         /// # Examples
         ///
@@ -296,32 +296,31 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets whether the limit is in shadow, to try it before it is in force: not unless set. Then
-        /// every request is admitted at once, and nothing of the store is awaited, not even a round trip
-        /// or an outage. What the limit would have refused is counted, with the feature `metrics` in
-        /// `tower_semaphore.shadow_refusals`, and told, with the feature `tracing` in an
+        /// Sets whether the limit is in shadow, to try it before it is in force: not unless set. In shadow every
+        /// request is admitted at once, and waits neither for a round trip to the store nor during an outage. With the
+        /// feature `metrics`, requests that the limit would have refused are counted in
+        /// `tower_semaphore.shadow_refusals`. With the feature `tracing`, they are logged in an
         /// [event](crate::observe#events).
         ///
-        /// Beside each request goes on what would have become of it: its claims are made to the store,
-        /// and their permit is held for as long as the request holds its own. A request that would have
-        /// been refused holds nothing. One that would have waited, and then have run for as long as it
-        /// did, holds its permit until then. A layer in shadow and one in force share the
-        /// permits of a key if they have one store and one policy.
+        /// The limit is tried beside each request: the layer makes the request's claims to the store, and holds their
+        /// permit for as long as the request holds its own. A request that would have been refused holds nothing. If
+        /// the claims have to wait, their permit is then held for as long as the request took, even if the request has
+        /// ended. A layer in shadow and a layer in force share the permits of a key if they have the same store and the
+        /// same policy.
         ///
-        /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow)
-        ///   and is never lost. No response has RateLimit fields: clients should not adapt to a limit
-        ///   that is not in force. `with_max_hold` and `with_max_stall` end what is held in the store,
-        ///   and no response.
+        /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow) and is never
+        ///   lost. Responses have no RateLimit fields, because clients should not adapt to a limit that is not in
+        ///   force. `with_max_hold` and `with_max_stall` end the permit in the store, but no response.
         /// - A request with a wrong key, or with a claim that no store can grant, is admitted and counted
         ///   too.
-        /// - Without the limit more requests run at a time, so they may take longer, and clients do not
-        ///   come back: as far as that goes the trial differs from the limit. A request that ends
-        ///   before its wait would have ended counts as done, not as given up.
-        /// - Its handler may [`resize`](crate::Permit::resize) the permit to any weight: above the limit
-        ///   it counts as `invalid`.
-        /// - Of a layer 50,000 claims may be under way beside their requests: those in the queue, and those
-        ///   that a store did not answer at once. Further ones are counted as `overloaded`. In the queues of
-        ///   a store as many claims on trial may wait as `max_waiting_total` says, beside as many in force.
+        /// - The trial differs from a limit in force, because more requests run at a time and may take longer, and
+        ///   because refused clients do not try again. A request that ends before its wait would have ended counts as
+        ///   done, not as given up.
+        /// - The handler may [`resize`](crate::Permit::resize) the permit to any weight. A weight above the limit
+        ///   counts as `invalid`.
+        /// - A layer may have 50,000 claims under way beside their requests: claims that are queued, and claims that
+        ///   the store did not answer at once. Further claims are counted as `overloaded`. In the queues of a store,
+        ///   `max_waiting_total` bounds claims in shadow separately from claims in force.
         /// - Outside of a Tokio runtime a claim that the store does not answer at once is counted as
         ///   `unavailable`.
         ///

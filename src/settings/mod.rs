@@ -103,8 +103,8 @@ impl Settings {
         }
     }
 
-    /// Starts the longest hold of a permit. Returns a future of its loss if the loss ends the request. A permit in shadow
-    /// has its bound in the store, and its loss ends nothing.
+    /// Starts the countdown of a permit's longest hold. If a loss ends the request, returns a future that is ready at
+    /// the loss. A permit in shadow is bounded in the store, and its loss ends nothing.
     pub(crate) fn bound(&self, permit: &Permit) -> Option<SyncFuture<()>> {
         if permit.is_shadow() {
             return None;
@@ -134,8 +134,8 @@ impl Settings {
         }
     }
 
-    /// The limits that a request is under already. A permit of an earlier attempt, whose layer is done with the request,
-    /// is removed from the extensions: the request neither waits for it nor keeps it.
+    /// Returns the limits that a request is under already. Removes the permit of an earlier attempt from the
+    /// extensions: its layer is done with the request, which must neither wait for that permit nor keep it.
     #[inline]
     pub(crate) fn nesting(&self, request: &mut Extensions) -> Option<Nesting> {
         let outer = request.remove::<Permit>()?.in_layers()?;
@@ -239,9 +239,9 @@ impl Mistakes {
     }
 }
 
-/// What happens to a request whose permit is lost: at the end of its lease, by
+/// The fate of a request whose permit is lost. A permit is lost at the end of its lease, by
 /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
-/// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall), or because an operator
+/// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall), or when an operator
 /// [revokes](crate::Operate::revoke) it.
 ///
 /// # Examples

@@ -1,7 +1,7 @@
-//! A limit on trial: every request is admitted, and beside it goes on what would have become of it.
+//! A limit on trial: every request is admitted, and its claims run beside it to find out how they would have ended.
 //!
-//! A claim that is granted holds its units for as long as it would have: one that waited for its answer
-//! begins and ends by that time later than its request did.
+//! A granted claim holds its units for as long as it would in force. If it waited, its hold begins and ends later than
+//! its request, by the time of the wait.
 
 mod trial;
 
@@ -20,8 +20,7 @@ use std::{
 use tokio::runtime::Handle;
 use trial::{Claimed, ShadowGrant, Trial, report};
 
-/// How many claims of a layer may be under way beside their requests. Further ones count as refused
-/// by overload.
+/// How many claims of a layer may be under way beside their requests. Further claims count as refused by overload.
 const MOST: usize = 50_000;
 
 /// The claims that are under way beside their requests.
@@ -31,7 +30,7 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Admits a request, and begins what its claims would have done inside of other limits.
+    /// Admits a request, and starts its claims beside it. `nesting` has the limits outside.
     pub(crate) fn admit(
         self: &Arc<Self>,
         claims: Claims,
@@ -70,7 +69,7 @@ impl Shadow {
         Permit::in_shadow(ShadowGrant::new(Arc::new(trial), None), &claim)
     }
 
-    /// A claim that cannot go on beside its request ends here.
+    /// Runs a claim beside its request. Drops the claim if too many run already, or outside of a Tokio runtime.
     fn spawn(self: &Arc<Self>, claimed: Claimed, acquire: Acquire, policy: &Policy) {
         let running = Running::begin(self);
         match Handle::try_current() {

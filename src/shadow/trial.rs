@@ -1,4 +1,4 @@
-//! What would have become of one request, and the permit with which it is admitted.
+//! The claims of one request in shadow, and the permit with which the request is admitted.
 
 use crate::{
     nesting::Nesting,
@@ -81,7 +81,7 @@ impl Trial {
         self.weight.load(Relaxed)
     }
 
-    /// Changes what was just granted as its handler has asked while the claim waited, or asks now.
+    /// Gives a new grant the weight that the handler has requested while the claim waited, or requests now.
     async fn catch_up(&self) {
         while let Some(permit) = self.held() {
             let weight = self.weight();
@@ -91,8 +91,8 @@ impl Trial {
         }
     }
 
-    /// Changes what is held as its handler asks. A growth that would have been refused is reported,
-    /// and done for the handler.
+    /// Changes the weight of the held units for the handler. A growth that would have been refused is reported, and
+    /// succeeds for the handler.
     pub(super) async fn resize(&self, weight: u32) {
         self.weight.store(weight, Relaxed);
         if let Some(permit) = self.held() {
@@ -100,7 +100,7 @@ impl Trial {
         }
     }
 
-    /// Reports whether it is changed. What a bound has ended is held no more, which is no refusal.
+    /// Returns true if the weight was changed. If a time bound has ended the permit, the error is not a refusal.
     async fn change(&self, permit: &Permit, weight: u32) -> bool {
         let changed = permit.resize(weight).await;
         if let Err(error) = &changed
@@ -112,7 +112,7 @@ impl Trial {
     }
 }
 
-/// A claim that is under way while its request runs.
+/// A claim that runs beside its request.
 pub(super) struct Claimed {
     trial: Arc<Trial>,
     arrived: Instant,
@@ -145,24 +145,24 @@ impl Claimed {
     }
 }
 
-/// A request that was admitted would have been refused.
+/// Reports that an admitted request would have been refused.
 fn refused(policy: &Policy, error: &AcquireError) {
     report(error.policy().unwrap_or(policy), error.outcome());
 }
 
-/// The only function that tells of a trial.
+/// Counts and logs a refusal in shadow. Nothing else does so.
 pub(super) fn report(policy: &Policy, outcome: Outcome) {
     shadowed(policy.as_str(), outcome);
     events::shadowed(policy.as_str(), outcome);
 }
 
-/// The end of the request's permit, told to what its claim holds.
+/// The grant of the request's permit. Its end also ends the claim in shadow.
 pub(super) struct ShadowGrant {
     trial: Arc<Trial>,
-    /// To a claim that is under way.
+    /// Notifies a claim that is still running.
     ended: Mutex<Option<Sender<Instant>>>,
     is_released: AtomicBool,
-    /// Never set.
+    /// Never set, because a permit in shadow is never lost.
     loss: Loss,
 }
 
@@ -176,7 +176,7 @@ impl ShadowGrant {
         }
     }
 
-    /// Whether this is the first end.
+    /// Ends the claim in shadow. Returns true if this is the first end.
     fn end(&self) -> bool {
         let sender = self.ended.lock().take();
         let is_told = sender.is_some_and(|sender| sender.send(Instant::now()).is_ok());

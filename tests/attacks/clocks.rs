@@ -1,4 +1,6 @@
-//! The clocks of a process: a machine resumes after it was suspended, or its wall clock is set forward, as NTP does.
+//! The clocks of a process: a machine resumes after a suspension, or NTP sets its wall clock forward.
+//!
+//! Promises: P4, P6, P8.
 
 use futures_util::future::join_all;
 use rustix::time::{ClockId, clock_gettime};
@@ -16,14 +18,14 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const URL: &str = "CLOCKS_URL";
 const KEYS: &str = "CLOCKS_KEYS";
-/// So long that no permit ends in these tests by itself, and that two ticks are far apart.
+/// Long enough that no permit ends by itself in these tests and that ticks are far apart.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a process waits for a loss: for the next tick, and the refresh that it starts.
+/// How long a process waits for a loss: until the next tick, and for the refresh that follows.
 const WATCHED: Duration = Duration::from_secs(8);
 /// Longer than a lease, in seconds.
 const LEAP: i64 = 60;
 
-/// How long the machine has run, suspended or not, less the time that this process has run.
+/// The machine's uptime, suspensions included, minus the time that this process has run since `start`.
 fn suspended(start: Instant) -> f64 {
     let booted = clock_gettime(ClockId::Boottime).tv_sec as f64;
     booted - start.elapsed().as_secs_f64()
@@ -47,12 +49,12 @@ async fn lost(permits: &[Permit]) -> usize {
     lost.filter(Result::is_ok).count()
 }
 
-/// Holds permits from before a suspension, and as many since then.
+/// Holds `keys` permits from before a suspension and `keys` from after it. Prints how many of each are lost.
 async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
     let before = hold(store, "before", keys).await;
     let start = Instant::now();
     let first = suspended(start);
-    // The keeper has ticked since.
+    // The keeper ticks at least once during this sleep.
     sleep(LEASE / 12).await;
     println!("\nholds");
     while suspended(start) - first < LEAP as f64 / 2.0 {
@@ -75,7 +77,7 @@ async fn a_process_with_a_clock_of_its_own() {
     let (Ok(url), Ok(keys)) = (env::var(URL), env::var(KEYS)) else {
         return;
     };
-    // A busy machine is no failure of the store.
+    // The timeout tolerates a busy machine.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let store = builder.lease(LEASE).connect(url.as_str()).await;
     let store = store.expect("it connects");
@@ -85,7 +87,7 @@ async fn a_process_with_a_clock_of_its_own() {
     }
 }
 
-/// A process that holds permits, and its clock.
+/// A child process that holds permits, and its clock.
 struct Holder {
     _server: RedisServer,
     proxy: Proxy,
@@ -98,7 +100,7 @@ impl Holder {
     async fn start(keys: &str) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
-        // After a suspension the network is not back at once: the keeper has to refresh twice.
+        // After a suspension the network takes a moment to return, so the keeper must refresh twice.
         proxy.drop_replies_to(1, is_refresh_of_after);
         let clock = SteppedClock::compile();
         let mut child = child(module_path!(), "a_process_with_a_clock_of_its_own")
@@ -119,7 +121,7 @@ impl Holder {
         holder
     }
 
-    /// Waits for a line, and returns the rest of it.
+    /// Waits for a line with this start, and returns the rest of it.
     fn says(&mut self, start: &str) -> String {
         let lines = self.lines.by_ref().map_while(Result::ok);
         let mut said = lines.filter_map(|line| Some(line.strip_prefix(start)?.to_owned()));
@@ -133,7 +135,7 @@ impl Holder {
     }
 }
 
-/// Acquires and releases name queues.
+/// True for a refresh of an `after` permit. Unlike acquires and releases, refreshes do not name queues.
 fn is_refresh_of_after(args: &[Vec<u8>]) -> bool {
     let names = |text: &[u8]| {
         let mut args = args.iter();
@@ -150,8 +152,8 @@ async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_n
         holder.clock.suspend(LEAP);
         let [before, since] = holder.lost(["before ", "after "]);
         assert_eq!(since, 0, "of 20");
-        // A few may have been refreshed just before. On a busy machine the keeper may tick before the
-        // permits are granted, and asks at once for those from before.
+        // A few permits may have been refreshed just before the suspension. On a busy machine the keeper may tick
+        // before the new permits are granted, and then refreshes the old ones at once.
         if before > 10 {
             return;
         }
@@ -159,7 +161,7 @@ async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_n
     panic!("no permit was lost");
 }
 
-/// So many that a refresh of all takes longer than a timeout.
+/// Enough permits that refreshing them all takes longer than a timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wall_clock_that_is_set_forward_loses_no_permit() {
     let _alone = alone().await;

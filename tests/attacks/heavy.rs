@@ -1,4 +1,6 @@
-//! Claims and permits of very many units, beside another user of the server.
+//! Claims and permits with very many units, next to another user of the server.
+//!
+//! Promises: P1, P11.
 
 use crate::load::{TIME, TRIES, answer, offer};
 use futures_util::future::join_all;
@@ -22,17 +24,17 @@ use testing::{
 use tokio::runtime;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
-/// How often the slowest pings are measured at most: on a busy machine they may be late themselves.
+/// The largest number of rounds. On a busy machine a round's pings may be late for other reasons.
 const ROUNDS: usize = 8;
 
-/// How long the server may work before it answers another user. This is its time on a processor, so
-/// it hardly matters what else the machine does. For all units at once it works for half a second and more.
+/// The longest time for which the server may work before it answers another user. This is CPU time, so other load on
+/// the machine hardly matters. Handling all units at once takes half a second or more.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Long enough for the server to do all of it.
+/// Long enough for the server to handle all units.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Another user of the server, on a thread of its own.
+/// Another user of the server, on a separate thread.
 struct Other {
     end: Arc<AtomicBool>,
     pings: JoinHandle<Duration>,
@@ -51,7 +53,7 @@ impl Other {
         Self { end, pings }
     }
 
-    /// The longest work of the server before an answer.
+    /// Stops the pings. Returns the longest CPU time that the server used before it answered one.
     fn slowest(self) -> Duration {
         self.end.store(true, Ordering::Relaxed);
         self.pings.join().expect("it did not panic")
@@ -70,7 +72,7 @@ async fn ping(port: u16, pid: u32, end: &AtomicBool) -> Duration {
     slowest
 }
 
-/// How long a process has run, as the kernel counts it in nanoseconds.
+/// The CPU time of a process, which the kernel counts in nanoseconds.
 fn time_on_processor(pid: u32) -> Duration {
     let schedstat = fs::read_to_string(format!("/proc/{pid}/schedstat"));
     let schedstat = schedstat.expect("the server runs");
@@ -99,7 +101,7 @@ fn builder() -> Builder {
 
 async fn stalls_no_other_user(mut rig: Rig) {
     let mut rounds = Vec::new();
-    // A busy machine stalls some rounds, but not the best of several.
+    // A busy machine spoils some rounds, but not the best of several.
     for _ in 0..ROUNDS {
         rounds.push(heavy_round(&mut rig).await);
         let best = |phase: usize| rounds.iter().map(|round: &[_; 2]| round[phase]).min();
@@ -122,20 +124,20 @@ async fn heavy_claims_over_a_long_link_do_not_stall_other_users_of_the_server() 
     let mut rig = Rig::new(builder()).await;
     let delay = Duration::from_millis(50);
     rig.proxy.delay(delay, delay);
-    // One that has never seen a shorter round trip.
+    // This store has never seen a shorter round trip.
     let store = builder().connect(rig.proxy.url()).await;
     rig.store = store.expect("it connects");
     warm(&rig.store).await;
     stalls_no_other_user(rig).await;
 }
 
-/// What no script may take, with much room for a busy machine: in microseconds.
+/// Scripts that take longer than this many microseconds are slow. It leaves much slack for a busy machine.
 const SLOW: &str = "200000";
 
-/// A machine that stalls for longer may stall the server amid any script.
+/// A machine that stalls for longer than this may stall the server in the middle of any script.
 const CALM: Duration = Duration::from_millis(100);
 
-/// Has the server note scripts that keep its other clients waiting, from now on.
+/// Makes the server log scripts that keep its other clients waiting, from now on.
 async fn note_slow_scripts(raw: &mut Raw) -> StallWatch {
     let set = ["CONFIG", "SET", "slowlog-log-slower-than", SLOW];
     assert_eq!(raw.cmd(&set).await.text(), "OK");
@@ -156,7 +158,7 @@ async fn slow_scripts(raw: &mut Raw, watch: StallWatch) -> Result<(), String> {
 async fn heavy_permits_that_were_flushed_come_back() {
     let _alone = alone().await;
     let server = RedisServer::start();
-    // A busy machine may take a while until all are back.
+    // On a busy machine it may take a while until all permits are back.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(15));
     let builder = builder.timeout(Duration::from_secs(1));
     let store = builder.connect(server.url()).await.expect("it connects");
@@ -176,7 +178,7 @@ async fn heavy_permits_that_were_flushed_come_back() {
     slow_scripts(&mut raw, watch).await.expect("none is slow");
 }
 
-/// Has 300,000 units granted from the queue of a key at once. What the scripts took, if any was slow.
+/// Waits until 300,000 units are granted from the queue of a key at once. Fails if a script was slow.
 async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Result<(), String> {
     let (wait, queue) = (
         Duration::from_secs(30),
@@ -208,12 +210,12 @@ async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Resu
 async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
     let _alone = alone().await;
     let server = RedisServer::start();
-    // A busy machine is no failure of the store.
+    // The timeout tolerates a busy machine.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
     let builder = builder.timeout(Duration::from_secs(5));
     let store = builder.connect(server.url()).await.expect("it connects");
     let mut raw = Raw::connect(server.port()).await;
-    // It stalls some rounds, but not the best of several.
+    // A busy machine spoils some rounds, but not the best of several.
     let mut slow = Vec::new();
     for key in ["first", "second", "third"] {
         match heavy_waiters(&store, &mut raw, key).await {
@@ -224,13 +226,13 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
     panic!("{slow:?}");
 }
 
-/// Heavy and light claims at a rate over a link with a round trip are granted, but for 10 %: more than half failed in each
-/// try when the units in flight had a bound. Weights and rates of both kinds.
+/// Offers heavy and light claims, given as weights and rates, over a link with a round trip. At least 90 % of the last
+/// kind must be granted. When the units in flight had a bound, more than half failed in each attempt.
 async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
-        // A busy machine is no failure of the store.
+        // The timeout tolerates a busy machine.
         let rig = Rig::new(RedisSemaphore::builder().timeout(Duration::from_secs(1))).await;
         rig.proxy.delay(round_trip / 2, round_trip / 2);
         let offers = kinds.iter().map(|&(weight, rate)| {
@@ -241,7 +243,7 @@ async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
                 answer(store.clone(), claim)
             })
         });
-        // What is judged comes last.
+        // Only the last kind is judged.
         let answers = join_all(offers).await.pop().unwrap_or_default();
         let granted = answers.iter().flatten().filter(|answer| answer.is_ok());
         tries.push((granted.count(), answers.len()));
@@ -255,7 +257,7 @@ async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     panic!("of {kinds:?} granted, of: {tries:?}");
 }
 
-/// Where both kinds come, no light claim fails.
+/// With both kinds, the light claims are judged.
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_claims_at_a_rate_over_a_link_are_granted() {
     for (kinds, round_trip) in [
@@ -278,18 +280,18 @@ async fn heavy_permits_of_one_key_are_refreshed_with_all_their_units() {
         let claim = Claim::new("heavy").with_limit(1_000_000).with_weight(1_000);
         permits.push(rig.store.acquire(claim).await.expect("there is room"));
     }
-    // Without a refresh they end by then.
+    // Without a refresh all leases end during this sleep.
     tokio::time::sleep(lease * 3 / 2).await;
     assert!(!permits.iter().any(Permit::is_lost));
     let held = rig.raw.zcard("semaphore:2:{concurrency:heavy}:held").await;
     assert_eq!(held, 64_000);
 }
 
-/// So many units that the server needs longer for them than a claim may take.
+/// The server needs longer for these units than a claim may take.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_released_units_refuse_no_claim_whose_permit_was_released_too() {
     let _alone = alone().await;
-    // A busy machine is no failure of the store.
+    // The timeout tolerates a busy machine.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
     let rig = Rig::new(builder.timeout(Duration::from_secs(1))).await;
     let claim = |key: String, weight| {
@@ -302,7 +304,7 @@ async fn a_million_released_units_refuse_no_claim_whose_permit_was_released_too(
             number += 1;
             claim(format!("heavy-{number}"), 1_000)
         });
-        // On a busy machine some fail.
+        // On a busy machine some claims fail.
         heavy.extend(join_all(claims).await.into_iter().flatten());
     }
     let light = claim("light".into(), 1).await.expect("there is room");

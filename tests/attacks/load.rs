@@ -1,4 +1,6 @@
-//! More claims than a link carries, and what they cost the server.
+//! More claims than a link can carry, and their cost to the server.
+//!
+//! Promises: P14, P18.
 
 use std::{
     error::Error,
@@ -16,13 +18,13 @@ use testing::{
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis};
 
-/// After this, a claim counts as unanswered.
+/// A claim counts as unanswered after this time.
 const NEVER: Duration = Duration::from_secs(20);
 pub(crate) const TIME: Duration = Duration::from_secs(3);
-/// A busy machine fails some, but not each time.
+/// On a busy machine some attempts fail, but not all.
 pub(crate) const TRIES: usize = 4;
 
-/// Starts one task after the other at a rate per second, for this time. Returns what came of all.
+/// Starts tasks at a rate per second, for the given time. Returns the outputs of all.
 pub(crate) async fn offer<F>(
     (rate, time): (u64, Duration),
     mut one: impl FnMut(u64) -> F,
@@ -45,7 +47,7 @@ where
     outputs
 }
 
-/// Acquires once. `None` if there is no answer.
+/// Acquires once. `None` if no answer arrives.
 pub(crate) async fn answer(
     store: RedisSemaphore,
     claim: Claim,
@@ -53,8 +55,8 @@ pub(crate) async fn answer(
     timeout(NEVER, store.acquire(claim)).await.ok()
 }
 
-/// How many claims at a rate are granted over a link of 200 ms each way, each on one of many keys with room for all, and
-/// how many have no answer. The link is so slow that few claims saturate it, and a busy machine has time for them.
+/// Offers claims at a rate over a link of 200 ms each way, on many keys with room for all. Returns how many are granted
+/// and how many get no answer. The link is so slow that few claims saturate it, even on a busy machine.
 async fn granted_at(rate: u64) -> [usize; 2] {
     let delay = Duration::from_millis(200);
     let mut rig = Rig::new(RedisSemaphore::builder().timeout(delay * 5)).await;
@@ -70,12 +72,12 @@ async fn granted_at(rate: u64) -> [usize; 2] {
     [count(Some(true)), count(None)]
 }
 
-/// What the lowest rate counts for at least, so that a slow moment does not hide a collapse.
+/// The lowest rate counts for at least this much, so that a slow moment does not hide a collapse.
 const LEAST: usize = 2_250;
 
-/// Multiples of 500 claims a second, and how much of the goodput at that rate there has to be, in percent. A
-/// collapse leaves a third at twice as much, a sixth at four times as much, and in each of the
-/// tries. A busy machine costs less than that, because it has no time left for so many tasks.
+/// Rates in claims per second, each with the goodput that must remain, in percent of the goodput at 500 per second. In
+/// a collapse a third remains at twice that rate and a sixth at four times that rate, in every attempt. A busy machine
+/// loses less than that, because it cannot run that many tasks.
 const OFFERS: [(u64, usize); 2] = [(1_000, 60), (2_000, 50)];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +134,7 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
     assert!(acquires < 60, "{acquires} calls for 50 refusals");
 }
 
-/// How many connections a server accepts in two seconds. A storm makes many.
+/// The number of connections that a server accepts in two seconds. A storm makes many.
 async fn connections_in(raw: &mut Raw, meanwhile: impl AsyncFn()) -> u64 {
     raw.reset_stats().await;
     let start = Instant::now();
@@ -161,7 +163,7 @@ async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
-    // Later, because a store that lacks it from the start does not connect.
+    // Taken away later, because a store without this right does not connect.
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
     let waiting = Claim::new("a").with_limit(1).with_wait(TIME / 3);
@@ -176,7 +178,7 @@ async fn with_a_short_timeout() -> Rig {
     Rig::new(RedisSemaphore::builder().timeout(TIMEOUT)).await
 }
 
-/// A claim whose caller gives up after this time; `None` if no permit came by then.
+/// A claim whose caller gives up after `patience`. `None` if it gets no permit in that time.
 async fn acquire(store: &RedisSemaphore, patience: Duration) -> Option<Permit> {
     let claim = Claim::new("ann").with_limit(1_000);
     timeout(patience, store.acquire(claim)).await.ok()?.ok()
@@ -194,7 +196,7 @@ async fn a_silent_connection_is_replaced_although_every_caller_gives_up_early() 
 async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() {
     let Rig { proxy, store, .. } = &with_a_short_timeout().await;
     proxy.kill(End::Silence);
-    // It may be granted over the connection that is made beside the silent one.
+    // The claim may be granted over the connection that replaces the silent one.
     drop(acquire(store, BOUND).await);
     let granted = async || acquire(store, BOUND).await.is_some();
     eventually("the connection is replaced", BOUND, granted).await;
@@ -202,7 +204,7 @@ async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() 
 
 #[tokio::test]
 async fn hang_ups_do_not_replace_a_connection_that_is_only_slow() {
-    // Its keeper has connected, too.
+    // The keeper of this store has connected as well.
     let mut rig = with_a_short_timeout().await;
     let before = rig.raw.stat("total_connections_received").await;
     rig.proxy.delay(TIMEOUT / 4, TIMEOUT / 4);
@@ -233,7 +235,7 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // A pause of 100 ms, shortened at random by up to half, lies before each.
+    // A pause of 100 ms, shortened at random by up to half, precedes each subscription.
     let (made, took) = (subscribed() - before, start.elapsed());
     let most = took.as_millis() as usize / 50;
     assert!(
@@ -243,7 +245,7 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
     waiting.abort();
 }
 
-/// Joins again if the server has not answered in time, as on a busy machine.
+/// Claims again if the server has not answered in time, as on a busy machine.
 async fn granted(store: &RedisSemaphore, claim: Claim) -> Permit {
     loop {
         match store.acquire(claim.clone()).await {

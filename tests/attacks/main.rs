@@ -1,4 +1,5 @@
-//! What loads a server, a link or a machine: many claims, heavy ones, storms, clocks that leap. Most run alone.
+//! Heavy load on a server, a link or a machine: many claims, heavy claims, storms, and clocks that leap. Most tests run
+//! alone.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 

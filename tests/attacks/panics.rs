@@ -1,4 +1,6 @@
 //! A connector or a credentials function that panics, fails or never returns.
+//!
+//! Promises: P18, P20.
 
 use futures_util::future::join_all;
 use redis::{
@@ -21,13 +23,13 @@ use tower_semaphore::{
     redis::{Builder, Credentials, Kind, WhenUnavailable},
 };
 
-/// Well before a lease could end by itself.
+/// Shorter than a lease.
 const BOUND: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Panics,
-    /// Before there is a future.
+    /// Panics in the call itself, before it returns a future.
     PanicsAtOnce,
     Fails,
     NeverReturns,
@@ -44,7 +46,7 @@ const FAULTS: [Fault; 4] = [
 #[derive(Clone)]
 struct Function {
     fault: Fault,
-    /// The fault occurs at one of this number of calls.
+    /// One call in this many has the fault.
     one_of: usize,
     is_at_fault: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
@@ -110,7 +112,7 @@ async fn connect(
         .await
 }
 
-/// Ends all connections but this one.
+/// Ends all connections except this one.
 async fn end_connections(raw: &mut Raw) {
     raw.cmd(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
 }
@@ -142,7 +144,8 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     .await;
 }
 
-/// Claims that the connection would carry itself, and the refreshes of the keeper, for which no task waits.
+/// Asserts that the fault causes an outage and no more, both for claims, which could use the caller's own connection,
+/// and for the keeper's refreshes, which no task waits for.
 async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: &RedisServer) {
     let fault = function.fault;
     let mut raw = Raw::connect(server.port()).await;
@@ -159,7 +162,7 @@ async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: 
     let before = function.calls.load(Relaxed);
     sleep(Duration::from_secs(2)).await;
     let calls = function.calls.load(Relaxed) - before;
-    // Thousands, if each failure led to the next call.
+    // It would be thousands if each failure caused the next call.
     assert!(calls < 100, "{fault:?}: {calls} calls");
     function.is_at_fault.store(false, Relaxed);
     eventually("the server decides again", BOUND, async || {
@@ -185,7 +188,7 @@ async fn a_connector_at_fault_is_an_outage_and_is_called_seldom() {
 async fn a_credentials_function_at_fault_is_an_outage_and_is_called_seldom() {
     let one = async |fault| {
         let server = RedisServer::start();
-        // The password that the server has anyway is any one.
+        // The server accepts any password.
         let mut raw = Raw::connect(server.port()).await;
         raw.cmd(&["ACL", "SETUSER", "default", "on", "nopass"])
             .await;
@@ -217,7 +220,7 @@ async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
             );
             let said = causes(&error);
             let is_named = match (name, fault) {
-                // Its error is the user's own.
+                // The error is the user's own.
                 ("connector", Fault::Fails) => said.contains("no tunnel"),
                 (_, Fault::NeverReturns) => true,
                 (_, Fault::Fails) => said.contains(name) && said.contains("no token"),
@@ -228,7 +231,7 @@ async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
     }
 }
 
-/// Compiles with any error, and with a function that has none.
+/// Credentials functions may have any error type, including one without values.
 #[tokio::test]
 async fn credentials_may_come_from_a_function_that_cannot_fail() {
     let server = RedisServer::start();

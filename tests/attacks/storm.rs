@@ -1,6 +1,8 @@
 //! Storms of claims and hang-ups, over a link that is delayed, cut, silent, muted and stopped.
 //!
 //! `STORM_SEED=7 STORM_SECONDS=600 cargo test --test attacks storm` repeats the random choices, for ten minutes.
+//!
+//! Promises: P1, P9, P10, P11.
 
 use futures_util::future::join_all;
 use std::{
@@ -45,7 +47,7 @@ struct Tally {
     late: Duration,
 }
 
-/// Units that are held of each key, as their holders know.
+/// The held units of each key, by their holders' own count.
 type Held = Arc<[AtomicU32; KEYS]>;
 
 struct Caller {
@@ -89,7 +91,7 @@ impl Caller {
         self.tally
     }
 
-    /// No lease ends and no server forgets, so nobody holds more than there is.
+    /// No lease ends and the server loses no data, so the holders never have more units than the limit.
     async fn hold(&mut self, permit: Permit, key: usize) {
         let held = &self.held[key];
         let units = held.fetch_add(permit.weight(), SeqCst) + permit.weight();
@@ -137,7 +139,7 @@ async fn weather(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant
     proxy.forward();
 }
 
-/// What is in Redis but tokens, and how many members it has.
+/// The keys in Redis other than tokens, with the number of their members.
 async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
     for key in raw.keys("semaphore:2:{*").await {
@@ -149,7 +151,7 @@ async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
     left
 }
 
-/// What became of the claims of many callers, over a link under its weather until then.
+/// The results of many callers, over a link that is disturbed until the storm ends.
 async fn storm(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> Vec<Tally> {
     let seed = number("STORM_SEED").unwrap_or_else(|| std::process::id().into());
     println!("STORM_SEED={seed}");
@@ -170,7 +172,7 @@ async fn storm(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> V
     tallies.map(|tally| tally.expect("no panic")).collect()
 }
 
-/// Each kind of an answer was given, and none later than it may.
+/// Asserts that each kind of answer was given, and that none was too late.
 fn judge(tallies: &[Tally]) {
     let kinds: [fn(&Tally) -> usize; 3] = [
         |tally| tally.granted,

@@ -1,4 +1,6 @@
-//! The crawler, run as processes of its own against a site of three hosts.
+//! The crawler, run as separate processes against a site with three hosts.
+//!
+//! Promises: P17.
 
 use std::{
     process::{Output, Stdio},
@@ -16,7 +18,7 @@ async fn run(settings: &[(&str, &str)]) -> Output {
     output.expect("it ends in time").expect("it starts")
 }
 
-/// How many pages a crawler has read, and the most requests that a host has seen at a time.
+/// The number of pages that a crawler has read, and the largest number of simultaneous requests at a host.
 fn report(output: &Output) -> (usize, usize) {
     let text = String::from_utf8_lossy(&output.stdout);
     let pages = text.lines().find_map(|line| number(line, 0, "pages"));
@@ -27,7 +29,7 @@ fn report(output: &Output) -> (usize, usize) {
     (pages, seen.into_iter().max().unwrap_or_default())
 }
 
-/// The most requests that a host has seen in a pause that it had asked for.
+/// The largest number of requests that a host has received during a pause that it had asked for.
 fn early(output: &Output) -> usize {
     let text = String::from_utf8_lossy(&output.stdout);
     let early = text.lines().filter_map(|line| number(line, 9, "in"));
@@ -41,7 +43,7 @@ fn number(text: &str, position: usize, unit: &str) -> Option<usize> {
     (words.next() == Some(unit)).then_some(number)
 }
 
-/// A site that lasts as long as this.
+/// A site that runs until this value is dropped.
 struct Site {
     url: String,
     _process: Child,
@@ -98,7 +100,7 @@ async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_an
         let (pages, seen) = report(output);
         assert_eq!(pages, PAGES);
         assert!(seen <= 3, "{seen}");
-        // Those that were under way when the host answered 429.
+        // These requests were in flight when the host answered 429.
         assert!(early(output) <= 2, "{output:?}");
         assert!(output.status.success(), "{output:?}");
     }

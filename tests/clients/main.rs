@@ -1,4 +1,4 @@
-//! The examples `crawler` and `gateway`, as processes of their own.
+//! The examples `crawler` and `gateway`, run as separate processes.
 
 mod crawler;
 mod gateway;

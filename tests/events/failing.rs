@@ -1,4 +1,6 @@
-//! Risks of a server, and times in which claims fail: each of these is told twice, when it begins and when it is over.
+//! A server's risks and periods of failing claims are each logged twice: when they begin and when they end.
+//!
+//! Promises: P20, P25.
 
 use std::{
     io::{self, Write},
@@ -16,7 +18,7 @@ use tracing::subscriber::DefaultGuard;
 const BOUND: Duration = Duration::from_secs(20);
 const CLAIMS: u64 = 30;
 
-/// What this thread is warned of. A test has one thread, which carries its claims.
+/// The warnings of this thread. A test has one thread, which carries its claims.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<u8>>>);
 
@@ -50,7 +52,7 @@ impl Warnings {
         text.lines().map(|line| line.trim().to_owned()).collect()
     }
 
-    /// It has begun to fail because of this, and nothing else is told.
+    /// Asserts that the store has begun to fail because of this cause, and that nothing else was logged.
     fn assert_begun(&self, cause: &str) {
         let lines = self.lines();
         let is_it = |line: &String| {
@@ -59,7 +61,7 @@ impl Warnings {
         assert!(lines.len() == 1 && is_it(&lines[0]), "{cause}: {lines:#?}");
     }
 
-    /// After a while without failures that is told, and nothing else.
+    /// Asserts that the end is logged after a while without failures, and nothing else.
     async fn assert_over(&self, store: &RedisSemaphore) {
         let before = self.lines().len();
         eventually("the end is told", BOUND, async || {
@@ -72,7 +74,7 @@ impl Warnings {
     }
 }
 
-/// Short, because a time in which claims fail is over after one without a failure.
+/// Short, because a period of failures ends after one lease without a failure.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn patient() -> Builder {
@@ -88,7 +90,7 @@ fn assert_fails(answer: &Result<Permit, AcquireError>) {
     assert!(is_failure, "{answer:?}");
 }
 
-/// Other claims than those that are to succeed later.
+/// Other claims than those of the later successes.
 async fn assert_all_fail(store: &RedisSemaphore) {
     for key in 0..CLAIMS {
         let wait = Duration::from_millis(key % 2);
@@ -127,7 +129,7 @@ async fn kill_connections(raw: &mut Raw) {
         .await;
 }
 
-/// What is broken and mended again is told twice. Connections that last may not notice it.
+/// A fault and its repair are each logged once. Open connections may not notice the fault.
 async fn is_told_twice(
     store: &RedisSemaphore,
     raw: &mut Raw,
@@ -162,7 +164,7 @@ async fn a_risk_is_a_warning_when_the_store_connects() {
     );
 }
 
-/// To a short command the server says something else than to a long one.
+/// The server answers a short command differently from a long one.
 #[tokio::test]
 async fn a_password_that_is_set_is_told_once_and_its_removal_too() {
     let (server, mut raw) = started().await;
@@ -177,7 +179,7 @@ async fn a_password_that_is_set_is_told_once_and_its_removal_too() {
 
 const ANN: &str = "ACL SETUSER ann on >old ~* &* +@all";
 
-/// A store of a user whom the server knows.
+/// A store of a user that the server knows.
 async fn of_a_user(server: &RedisServer, raw: &mut Raw, builder: Builder) -> RedisSemaphore {
     ok(raw, ANN).await;
     let store = builder.connect(server.url_of("ann:old")).await;
@@ -192,7 +194,7 @@ async fn a_password_that_is_changed_is_told_once_and_its_return_too() {
     is_told_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
 }
 
-/// No policy admits what a person has to mend.
+/// No policy admits claims in a fault that a person must repair.
 #[tokio::test]
 async fn a_right_that_is_taken_from_a_connection_is_told_once_and_its_return_too() {
     for rights in ["-eval -evalsha", "resetkeys ~other*"] {
@@ -224,7 +226,7 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
     warnings.assert_over(&store).await;
 }
 
-/// Only claims that wait need the command that is missing.
+/// Only claims that wait need the missing command.
 #[tokio::test]
 async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
     let (server, mut raw) = started().await;
@@ -242,7 +244,7 @@ async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
     warnings.assert_over(&store).await;
 }
 
-/// The beginning of an outage may be told by another thread.
+/// Another thread may log the beginning of the outage.
 #[tokio::test]
 async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
     let (mut server, mut raw) = started().await;
@@ -255,7 +257,7 @@ async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
         assert!(store.acquire(claim(0)).await.is_err());
         sleep(Duration::from_millis(10)).await;
     }
-    // It does not know the user any more.
+    // The restarted server no longer knows the user.
     server.restart();
     eventually("a mistake is told", BOUND, async || {
         assert!(store.acquire(claim(0)).await.is_err());
@@ -276,7 +278,7 @@ async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
 async fn paused_time_is_told_once() {
     let server = RedisServer::start();
     let store = connected(&server).await;
-    // Whatever comes before the thread waits is an answer, so some may succeed.
+    // Calls succeed until the thread waits, so some claims may succeed.
     let (warnings, _guard) = Warnings::listen();
     tokio::time::pause();
     let mut failed = 0;

@@ -1,4 +1,6 @@
-//! The lines in the docs are what is written.
+//! The lines in the docs are the lines that are logged.
+//!
+//! Promises: P25.
 
 use crate::log::{listen, text};
 use http::{Method, Request, Response};
@@ -31,7 +33,7 @@ fn documented() -> BTreeSet<String> {
     lines.map(shape).collect()
 }
 
-/// A line without what differs from run to run: each number is an N, and what a span has taken is left
+/// A line without the parts that differ between runs. Each number becomes an N, and the durations of a span are left
 /// out.
 fn shape(line: &str) -> String {
     let line = line.split(" time.busy").next().unwrap_or(line).trim();
@@ -42,7 +44,7 @@ fn shape(line: &str) -> String {
             shape.push(letter);
         }
     }
-    // Whether a time has a fraction depends on what was waited for.
+    // A duration may or may not have a fraction.
     shape.replace("N.Nms", "Nms")
 }
 
@@ -89,7 +91,7 @@ async fn with_mistakes() {
     with_cooldowns().await;
 }
 
-/// One is of a policy that is not held, the store of one fails, and that of one is slow.
+/// One policy is not held, one store fails, and one store is slow.
 async fn with_cooldowns() {
     let busy = service_fn(async |_: Request<String>| {
         let response = Response::builder().status(429).header("retry-after", "30");
@@ -116,7 +118,7 @@ async fn answer(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
-/// What its claim meets in the store is told as that of any other is.
+/// In shadow, faults of the store are logged like those of any other claim.
 async fn in_shadow() {
     let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), MemorySemaphore::new());
     let service = layer.with_shadow(true).layer(service_fn(answer));
@@ -184,7 +186,7 @@ async fn over_a_server_that_is_restarted() {
     over_a_right_that_is_taken_away(&store, server.port()).await;
 }
 
-/// Once, however often it asks.
+/// It is logged once, however often the store asks.
 async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
     let mut raw = Raw::connect(port).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-hgetall"]).await;
@@ -209,7 +211,7 @@ async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
     eventually("the limit is in force", BOUND, is_known).await;
 }
 
-/// An operator sets a limit before any process has seen that those before are lost.
+/// An operator sets a limit before any process has noticed that the earlier limits are lost.
 async fn over_a_server_that_is_emptied(store: &RedisSemaphore, port: u16) {
     let limit = async |policy: &Policy, limit| {
         let set = store.set_limit(policy, None, Some(limit), "").await;
@@ -223,14 +225,14 @@ async fn over_a_server_that_is_emptied(store: &RedisSemaphore, port: u16) {
     assert_eq!(known(store, &Policy::DEFAULT).await, None);
 }
 
-/// The limit of ann that an operator has set, as the process of this store knows it.
+/// The limit of Ann that an operator has set, as this store's process knows it.
 async fn known(store: &RedisSemaphore, policy: &Policy) -> Option<u32> {
     let usage = store.usage(policy, &"ann".into()).await;
     let usage = usage.ok()?;
     usage.limit.filter(|_| usage.is_limit_set)
 }
 
-/// Those of another test in this program may be there too. An event that the docs do not list would be a new one.
+/// Events of another test in this program may appear too. The test fails at any event that the docs do not list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_line_of_the_docs_is_written_and_no_other_event() {
     listen();

@@ -1,4 +1,4 @@
-//! All that is written, at the finest level, by every thread.
+//! The log of every thread, at the finest level.
 
 use std::{
     io::{Result, Write},
@@ -34,12 +34,12 @@ fn lock() -> MutexGuard<'static, Vec<u8>> {
     LOG.lock().expect("no test panics with it")
 }
 
-/// Listens from now on.
+/// Starts to listen.
 pub(crate) fn listen() {
     LazyLock::force(&LOG);
 }
 
-/// All that was written until now, by all tests of this program.
+/// Everything that all tests of this program have logged so far.
 pub(crate) fn text() -> String {
     String::from_utf8(lock().clone()).expect("it is text")
 }

@@ -1,5 +1,5 @@
-//! What the library tells through `tracing`. A program of its own, with one subscriber for all: whether
-//! an event is of interest is known for the whole process, and is found out by whoever is first.
+//! The library's `tracing` events and spans. The tests need a separate program with one subscriber: the interest in an
+//! event is known for the whole process, and the first caller determines it.
 
 #![cfg(feature = "tracing")]
 

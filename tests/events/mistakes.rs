@@ -1,4 +1,6 @@
-//! What is told of a service that is set up wrongly.
+//! Logs about a service with a wrong setup.
+//!
+//! Promises: P20.
 
 use crate::log::{listen, text};
 use http::{Request, Response};
@@ -7,14 +9,14 @@ use testing::pausing::PauseRecorder;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, key};
 
-/// The lines of a policy, at a level.
+/// The lines of a policy at a level.
 fn lines(level: &str, policy: &str) -> Vec<String> {
     let policy = format!("policy=\"{policy}\"");
     let is_it = |line: &&str| line.trim_start().starts_with(level) && line.contains(&policy);
     text().lines().filter(is_it).map(str::to_owned).collect()
 }
 
-/// Sends so many requests without anything through a layer.
+/// Sends this many requests without a key through a layer.
 async fn send<K: KeyExtractor>(layer: &ConcurrencyLimitLayer<K>, requests: usize) -> u16 {
     let service = layer.layer(service_fn(async |_: Request<String>| {
         Ok::<_, Infallible>(Response::new(String::new()))
@@ -139,6 +141,6 @@ async fn a_route_is_missing_outside_of_the_router_and_that_is_told_once() {
     let told = text
         .lines()
         .filter(|line| line.contains("key::matched_path"));
-    // The lines of the docs are written by two other tests, once each.
+    // Two other tests write the lines of the docs, once each.
     assert!((1..=3).contains(&told.count()));
 }

@@ -1,4 +1,6 @@
 //! The password of a URL appears nowhere: in no event, no span and no error.
+//!
+//! Promises: P20.
 
 use crate::log::{listen, text};
 use std::{error::Error, fmt::Debug, io, sync::Arc, time::Duration};
@@ -15,7 +17,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 const RIGHT: &str = "correct-horse";
 const WRONG: &str = "battery-staple";
-/// As it is written in a URL, and as it is meant.
+/// The password as encoded in a URL, and decoded.
 const ENCODED: [&str; 2] = ["sta%2Fple%20horse", "sta/ple horse"];
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -25,7 +27,7 @@ fn patient() -> Builder {
         .timeout(Duration::from_millis(200))
 }
 
-/// All that an error says of itself and of its causes.
+/// The full text of an error and of its causes.
 fn said<T: Debug, E: Error>(outcome: &Result<T, E>) -> String {
     let mut said = format!("{outcome:?} {outcome:#?}");
     let mut cause = outcome.as_ref().err().map(|error| error as &dyn Error);
@@ -60,7 +62,7 @@ async fn protect(raw: &mut Raw) {
     assert_eq!(raw.cmd(&rule).await.text(), "OK");
 }
 
-/// URLs that are rare or wrong.
+/// Rare or wrong URLs.
 fn odd(password: &str) -> Vec<String> {
     [
         "redis+unix:///nowhere.sock?user=ann&pass=SECRET",
@@ -78,7 +80,7 @@ fn odd(password: &str) -> Vec<String> {
     .into()
 }
 
-/// Each of these fails in a way of its own.
+/// Each of these connections fails differently.
 async fn connecting(port: u16) -> String {
     let mut all = String::new();
     for password in [WRONG, ENCODED[0]] {
@@ -110,7 +112,7 @@ async fn no_password_appears_where_no_connection_is_made() {
     assert_silent(&text());
 }
 
-/// A server repeats a command that it does not know, with its arguments.
+/// A server repeats an unknown command with its arguments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_password_appears_where_a_server_repeats_what_it_does_not_know() {
     listen();
@@ -147,7 +149,7 @@ async fn no_password_appears_where_a_server_dies_and_forgets_its_users() {
         all += &said(&store.acquire(claim()).await);
     }
     server.restart();
-    // It does not know the user any more.
+    // The restarted server no longer knows the user.
     let is_refused = async || {
         let answer = said(&store.acquire(claim()).await);
         all += &answer;
@@ -210,7 +212,7 @@ async fn no_password_appears_where_the_primary_of_a_sentinel_dies() {
     assert_silent(&text());
 }
 
-/// What answers at a port may be any program, and may send back what it was sent.
+/// Any program may answer at a port, and it may send back the bytes that it received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_password_appears_where_the_code_of_an_answer_has_it() {
     listen();
@@ -235,7 +237,7 @@ async fn no_password_appears_where_the_code_of_an_answer_has_it() {
     assert_silent(&text());
 }
 
-/// A server that was told the password may repeat it at any time.
+/// A server that has received the password may repeat it at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_password_appears_where_a_server_repeats_it_after_the_log_in() {
     listen();
@@ -254,7 +256,7 @@ async fn no_password_appears_where_a_server_repeats_it_after_the_log_in() {
     assert_silent(&text());
 }
 
-/// Messages come over a connection of their own.
+/// Messages use a separate connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_password_appears_where_a_server_repeats_it_to_a_subscription() {
     listen();
@@ -267,7 +269,7 @@ async fn no_password_appears_where_a_server_repeats_it_to_a_subscription() {
     assert_silent(&text());
 }
 
-/// The port of a server that is as another, but answers this command with the password.
+/// The port of a server that acts like another, but answers this command with the password.
 async fn repeats(command: &'static str, port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
@@ -281,7 +283,7 @@ async fn repeats(command: &'static str, port: u16) -> u16 {
     own
 }
 
-/// Until one of the two has ended.
+/// Forwards data until one of the two connections has ended.
 async fn forward(mut client: TcpStream, mut server: TcpStream, command: &str) -> io::Result<()> {
     let (mut asked, mut said) = ([0; 65_536], [0; 65_536]);
     loop {
@@ -302,7 +304,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, command: &str) ->
     }
 }
 
-/// The port of a server that answers whatever it is sent in this way.
+/// The port of a server that answers everything with this text.
 async fn says(answer: String) -> u16 {
     answers(move |_| answer.repeat(8)).await
 }

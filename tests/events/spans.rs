@@ -1,4 +1,6 @@
 //! The span of a wait.
+//!
+//! Promises: P25.
 
 use crate::log::{listen, text};
 use std::time::Duration;

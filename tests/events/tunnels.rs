@@ -1,4 +1,6 @@
-//! What is logged of tunnels: upgrades of HTTP/1.1, and CONNECT over HTTP/1.1 and HTTP/2.
+//! Logs about tunnels: upgrades of HTTP/1.1, and CONNECT over HTTP/1.1 and HTTP/2.
+//!
+//! Promises: P25.
 
 use crate::log::{listen, text};
 use bytes::Bytes;
@@ -27,14 +29,14 @@ use tokio::{
 use tower::{Layer, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Permit, key};
 
-/// How long a condition may take to come true on a busy machine.
+/// The bound for a condition on a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// What the task of a tunnel holds.
+/// The value that the task of a tunnel holds.
 #[derive(Debug, Clone, Copy)]
 enum Holds {
     Permit,
-    /// With the permit in its extensions.
+    /// The request, with the permit in its extensions.
     Request,
     Nothing,
 }
@@ -56,7 +58,7 @@ const ALL: [Opens; 4] = [
     Opens::ExtendedConnect,
 ];
 
-/// Sends back what comes.
+/// Sends back everything that it receives.
 async fn echo(upgrade: OnUpgrade) {
     if let Ok(tunnel) = upgrade.await {
         let (mut from, mut to) = split(TokioIo::new(tunnel));
@@ -64,7 +66,7 @@ async fn echo(upgrade: OnUpgrade) {
     }
 }
 
-/// Opens a tunnel, unless the request is an ordinary one.
+/// Opens a tunnel, unless the request is ordinary.
 async fn open(mut request: Request<Incoming>, holds: Holds) -> Response<Empty<Bytes>> {
     let mut response = Response::new(Empty::new());
     let is_upgrade = request.headers().contains_key(UPGRADE);
@@ -97,7 +99,7 @@ async fn open(mut request: Request<Incoming>, holds: Holds) -> Response<Empty<By
     response
 }
 
-/// A server of one tunnel at a time.
+/// A server with a limit of one tunnel.
 async fn serve(policy: &'static str, holds: Holds) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -120,14 +122,14 @@ async fn serve(policy: &'static str, holds: Holds) -> SocketAddr {
     address
 }
 
-/// A tunnel that a client has, and through which a word has come back.
+/// A client's tunnel, through which a word has come back.
 type Tunnel = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Opens a tunnel.
 ///
 /// # Errors
 ///
-/// The status of a refusal.
+/// Returns the status of a refusal.
 async fn dial(address: SocketAddr, opens: Opens) -> Result<Tunnel, u16> {
     match opens {
         Opens::Upgrade => {
@@ -176,7 +178,7 @@ async fn over_http2(address: SocketAddr, request: Request<Empty<Bytes>>) -> Resu
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
     let (mut client, connection) = shaken.expect("a server of HTTP/2");
     tokio::spawn(connection);
-    // With the answer to this the client knows that the server takes extended CONNECT.
+    // The answer to this request shows the client that the server accepts extended CONNECT.
     let first = Request::get("http://market/").body(Empty::new());
     let first = client.send_request(first.expect("a request")).await;
     drop(first.expect("an answer"));

@@ -1,11 +1,11 @@
-//! `TESTING.md` says of each fault and of each bad input which tests bring it about: they exist.
+//! The tests that `TESTING.md` lists for each fault and each bad input exist.
 
 use std::{fs, path::Path};
 
 const FAULTS: usize = 35;
 const BAD_INPUTS: usize = 22;
 
-/// The cells of each row of the table under a heading, but for its head.
+/// The cells of each row of the table under a heading, without its head.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let text = read("TESTING.md");
     let (_, section) = text
@@ -21,7 +21,7 @@ fn cells(row: &str) -> Vec<String> {
     cells.map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Nothing, if there is no such file.
+/// The text of a file, empty if it does not exist.
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(path).unwrap_or_default()
@@ -34,7 +34,7 @@ fn tests(text: &str) -> Vec<(&str, &str)> {
     named.filter(|(file, _)| file.ends_with(".rs")).collect()
 }
 
-/// Whether a file has a test of this name, or a list of facts in which it is one.
+/// True if a file has a test of this name, or lists it as a fact.
 fn has_test(source: &str, name: &str) -> bool {
     let is_listed = source.lines().any(|line| line.trim() == name);
     let function = format!("fn {name}(");

@@ -1,8 +1,10 @@
-//! The repository: its floor plan, its package, its documents, the runner of its tests, and their oracles.
+//! The repository: its floor plan, its package, its documents, its prose, the runner of its tests, and their oracles.
 
 mod fault_matrix;
 mod floor_plan;
 mod package;
+mod promises;
+mod prose;
 #[cfg(feature = "redis")]
 mod proxy;
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! What is published is whole, what its front page says is so, and CI runs what everybody runs.
+//! The published package is whole, its front page is right, and CI runs the README's commands.
 
 use std::{
     collections::BTreeSet,
@@ -34,14 +34,14 @@ fn packaged() -> BTreeSet<String> {
     cargo(&["package", "--list", "--allow-dirty", "-ptower-semaphore"])
 }
 
-/// What is built, with these edges and features, in this format.
+/// The lines of `cargo tree` with these edges and features, in this format.
 fn tree(edges: &str, format: &str, features: &str) -> BTreeSet<String> {
     let (edges, format) = (format!("--edges={edges}"), format!("--format={format}"));
     let fixed = ["tree", "-ptower-semaphore", "--prefix=none"];
     cargo(&[&fixed[..], &[&edges, &format, features]].concat())
 }
 
-/// What follows `key = ` in the crate's manifest, as it is written.
+/// The text behind `key = ` in the crate's manifest.
 fn manifest(key: &str) -> String {
     let text = read("Cargo.toml");
     let start = format!("{key} = ");
@@ -189,7 +189,6 @@ fn without_default_features_nothing_of_redis_is_built() {
     }
 }
 
-/// Whether a version is at most another one.
 fn is_at_most(version: &str, other: &str) -> bool {
     let [version, other] = [version, other].map(|version| {
         let numbers = version.split('.').map(str::parse::<u32>);
@@ -264,7 +263,7 @@ fn ci_takes_each_step_of_a_release() {
     );
 }
 
-/// A field that is added to such a variant breaks nobody. Callers make values of those that are left out.
+/// A later field of a non-exhaustive variant breaks no caller. Callers make values of the exceptions.
 #[test]
 fn each_variant_with_fields_is_open_to_further_ones() {
     let of_callers = ["ShareOf"];
@@ -285,7 +284,7 @@ fn each_variant_with_fields_is_open_to_further_ones() {
     assert!(seen > 20, "{seen}");
 }
 
-/// Whether a line of an enum begins a variant that has fields.
+/// True if a line of an enum begins a variant that has fields.
 fn has_fields(line: &str) -> bool {
     let name = line.strip_prefix("    ").unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_uppercase()) && name.contains(['(', '{'])

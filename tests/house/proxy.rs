@@ -16,7 +16,7 @@ use tokio::time::timeout;
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(10);
 
-/// A server, a proxy in front of it, a client through the proxy and one that goes past it.
+/// A server, a proxy in front of it, a client through the proxy, and a client past it.
 struct Fixture {
     _server: RedisServer,
     proxy: Proxy,

@@ -36,7 +36,7 @@ fn a_test_that_hangs_is_named_and_ended_with_what_it_has_started() {
         sleep 60 &
         printf '%s' $! >started
         sleep 60";
-    // Two seconds more than libtest takes to report it. What is killed may take a moment to end.
+    // Two seconds more than libtest takes to report it. A killed process may take a moment to end.
     let script = r#"longest=62
         run_logged "$1/tests" "$1 $1/program-0" && exit 3
         for try in {1..100}; do

@@ -1,4 +1,6 @@
-//! The endings of a body: each releases the permit, once, and none changes a frame.
+//! The ways in which a body ends. Each releases the permit exactly once, and none changes a frame.
+//!
+//! Promises: P9.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -37,7 +39,7 @@ const fn page(returned: u32) -> Page {
     }
 }
 
-/// What the layer makes of `body`, in a response of alice.
+/// Wraps `body` in a limited response of alice.
 fn wrap<B>(body: B, semaphore: impl Semaphore) -> ResponseBody<B>
 where
     B: Body<Data = Bytes> + Clone,
@@ -77,7 +79,7 @@ fn wrap_refused(memory: &MemorySemaphore) -> ResponseBody<Script> {
     wrap(Script::stream([Data("two")]), memory.clone())
 }
 
-/// Everything that a server can see of a body, poll by poll.
+/// Everything that a server can observe of a body, poll by poll.
 fn transcript<B>(mut body: B) -> Vec<(String, (u64, Option<u64>), bool)>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -98,7 +100,7 @@ fn view<B: Body>(what: String, body: &B) -> (String, (u64, Option<u64>), bool) {
     (what, size, body.is_end_stream())
 }
 
-/// Every script of up to four frames of data, with each ending, of known length and not.
+/// Every script of up to four data frames, with each ending, with and without a known length.
 fn scripts() -> impl Iterator<Item = Script> {
     let endings = [None, Some(Trailers), Some(Fail)];
     let scripts = frames(4).into_iter().flat_map(move |frames| {
@@ -107,7 +109,7 @@ fn scripts() -> impl Iterator<Item = Script> {
     scripts.flat_map(|steps| [Script::exact(steps.clone()), Script::stream(steps)])
 }
 
-/// Every sequence of at most so many frames of data.
+/// Every sequence of at most `most` data frames.
 fn frames(most: usize) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
     let mut at = 0;
@@ -138,7 +140,7 @@ fn a_server_sees_the_same_body_if_the_limit_has_polled_it_before() {
     }
 }
 
-/// Beside the limited body runs the same one without a limit, which shows when it is over.
+/// An unlimited copy of the body runs alongside and shows when the limited one should be over.
 #[test]
 fn a_body_frees_its_permit_with_its_last_frame_and_not_before() {
     for script in scripts() {

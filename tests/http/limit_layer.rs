@@ -1,4 +1,6 @@
 //! `LimitLayer`: services of any request type, and refusals as errors.
+//!
+//! Promises: P1, P9, P21.
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::pending};
@@ -27,7 +29,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(10);
 
-/// The request is the account.
+/// A layer that takes the request itself as the account.
 fn by_account(
     limit: u32,
     semaphore: impl Semaphore,
@@ -50,7 +52,7 @@ fn is_full(error: &BoxError) -> bool {
     )
 }
 
-/// Their sources skip what they wrap.
+/// The sources of `io::Error` and of shared errors skip the wrapped error.
 #[test]
 fn an_error_is_found_in_errors_of_io_and_in_shared_errors() {
     let refused = || AcquireError::Overloaded;
@@ -219,7 +221,7 @@ async fn behind_a_buffer_and_load_shed_a_refusal_is_in_the_chain() {
     drop(held);
 }
 
-/// Tries a refused request again as soon as the permit is free.
+/// Retries a refused request as soon as the permit is free.
 #[derive(Clone)]
 struct WhenFree(Arc<Notify>, Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! The HTTP half: the layers, what they answer, and how responses hold their permits.
+//! The HTTP half: the layers, their answers, and the permits that responses hold.
 
 mod axum;
 mod body;

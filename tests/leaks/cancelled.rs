@@ -1,5 +1,7 @@
-//! Alone in their process, and one after the other, so that the process's own counts are of one test
+//! These tests run in a separate process and one after another, so that the process's counts are those of one test
 //! only.
+//!
+//! Promises: P10, P11.
 
 use std::{fs, time::Duration};
 use testing::{
@@ -32,7 +34,7 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
     let store = store.expect("it connects");
     let claim = Claim::new("a").with_limit(2_000);
     let permit = store.acquire(claim.clone()).await.expect("there is room");
-    // Released, so the keeper is connected too.
+    // The keeper sends the release, so it is connected now.
     assert!(permit.release().await);
     drop(permit);
     let mut raw = Raw::connect(server.port()).await;
@@ -74,7 +76,7 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
     );
 }
 
-/// Short permits, some from the queue, until it is aborted.
+/// Takes short permits, some from the queue, until it is aborted.
 async fn work(store: RedisSemaphore, in_flight: InFlight, mut rng: Rng) {
     loop {
         let wait = rng.millis(0..1_000) * u32::from(rng.once_in(2));

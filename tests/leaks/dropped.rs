@@ -1,12 +1,14 @@
-//! A store that is dropped while Redis cannot be reached. Alone in its process, so that the process's
-//! keeper is that of this test.
+//! A store that is dropped while Redis is unreachable. The test runs in a separate process, so that the process's only
+//! keeper is its own.
+//!
+//! Promises: P11.
 
 use std::{fs, time::Duration};
 use testing::{machine::alone, redis::RedisServer};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// The clock ticks (10 ms each) that the keeper's thread has run; `None` if there is none.
+/// The clock ticks (10 ms each) that the keeper's thread has run, or `None` if it does not run.
 fn ticks() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("procfs");
     let mut stats = tasks.flatten().filter_map(|task| {
@@ -19,8 +21,7 @@ fn ticks() -> Option<u64> {
     stats.next()
 }
 
-/// The clock ticks that the keeper uses in two seconds: on a busy machine too, a busy loop uses
-/// dozens.
+/// The clock ticks that the keeper uses in two seconds. A busy loop uses dozens, even on a busy machine.
 async fn used() -> u64 {
     let start = ticks().expect("the keeper runs");
     sleep(Duration::from_secs(2)).await;
@@ -42,7 +43,7 @@ async fn a_store_that_is_dropped_during_an_outage_leaves_no_busy_loop() {
     drop(permit);
     let with_store = used().await;
     drop(store);
-    // The keeper still runs: the release of the permit is pending.
+    // The keeper still runs, because the release of the permit is pending.
     let without = used().await;
     assert!(without < 20, "{without} of 200 ticks, {with_store} before");
 }

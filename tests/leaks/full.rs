@@ -1,7 +1,9 @@
-//! A process that has no descriptor left, which the keeper's thread needs for its runtime.
+//! A process that has no free descriptor, although the keeper's thread needs some for its runtime.
 //!
-//! It is a child, because its watcher needs descriptors too. The two speak in lines, over the child's input and its
-//! standard error, to which nothing else writes unless the child fails.
+//! The process is a child, because the test needs descriptors to watch it. They exchange lines over the child's input
+//! and its standard error. The child writes no other lines there unless it fails.
+//!
+//! Promises: P11.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -30,24 +32,24 @@ use tower_semaphore::{
     redis::client::{AsyncConnectionConfig, Client, ConnectionInfo},
 };
 
-/// For a busy machine.
+/// Tolerates a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// How many descriptors the child may have. It has fewer.
+/// The limit on the child's descriptors, which is more than it has when it is set.
 const FEW: u64 = 100;
 
-/// Says where the child finds the server.
+/// The environment variable with the server's URL.
 const URL: &str = "LEAKS_REDIS_URL";
 
-/// What the child says once it has no descriptor left.
+/// The child prints this line once it has no free descriptor.
 const FULL: &str = "no descriptor is left";
 
-/// Takes all descriptors that are left.
+/// Takes all free descriptors.
 fn all() -> Vec<File> {
     iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
-/// The keeper's threads that a process has now.
+/// The keeper's threads in a process.
 fn keepers(process: u32) -> Vec<OsString> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("procfs");
     let is_keeper = |task: &DirEntry| {
@@ -66,7 +68,7 @@ async fn a_process_without_a_descriptor() {
     let limit = getrlimit(Resource::Nofile);
     let taken = Arc::new(Mutex::new(None));
     let takes = Arc::clone(&taken);
-    // The first connection is there before the keeper's thread starts.
+    // The first connection is made before the keeper's thread starts.
     let connector = move |info, config: AsyncConnectionConfig| {
         let takes = Arc::clone(&takes);
         async move {
@@ -81,7 +83,7 @@ async fn a_process_without_a_descriptor() {
             Ok(connection)
         }
     };
-    // A store that connects without a check.
+    // An operator's store connects without a check.
     let builder = RedisSemaphore::builder().operator(true);
     let store = builder.connector(connector).connect(url).await;
     let store = store.expect("it needs no keeper");
@@ -124,7 +126,7 @@ async fn without_a_descriptor_for_the_keeper_a_check_names_it_and_few_threads_st
     while start.elapsed() < Duration::from_secs(1) {
         seen.extend(keepers(id));
     }
-    // One starts each tenth of a second. Without a pause hundreds would.
+    // A new thread starts every tenth of a second. Without the pause it would be hundreds.
     assert!(seen.len() < 50, "{} threads end at once", seen.len());
 
     let mut input = process.stdin.take().expect("it is piped");

@@ -1,4 +1,4 @@
-//! A client of the market, what it is answered, and the permits that it takes.
+//! A client of the market, its answers, and the permits that it takes.
 
 use crate::soon;
 use http::{Method, Request, Response, Version, header::CONTENT_TYPE, request::Builder};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 type Http = legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// A client with connections of its own.
+/// A client with separate connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: Http,
@@ -47,13 +47,13 @@ impl Client {
         self.send(self.request(Method::GET, path), "").await
     }
 
-    /// Puts an item up for sale.
+    /// Offers an item for sale.
     pub(crate) async fn list(&self, item: &str, price: u64) -> Answer {
         let offer = serde_json::json!({"item": item, "price": price});
         self.offer(&offer.to_string()).await
     }
 
-    /// Sends `body` where an offer belongs.
+    /// Posts `body` as an offer.
     pub(crate) async fn offer(&self, body: &str) -> Answer {
         let request = self.request(Method::POST, "/market/items");
         let request = request.header(CONTENT_TYPE, "application/json");
@@ -70,14 +70,14 @@ impl Client {
         self.try_send(self.request(Method::POST, &path), "").await
     }
 
-    /// What an account has, as the market reports it.
+    /// An account's funds and items, as the market reports them.
     pub(crate) async fn account(&self, account: &str) -> Value {
         let answer = self.get(&format!("/accounts/{account}")).await;
         assert_eq!(answer.status(), 200);
         answer.json().await
     }
 
-    /// A request that names the account in its header, if there is one.
+    /// A request that names the client's account in its header, if it has one.
     pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
         let request = Request::builder()
             .method(method)
@@ -88,13 +88,13 @@ impl Client {
         }
     }
 
-    /// The answer's head; its body is still to come.
+    /// Sends a request. Returns once the head of the answer has arrived.
     pub(crate) async fn send(&self, request: Builder, body: &str) -> Answer {
         let answer = self.try_send(request, body).await;
         answer.expect("the market answers")
     }
 
-    /// The answer's head, if there is one.
+    /// Sends a request. Returns `None` if the head of the answer does not arrive.
     pub(crate) async fn try_send(&self, request: Builder, body: &str) -> Option<Answer> {
         let body = Full::from(body.to_owned());
         let request = request.body(body).expect("a request");
@@ -103,10 +103,10 @@ impl Client {
     }
 }
 
-/// A response. Dropping it early hangs up.
+/// A response. Dropping it early closes its connection.
 pub(crate) struct Answer {
     response: Response<Incoming>,
-    /// Of its events, what has come and was not asked for.
+    /// Text of the body that arrived behind the last event returned.
     unread: String,
 }
 
@@ -124,18 +124,18 @@ impl Answer {
         self.response.version()
     }
 
-    /// A header's value, empty if it is not there.
+    /// A header's value, or an empty string if the header is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.response.headers().get(name);
         value.map_or("", |value| value.to_str().expect("headers are text"))
     }
 
-    /// The body to its end.
+    /// Reads the body to its end.
     pub(crate) async fn text(self) -> String {
         self.try_text().await.expect("the body does not break off")
     }
 
-    /// The body to its end, unless it breaks off.
+    /// Reads the body to its end. Returns `None` if the body breaks off.
     pub(crate) async fn try_text(self) -> Option<String> {
         let body = soon("the end of a body", self.response.collect()).await;
         let bytes = body.ok()?.to_bytes();
@@ -147,13 +147,13 @@ impl Answer {
         serde_json::from_str(&text).expect("the body is JSON")
     }
 
-    /// The next server-sent event: its name, and its data.
+    /// The name and data of the next server-sent event.
     pub(crate) async fn event(&mut self) -> (String, Value) {
         let event = soon("an event", self.try_event()).await;
         event.expect("the stream goes on")
     }
 
-    /// The same; `None` if the stream has ended, or was cut. A heartbeat is none.
+    /// As `event`, but `None` if the stream has ended or was cut. Heartbeats are skipped.
     pub(crate) async fn try_event(&mut self) -> Option<(String, Value)> {
         loop {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {
@@ -169,7 +169,7 @@ impl Answer {
     }
 }
 
-/// An event, `None` for a heartbeat.
+/// Parses an event. Returns `None` for a heartbeat.
 fn parsed(event: &str) -> Option<(String, Value)> {
     let (name, data) = event.split_once('\n')?;
     let name = name.strip_prefix("event: ").expect("a name");
@@ -177,10 +177,10 @@ fn parsed(event: &str) -> Option<(String, Value)> {
     Some((name.to_owned(), data.parse().expect("JSON")))
 }
 
-/// A stream that does not end while a test runs.
+/// A stream that outlasts the tests.
 pub(crate) const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000";
 
-/// Takes permits with streams that do not end. Dropping one hangs up.
+/// Takes permits with endless streams. Dropping a stream closes its connection.
 pub(crate) async fn streams(client: &Client, count: usize) -> Vec<Answer> {
     let mut streams = Vec::new();
     for _ in 0..count {
@@ -191,7 +191,7 @@ pub(crate) async fn streams(client: &Client, count: usize) -> Vec<Answer> {
     streams
 }
 
-/// Sends requests until one is admitted. Every answer but 429 and 200 is a fault.
+/// Sends requests until one is admitted. Any status other than 429 and 200 is a fault.
 pub(crate) async fn admitted(client: &Client) {
     let retrying = async { while client.get("/market").await.status() == 429 {} };
     soon("a permit", retrying).await;

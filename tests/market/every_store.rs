@@ -1,6 +1,8 @@
-//! What a market does, it does wherever its state lives.
+//! The behaviour of a market is the same wherever its state lives.
+//!
+//! Promises: P1.
 
-/// Makes two tests of each of these functions: with a market in memory, and with one in Redis.
+/// Makes two tests of each of these functions: one with a market in memory and one with a market in Redis.
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
         mod in_memory {

@@ -1,4 +1,6 @@
-//! What the page is told: who holds, who waits, who is refused, and what is traded.
+//! The page's event feed: holders, waiters, refusals and trades.
+//!
+//! Promises: P24.
 
 use crate::{
     client::{Answer, Client, ENDLESS, streams},
@@ -14,7 +16,7 @@ on_every_store! {
     a_feed_tells_of_listings_and_trades_and_takes_no_permit,
 }
 
-/// The events for who watches an account.
+/// The events of a page that watches an account.
 pub(crate) struct Feed(Answer);
 
 impl Feed {
@@ -25,7 +27,7 @@ impl Feed {
         Self(answer)
     }
 
-    /// The data of the next event of this name for which `fits`.
+    /// The data of the next event that has this name and satisfies `fits`.
     pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let (other, data) = self.0.event().await;
@@ -35,7 +37,7 @@ impl Feed {
         }
     }
 
-    /// Waits until so many permits are held.
+    /// Waits until `held` permits are held.
     async fn held(&mut self, held: usize) -> Value {
         let count = |data: &Value| data["held"].as_array().map(Vec::len) == Some(held);
         self.until("permits", count).await
@@ -59,7 +61,7 @@ async fn a_feed_begins_with_the_settings_the_permits_and_the_listings(market: &M
         match &*name {
             "permits" => permits = Some(data),
             "listings" => listings = Some(data),
-            // Bob's is told as an event too, if that comes late.
+            // Bob's listing may also arrive late, as an event.
             "listing" => {}
             other => panic!("{other} comes too early"),
         }
@@ -101,7 +103,7 @@ async fn a_feed_tells_of_each_refusal_and_when_to_come_back(market: &Market) {
         refused.header("retry-after")
     );
 
-    // Nobody else is told of it: the first of bob's refusals is his own.
+    // Only ann's watchers are notified: the first refusal on bob's feed is his own.
     let _held = streams(&market.client("bob"), 5).await;
     assert_eq!(market.client("bob").get("/market").await.status(), 429);
     let told = bobs.until("refusal", |_| true).await;

@@ -1,5 +1,7 @@
-//! Processes that share a Redis, a cluster, or what Sentinels name, are one market: they share the permits of an
-//! account, and what is listed, bought and told.
+//! Processes that share a server, a cluster, or a primary behind Sentinels form one market: they share the permits of
+//! an account, the listings, the purchases and the events.
+//!
+//! Promises: P1, P24.
 
 use crate::{
     client::{Answer, Client, ENDLESS, streams},
@@ -14,12 +16,12 @@ use testing::{
     wait::eventually,
 };
 
-/// How long the end of a body may take to be felt in another process.
+/// The longest time for the end of a body to take effect in another process.
 const FELT: Duration = Duration::from_secs(1);
-/// Failovers take seconds, and a busy machine has time.
+/// Generous, because failovers take seconds even on an idle machine.
 const FAILOVER: Duration = Duration::from_secs(60);
 
-/// Two processes whose leases last so long.
+/// Two processes with this lease.
 pub(crate) async fn markets(server: &RedisServer, lease_ms: &str) -> [Market; 2] {
     let url = server.url();
     let settings = [("REDIS_URL", &*url), ("LEASE_MS", lease_ms)];
@@ -29,7 +31,7 @@ pub(crate) async fn markets(server: &RedisServer, lease_ms: &str) -> [Market; 2]
     ]
 }
 
-/// The id of what was listed.
+/// Asserts that an item was listed. Returns the listing's id.
 pub(crate) async fn listed(answer: Answer) -> String {
     assert_eq!(answer.status(), 201);
     let id = answer.json().await["id"].as_str().map(str::to_owned);
@@ -51,7 +53,7 @@ async fn is_a_refusal(answer: Answer) {
     assert!(!problem.to_string().contains("ann"), "it names the account");
 }
 
-/// `HOST:PORT,HOST:PORT`, as the settings have it.
+/// Formats addresses as the settings expect them: `HOST:PORT,HOST:PORT`.
 fn addresses(urls: &[String]) -> String {
     let address = |url: &String| {
         let address = url.trim_start_matches("redis://");
@@ -60,7 +62,7 @@ fn addresses(urls: &[String]) -> String {
     urls.iter().map(address).collect::<Vec<_>>().join(",")
 }
 
-/// Five requests of an account are in flight, in whichever process, and no more.
+/// Asserts that an account has at most five requests in flight over both processes.
 async fn share_permits(one: &Market, two: &Market) {
     let (here, there) = (one.client("ann"), two.client("ann"));
     let mut held = streams(&here, 3).await;
@@ -78,7 +80,7 @@ async fn share_permits(one: &Market, two: &Market) {
     drop((held, held_there));
 }
 
-/// What is listed in one process is bought in the other, once, and both tell of it.
+/// Asserts that an item listed in one process is bought in the other, once, and that both send the events.
 async fn share_trades(one: &Market, two: &Market) {
     let mut here = one.client("eve").get("/market/events").await;
     let mut there = two.client("eve").get("/market/events").await;
@@ -169,7 +171,7 @@ async fn events_are_heard_again_when_redis_is_back() {
     let eve = two.client("eve");
     let mut there = eve.get("/market/events").await;
     server.restart();
-    // An event from before the other process has subscribed again is lost.
+    // An event is lost if it is sent before the other process has subscribed again.
     let listing = async {
         for n in 0.. {
             one.client(&format!("ann{n}"))
@@ -178,8 +180,8 @@ async fn events_are_heard_again_when_redis_is_back() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    // The server has lost the permit of the stream, which is cut if that is noticed. A browser comes
-    // back then.
+    // The server has lost the stream's permit. If the market notices that, it cuts the stream, and a browser
+    // reconnects.
     let hearing = async {
         loop {
             match there.try_event().await {
@@ -215,7 +217,7 @@ async fn an_account_is_born_once_however_many_see_it_first() {
     assert_eq!(bob["items"].as_array().map(Vec::len), Some(20));
 }
 
-/// Buys it, as soon as the account has a permit.
+/// Buys the item as soon as the account has a permit.
 async fn bought(client: &Client, id: &str) {
     let buying = async {
         loop {

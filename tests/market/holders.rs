@@ -1,4 +1,6 @@
-//! Who holds an account's permits, and how one is ended.
+//! The route that lists the holders of an account's permits, and the route that ends one.
+//!
+//! Promises: P24.
 
 use crate::{
     client::{Client, ENDLESS, admitted, streams},
@@ -16,7 +18,7 @@ on_every_store! {
     the_permit_of_another_account_cannot_be_deleted,
 }
 
-/// What the market says of an account's permits.
+/// The market's report about an account's permits.
 pub(crate) async fn permits(client: &Client, account: &str) -> Value {
     let answer = client.get(&format!("/accounts/{account}/permits")).await;
     assert_eq!(answer.status(), 200);
@@ -36,7 +38,7 @@ pub(crate) fn ids(permits: &Value) -> Vec<String> {
     held.map(id).collect()
 }
 
-/// A request that is over may still be on its way out of Redis.
+/// Waits, because the release of a finished request may still be in flight to Redis.
 async fn only_these_are_held(client: &Client, expected: &[String]) {
     eventually("only these of ann's are held", crate::BOUND, async || {
         ids(&permits(client, "ann").await) == expected
@@ -72,7 +74,7 @@ async fn a_permit_that_is_deleted_cuts_its_stream_and_frees_its_slot(market: &Ma
     assert_eq!(ann.get(ENDLESS).await.status(), 429);
     let before = ids(&permits(&nobody, "ann").await);
     assert_eq!(before.len(), 5);
-    // The oldest is shown first.
+    // The oldest permit is listed first.
     for (at, stream) in streams.into_iter().enumerate() {
         assert_eq!(delete(&nobody, "ann", &before[at]).await, 204);
         assert_eq!(soon("its end", stream.try_text()).await, None, "it is cut");

@@ -1,6 +1,8 @@
-//! Markets that are told to stop while they work, and others that go on.
+//! Markets that stop at a signal under load, and others that keep running.
 //!
-//! The lease is an hour, so a permit that is not released is missing until the end of the test.
+//! The lease is an hour, so an unreleased permit is still held when the test ends.
+//!
+//! Promises: P9, P11.
 
 use crate::{
     client::{Client, streams},
@@ -17,7 +19,7 @@ use tokio::{task::JoinSet, time::sleep};
 const ACCOUNTS: usize = 8;
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A response that takes its time, and one that does not.
+/// A response that takes a while, and a quick one.
 const PATHS: [&str; 2] = ["/market/export?rows=10&interval_ms=20", "/market"];
 
 async fn market(server: &RedisServer, wait_ms: &str) -> Market {
@@ -29,21 +31,21 @@ async fn market(server: &RedisServer, wait_ms: &str) -> Market {
     Market::start(&settings).await
 }
 
-/// What became of the requests of all clients.
+/// The results of all clients' requests.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     whole: usize,
     broken: usize,
-    /// Because the limit was reached. On a busy machine the store may be too slow, which is 503.
+    /// Refusals because the limit was reached. On a busy machine the store may be too slow, and the status is then 503.
     refused: usize,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
 
-/// The addresses of the markets that take requests.
+/// The addresses of the markets that accept requests.
 type Open = Shared<Vec<String>>;
 
-/// A client that requests one thing after the other, from a market that is open. Ends when none is.
+/// Requests the paths in turn from an open market. Ends when no market is open.
 async fn request_on(account: String, number: usize, open: Open, tally: Shared<Tally>) {
     for path in PATHS.iter().cycle() {
         let url = {
@@ -55,7 +57,7 @@ async fn request_on(account: String, number: usize, open: Open, tally: Shared<Ta
         };
         let client = Client::http1(&url).with_account(&account);
         let request = client.request(http::Method::GET, path);
-        // Without a head the market has left before it admitted the request.
+        // Without a head, the market has stopped before it admitted the request.
         let Some(answer) = client.try_send(request, "").await else {
             sleep(Duration::from_millis(5)).await;
             continue;
@@ -72,7 +74,7 @@ async fn request_on(account: String, number: usize, open: Open, tally: Shared<Ta
     }
 }
 
-/// As many clients as each account has permits.
+/// Starts one client per permit of each account.
 fn load(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
     let tally = Shared::default();
     let mut clients = JoinSet::new();
@@ -90,7 +92,7 @@ fn load(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
     (clients, tally)
 }
 
-/// How many units of permits are in the books.
+/// The number of units that are held in Redis.
 async fn held(server: &RedisServer) -> usize {
     let mut raw = Raw::connect(server.port()).await;
     let mut held = 0;
@@ -114,7 +116,7 @@ async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permi
     let market = market(&server, "0").await;
     let open = Open::new(Mutex::new(vec![market.url().to_owned()]));
     let (clients, tally) = load(&open);
-    // These outlast the time that the market gives them. Two of the sockets are not read.
+    // These streams and sockets outlast the market's time limit for its shutdown. Two of the sockets are not read.
     let _endless = streams(&market.client("stuck"), 3).await;
     let _sockets = Socket::several(&market, "stuck", 2).await;
     works(&tally, 200).await;
@@ -123,7 +125,7 @@ async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permi
     market.terminate();
     open.lock().expect("no panic").clear();
     assert!(market.ended().await.success());
-    // At once: nothing is left to be released after the exit.
+    // The check follows at once: no permit remains to be released after the exit.
     assert_eq!(held(&server).await, 0);
     clients.join_all().await;
     assert_eq!(tally.lock().expect("no panic").broken, 0);

@@ -1,4 +1,6 @@
 //! An account may have five requests in flight.
+//!
+//! Promises: P1, P21.
 
 use crate::{
     client::{ENDLESS, admitted, streams},
@@ -6,7 +8,7 @@ use crate::{
 };
 use http::Version;
 
-/// Over one connection of HTTP/2 too.
+/// The limit holds over one HTTP/2 connection as well.
 #[tokio::test]
 async fn the_sixth_request_in_flight_of_an_account_is_refused() {
     let market = Market::start(&[]).await;

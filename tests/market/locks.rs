@@ -1,4 +1,6 @@
 //! Listing or buying an item takes that item's lock.
+//!
+//! Promises: P1.
 
 use crate::{
     fleet::{listed, markets},
@@ -50,7 +52,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     let server = RedisServer::start();
     let [one, two] = markets(&server, "1000").await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
-    // The process is stopped while it waits for the lock, gets the lock, and loses it.
+    // The process waits for the lock and is stopped. While it is stopped, it is granted the lock and loses it again.
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());
@@ -66,7 +68,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     .await;
 
     one.cont();
-    // A long stop ends the request's own permit too, and its answer breaks off.
+    // A long stop also ends the request's own permit, and its answer breaks off.
     let answer = soon("an answer", stopped).await.expect("it ends");
     let status = answer.map(|answer| answer.status());
     assert!(matches!(status, None | Some(409 | 503)), "{status:?}");
@@ -77,7 +79,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     );
 }
 
-/// Whether a claim waits for the lock of `ann-1`.
+/// True if a claim waits for the lock of `ann-1`.
 async fn waits(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
     let queue = raw.zmembers("semaphore:2:{lock:item%3Aann-1}:queue").await;

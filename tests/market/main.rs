@@ -1,4 +1,4 @@
-//! The example `market`, as a process of its own and over real sockets.
+//! The example `market`, run as a separate process and used over real sockets.
 
 #[macro_use]
 mod every_store;
@@ -37,10 +37,10 @@ mod watchers;
 use std::{future::Future, time::Duration};
 use testing::wait::within;
 
-/// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
+/// Longer than anything here takes, so that a test that waits in vain fails instead of hanging.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// What `future` resolves to, within [`BOUND`].
+/// The result of `future`, which must arrive within [`BOUND`].
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(what, BOUND, future).await
 }

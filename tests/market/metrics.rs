@@ -1,4 +1,6 @@
 //! `GET /metrics`, and the dashboard that reads it.
+//!
+//! Promises: P25.
 
 use crate::{
     client::{ENDLESS, streams},
@@ -15,10 +17,10 @@ use std::{
 
 const WAIT: Duration = Duration::from_millis(300);
 
-/// The series of one name: the labels of each, with their values.
+/// The labels and values of each series, by the metric's name.
 type Exposed = BTreeMap<String, Vec<BTreeMap<String, String>>>;
 
-/// A query's metrics, each with the labels that it is filtered by, and all labels that it groups by.
+/// The metrics in a query, each with the labels that filter it, and all labels that the query groups by.
 #[derive(Default)]
 struct Query {
     metrics: Vec<(String, Vec<(String, String)>)>,
@@ -26,7 +28,7 @@ struct Query {
 }
 
 impl Query {
-    /// Reads PromQL as far as these queries use it.
+    /// Parses the subset of PromQL that these queries use.
     fn read(query: &str) -> Self {
         let mut read = Self::default();
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -58,7 +60,7 @@ impl Query {
     }
 }
 
-/// The labels of `name="value", …`, whichever comparison there is.
+/// The labels of `name="value", …`, whatever comparison operator is used.
 fn labels(text: &str) -> Vec<(String, String)> {
     let labels = text.split("\",").filter(|label| !label.trim().is_empty());
     let label = |label: &str| {
@@ -83,7 +85,7 @@ fn exposed(text: &str) -> Exposed {
     exposed
 }
 
-/// The queries of the dashboard: of its panels, with the labels of their legends, and of its variable.
+/// All queries of the dashboard: those of its panels, with the labels in their legends, and that of its variable.
 fn queries() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/market/grafana.json");
     let text = read_to_string(path).expect("it is there");
@@ -109,7 +111,7 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// Checks that a query finds something, and groups by what is there.
+/// Asserts that a query's metrics and labels exist.
 fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
     let read = Query::read(query);
     assert!(!read.metrics.is_empty(), "{query}");
@@ -140,7 +142,7 @@ fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
     }
 }
 
-/// Streams that hold their permits, a wait that is over, one that is granted, and trades under a lock.
+/// Creates load: streams that hold permits, a wait that times out, a wait that is granted, and trades under a lock.
 async fn load(market: &Market) {
     let ann = market.client("ann");
     let mut held = streams(&ann, 2).await;
@@ -181,7 +183,7 @@ async fn each_query_of_the_dashboard_finds_what_it_asks_for() {
     for (query, legend) in &queries {
         assert_finds(query, legend, &exposed);
     }
-    // Nothing that is counted is missing in the dashboard, but for the sums of the times.
+    // The dashboard shows every exposed metric, except the sums of times.
     let read: BTreeSet<_> = queries
         .iter()
         .flat_map(|(query, _)| Query::read(query).metrics)
@@ -221,7 +223,7 @@ fn a_query_is_read() {
     assert_eq!(read.groups, ["le".to_owned(), "verb".to_owned()].into());
 }
 
-/// A request that is admitted under several limits counts under the narrowest policy alone.
+/// A request that is admitted under several limits counts only under its narrowest policy.
 #[test]
 fn a_share_of_each_policy_is_of_its_claims() {
     let guide = include_str!("../../src/guide/operate.rs");

@@ -1,4 +1,6 @@
-//! While Redis does not answer, the market says so in time, and it serves when Redis is back.
+//! While Redis does not answer, the market reports that in time. It serves again once Redis is back.
+//!
+//! Promises: P18.
 
 use crate::{
     BOUND,
@@ -12,14 +14,14 @@ use std::{
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::sync::Mutex;
 
-/// A whole try is over in half a second; the rest is slack for a busy machine.
+/// A whole attempt takes at most half a second. The rest is slack for a busy machine.
 const BUDGET: Duration = Duration::from_millis(1_500);
-/// Within this, a market whose Redis is back serves again.
+/// The time within which a market serves again once its Redis is back.
 const BACK: Duration = Duration::from_secs(2);
-/// Longer than any bound here, so that no permit is available because a lease has ended.
+/// Longer than any bound here, so that no permit becomes available because a lease ended.
 const LEASE_MS: &str = "60000";
 
-/// A stream that reads nothing of the market.
+/// A stream that reads no data of the market.
 const EVENTS: &str = "/market/events";
 
 async fn on(server: &RedisServer) -> (Market, Client) {
@@ -30,7 +32,7 @@ async fn on(server: &RedisServer) -> (Market, Client) {
     (market, ann)
 }
 
-/// Several clients send several requests, and each gets a 503 in time.
+/// Asserts that several requests of several clients each get a 503 in time.
 async fn is_closed(market: &Market) {
     for _ in 0..3 {
         let clients = (0..8).map(|n| market.client(&format!("account-{n}")));
@@ -58,7 +60,7 @@ async fn is_unavailable(client: &Client) {
     assert!(kind.ends_with("#temporary-reduced-capacity"), "{kind}");
 }
 
-/// The market serves again, and then all five permits are available and a sixth is not.
+/// Asserts that the market serves again, with exactly five permits.
 async fn is_open(client: &Client) {
     let mut held = Vec::new();
     for bound in [BACK, BOUND, BOUND, BOUND, BOUND] {
@@ -106,8 +108,8 @@ async fn a_restart_of_redis_under_load_is_not_reported_as_a_reached_limit() {
     }
 }
 
-/// Sends requests for two seconds, each of a new account, so that no limit is reached. Returns how
-/// many were served; all others got a 503.
+/// Sends requests for two seconds, each with a new account, so that no limit is reached. Returns how many were served.
+/// All others must get a 503.
 async fn served(market: Arc<Market>, n: u32) -> u32 {
     let start = Instant::now();
     let client = market.nobody();
@@ -150,7 +152,7 @@ async fn a_market_that_was_told_to_admits_streams_while_redis_is_gone() {
     }
 }
 
-/// All that a market does, each time as the first after its connections were lost.
+/// Runs every kind of request, each as the first one after the market's connections were lost.
 async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     lose().await;
@@ -162,7 +164,7 @@ async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) {
     assert_eq!(listed.status(), 201);
     let listed = listed.json().await;
     lose().await;
-    // A server that was restarted has forgotten the listing, and says so.
+    // A restarted server has lost the listing, and the market reports that.
     let id = listed["id"].as_str().expect("an id");
     let bought = bob.purchase(id).await.status();
     assert!([200, 404].contains(&bought), "{bought}");
@@ -189,7 +191,7 @@ async fn the_first_request_after_connections_were_killed_is_served() {
 async fn the_first_request_after_redis_was_restarted_is_served() {
     let mut server = RedisServer::start();
     let (market, _) = on(&server).await;
-    // A server that is down for long is known to be: until the market is connected again its claims are refused.
+    // A server that is down for a while is known to be down: claims are refused until the market has reconnected.
     let restart = async || {
         server.restart();
         let mut raw = Raw::connect(server.port()).await;

@@ -1,4 +1,6 @@
-//! The page itself: one document, which may run its own script and no other.
+//! The page is one document that may run its own script and no other.
+//!
+//! Promises: none.
 
 use crate::process::Market;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -28,7 +30,7 @@ async fn the_page_is_one_document_that_may_run_its_own_script_and_style_only() {
     assert!(html.len() < 64 * 1024, "{} bytes", html.len());
 }
 
-/// What is inside the only element of this name.
+/// The content of the only element with this name.
 fn inside<'a>(html: &'a str, element: &str) -> &'a str {
     let (_, rest) = html
         .split_once(&format!("<{element}"))

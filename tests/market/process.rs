@@ -6,14 +6,14 @@ use std::process::{ExitStatus, Stdio};
 use testing::example;
 use tokio::process::{Child, Command};
 
-/// A running market. Killed when it is dropped.
+/// A running market. Dropping it kills the process.
 pub(crate) struct Market {
     child: Child,
     url: String,
 }
 
 impl Market {
-    /// Starts one with these settings on a port of its own.
+    /// Starts a market with these settings on a free port.
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         let mut command = command(settings);
         command.env("PORT", "0").stdout(Stdio::piped());
@@ -30,12 +30,12 @@ impl Market {
         self.child.id().expect("it runs")
     }
 
-    /// A client that speaks HTTP/1.1 for `account`.
+    /// A client of `account` that uses HTTP/1.1.
     pub(crate) fn client(&self, account: &str) -> Client {
         Client::http1(&self.url).with_account(account)
     }
 
-    /// A client that speaks HTTP/2 for `account`, with prior knowledge.
+    /// A client of `account` that uses HTTP/2 with prior knowledge.
     pub(crate) fn http2_client(&self, account: &str) -> Client {
         Client::http2(&self.url).with_account(account)
     }
@@ -45,17 +45,17 @@ impl Market {
         Client::http1(&self.url)
     }
 
-    /// Sends it a SIGTERM, as an operator would.
+    /// Sends a SIGTERM, as an operator would.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Stops it with SIGSTOP.
+    /// Stops the process with SIGSTOP.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Continues it with SIGCONT.
+    /// Continues the process with SIGCONT.
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }
@@ -66,7 +66,7 @@ impl Market {
         kill_process(pid.expect("a pid"), signal).expect("it is our child");
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     #[cfg(feature = "redis")]
     pub(crate) async fn kill(&mut self) {
         soon("the market is killed", self.child.kill())
@@ -74,14 +74,14 @@ impl Market {
             .expect("it runs");
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(mut self) -> ExitStatus {
         let status = soon("the market ends", self.child.wait()).await;
         status.expect("a child can be waited for")
     }
 }
 
-/// The market, about to start with these settings and no others.
+/// The command that starts a market with these settings and no others.
 pub(crate) fn command(settings: &[(&str, &str)]) -> Command {
     let mut command = example::command("market", settings);
     command.stderr(Stdio::null());

@@ -1,4 +1,6 @@
-//! A wrong setting is named.
+//! The error about a wrong setting names that setting.
+//!
+//! Promises: P20.
 
 use crate::{process, soon};
 use std::process::Stdio;
@@ -33,7 +35,7 @@ async fn a_wrong_setting_is_named_and_nothing_starts() {
     }
 }
 
-/// Settings of which the last one does not go with the others.
+/// Settings whose last entry conflicts with the others.
 const WRONG_TOGETHER: [&[(&str, &str)]; 10] = [
     &[
         ("REDIS_URL", "redis://127.0.0.1:1/"),
@@ -72,7 +74,7 @@ async fn settings_that_do_not_go_together_are_named_and_nothing_starts() {
         let (name, _) = settings.last().expect("there is one");
         is_named(name, settings).await;
     }
-    // The only one that is wrong is not there.
+    // Here a missing setting is at fault.
     is_named("REDIS_SENTINEL_NAME", &[("REDIS_SENTINELS", "127.0.0.1:1")]).await;
 }
 

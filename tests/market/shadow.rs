@@ -1,4 +1,6 @@
-//! With `SHADOW=1` the market refuses nobody, and says who would be.
+//! With `SHADOW=1` the market admits every request, and logs the refusals that it would have made.
+//!
+//! Promises: P25.
 
 use crate::{
     client::{Client, ENDLESS, streams},

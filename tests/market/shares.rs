@@ -1,4 +1,6 @@
-//! The limit of all accounts together is shared by turns: an account that pays has four for one of another.
+//! Accounts share the fleet's limit in turns: a paying account gets four turns for each turn of another account.
+//!
+//! Promises: P16.
 
 use crate::{
     client::{Answer, ENDLESS, streams},
@@ -9,7 +11,7 @@ use http::Method;
 use testing::wait::eventually;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// Their plans, and how often each asks. The crowds of those who do not pay come first.
+/// Each account's plan and number of requests. The crowds of the accounts that do not pay arrive first.
 const CROWDS: [(&str, Option<&str>, usize); 3] = [
     ("bob", None, 10),
     ("eve", Some("basic"), 10),
@@ -18,7 +20,7 @@ const CROWDS: [(&str, Option<&str>, usize); 3] = [
 
 type Admitted = UnboundedSender<(&'static str, Answer)>;
 
-/// One stream at a time, and who else asks waits.
+/// Admits one stream at a time while all other requests wait.
 async fn take_turns(store: &[(&str, &str)]) {
     let settings = [
         &[
@@ -48,7 +50,7 @@ async fn take_turns(store: &[(&str, &str)]) {
         order.push(account);
         held.push(stream);
     }
-    // While all three wait, of each six turns.
+    // While all three accounts wait, every six turns go four to ann and one each to bob and eve.
     let turns = |account| order[..30].iter().filter(|next| **next == account).count();
     let all = ["ann", "bob", "eve"].map(turns);
     let due = [20, 5, 5];

@@ -1,4 +1,6 @@
-//! At a signal the market stops.
+//! The market stops at a signal.
+//!
+//! Promises: P9, P11.
 
 use crate::{process::Market, soon};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
-//! A socket holds its permit until it is closed, whoever closes it.
+//! A socket holds its permit until it is closed, by either side.
+//!
+//! Promises: P9, P23.
 
 use crate::{
     BOUND,
@@ -16,7 +18,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 
-/// Shorter than what silence a socket may keep, so that nothing but its end frees a permit in time.
+/// Shorter than the silence that a socket may keep, so that only its end frees a permit in time.
 const FREED: Duration = Duration::from_secs(15);
 
 /// Waits until ann may open a socket again.
@@ -80,7 +82,7 @@ async fn the_sixth_socket_is_refused_at_its_handshake(market: &Market) {
     assert_eq!(market.client("ann").get("/market").await.status(), 429);
     let _other = Socket::open(market, "bob").await;
 
-    // Silence does not free a permit, nor does an event.
+    // Neither silence nor an event frees a permit.
     assert_eq!(market.client("bob").list("bob-1", 10).await.status(), 201);
     for socket in &mut sockets {
         assert_eq!(socket.event().await["item"], "bob-1");
@@ -88,7 +90,7 @@ async fn the_sixth_socket_is_refused_at_its_handshake(market: &Market) {
     is_refused(market).await;
 }
 
-/// A killed client's connections end as those do that are dropped.
+/// The connections of a killed client end like dropped ones.
 async fn a_socket_that_ends_with_a_word_or_without_one_frees_its_permit(market: &Market) {
     let mut sockets = Socket::several(market, "ann", 5).await;
     for has_word in [true, false] {
@@ -114,11 +116,11 @@ async fn a_request_that_is_no_handshake_is_bad_and_holds_no_permit(market: &Mark
 
 async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
     let mut sockets = Vec::new();
-    // So many that a market which does not wait for them ends before it has told them all.
+    // Enough sockets that a market which does not wait for them would exit before it has closed them all.
     for account in 0..40 {
         sockets.extend(Socket::several(market, &format!("account-{account}"), 5).await);
     }
-    // A handshake that is answered may not be over yet.
+    // A handshake may be answered before the socket is in use, so wait for an event.
     assert_eq!(market.client("bob").list("bob-1", 10).await.status(), 201);
     for socket in &mut sockets {
         socket.event().await;
@@ -166,13 +168,13 @@ async fn a_socket_is_closed_when_its_permit_is_lost() {
     assert_eq!(socket.closed().await, lost);
 }
 
-/// What clients send that do not read. A library would answer pings by itself.
+/// Frames are written by hand, because a library would answer pings by itself.
 const TEXT: u8 = 1;
 const PING: u8 = 9;
 
 const MEBI: u64 = 1_024 * 1_024;
 
-/// The head of a frame of a client whose mask is zero.
+/// The header of a client's frame with a mask of zeros.
 fn head(kind: u8, length: u64) -> Vec<u8> {
     let opcode = kind.into();
     let mask = Some([0; 4]);

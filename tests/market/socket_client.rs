@@ -10,8 +10,8 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message, client::IntoClientRequest},
 };
 
-/// An open socket. Whoever does not ask it for messages reads nothing and answers nothing. Dropping it hangs up
-/// without a word.
+/// An open socket. It reads and answers only while a method waits for a message. Dropping it closes the connection
+/// without a close frame.
 pub(crate) struct Socket(WebSocketStream<TcpStream>);
 
 fn url(market: &Market, account: &str) -> String {
@@ -20,7 +20,7 @@ fn url(market: &Market, account: &str) -> String {
 }
 
 impl Socket {
-    /// Opens one, unless the market refuses the handshake.
+    /// Opens a socket. Returns the market's response if it refuses the handshake.
     pub(crate) async fn try_open(
         market: &Market,
         account: &str,
@@ -49,12 +49,12 @@ impl Socket {
         sockets
     }
 
-    /// The connection itself.
+    /// The underlying TCP connection.
     pub(crate) fn connection(&mut self) -> &mut TcpStream {
         self.0.get_mut()
     }
 
-    /// The next message; pings are answered and not counted. `None` if the connection breaks off.
+    /// The next message. Pings are answered and skipped. `None` if the connection breaks off.
     async fn next(&mut self) -> Option<Message> {
         let message = async {
             loop {
@@ -82,7 +82,7 @@ impl Socket {
         }
     }
 
-    /// Closes the socket, and waits for the market to do so too.
+    /// Closes the socket, and waits until the market has closed it too.
     pub(crate) async fn close(mut self) {
         self.0.close(None).await.expect("it is open");
         while self.next().await.is_some() {}

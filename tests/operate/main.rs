@@ -1,6 +1,8 @@
-//! What operators see and do: holders, revocations, limits, metrics, and limits on trial.
+//! The operators' view and actions: holders, revocations, limits, metrics, and limits in shadow.
 //!
-//! The process has one recorder of metrics, so its tests tell their series apart by their policies.
+//! The process has one recorder of metrics, so its tests distinguish their series by their policies.
+//!
+//! Promises: P24.
 
 mod holders;
 mod limits;

@@ -1,4 +1,6 @@
-//! While the breaker is open nothing is sent but probes, and claims are decided at once.
+//! While the breaker is open, the store sends only probes and decides claims at once.
+//!
+//! Promises: P18.
 
 use crate::server::{builder, claim, is_refused, opens};
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ async fn rig(policy: WhenUnavailable) -> Rig {
     Rig::new(builder(policy)).await
 }
 
-/// The times of decisions: the median, the 90th percentile and the longest. On a busy machine some wait for a core.
+/// The median, the 90th percentile and the longest of the times of decisions. On a busy machine some wait for a core.
 async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
     let mut took = Vec::with_capacity(CLAIMS);
     for at in 0..CLAIMS {
@@ -61,7 +63,7 @@ async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections(
     let rig = rig(WhenUnavailable::Admit).await;
     rig.proxy.black_hole();
     opens(&rig.store).await;
-    // What was on its way when it opened.
+    // Calls that were in flight when the breaker opened end during this sleep.
     sleep(Duration::from_secs(1)).await;
     rig.proxy.clear_log();
     let (start, span) = (Instant::now(), Duration::from_secs(3));
@@ -72,23 +74,23 @@ async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections(
         sleep(Duration::from_millis(1)).await;
     }
     let log = rig.proxy.log();
-    // Each tries to connect, and is given up before the next.
+    // Each probe tries to connect, and is abandoned before the next one.
     assert!((1..=20).contains(&log.len()), "{} commands", log.len());
     assert!(connections <= 8, "{connections} connections");
     let other = log.iter().find(|seen| !is_of_a_probe(&seen.args));
     assert!(other.is_none(), "{other:?}");
 }
 
-/// Its script, or the start of a connection for it.
+/// True for the script of a probe and for the first commands of a connection.
 fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     let is_script = args[0].starts_with(b"EVAL");
     !is_script || args.contains(&b"semaphore:2:processes".to_vec())
 }
 
-/// Claims of a crowd of this size that fail before their calls could have an answer, as those that an open breaker decides.
-/// `None`: the crowd was too small, and no claim failed.
+/// Returns the errors of claims in a crowd that fail before their calls could be answered, as an open breaker makes
+/// them fail. `None` if no claim failed, because the crowd was too small.
 async fn crowd_refused_at_once(size: u64) -> Option<Vec<String>> {
-    // The crowd must not hold up the proxy, which would be an outage.
+    // The crowd must not slow down the proxy, because that would look like an outage.
     let apart = Runtime::new().expect("there are threads");
     // A busy machine may take longer than the usual timeout for such a crowd.
     let timeout = Duration::from_secs(1);
@@ -124,7 +126,7 @@ async fn crowd_refused_at_once(size: u64) -> Option<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_of_our_own_does_not_open_it() {
     let _alone = alone().await;
-    // On a busy machine calls time out, but not each time.
+    // On a busy machine calls may time out, but not in every round.
     let (start, mut size) = (Instant::now(), 5_000);
     loop {
         let Some(refused) = crowd_refused_at_once(size).await else {
@@ -143,7 +145,7 @@ async fn a_crowd_of_our_own_does_not_open_it() {
     }
 }
 
-/// It accepts connections, and closes each at the first script.
+/// The server accepts connections, and each closes at its first script.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_closes_each_connection_opens_the_breaker() {
     let rig = Rig::new(builder(WhenUnavailable::Admit)).await;

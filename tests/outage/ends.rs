@@ -1,4 +1,6 @@
-//! Claims that stand in a queue when the server goes, and shutdowns while it is away.
+//! Claims that wait in a queue when the server goes, and shutdowns during an outage.
+//!
+//! Promises: P14, P18.
 
 use crate::server::{
     BOUND, HELD, LEASE, PROCESSES, builder, claim, degraded, granted, is_refused, opens, store,
@@ -12,7 +14,7 @@ use tower_semaphore::{
     redis::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf},
 };
 
-/// Nothing here waits for so long.
+/// Longer than anything here takes.
 const WAIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +38,7 @@ async fn a_shutdown_during_an_outage_ends_and_refuses() {
     let store = store(&server, Admit).await;
     let before = granted(&store, 5).await;
     server.kill();
-    // The first may have reached the server. The permit itself is one that no server knows.
+    // The first permit may have reached the server. No server knows the second one.
     drop(degraded(&store, 5).await);
     let permit = degraded(&store, 5).await;
     let start = Instant::now();

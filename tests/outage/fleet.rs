@@ -1,6 +1,8 @@
-//! Five stores under load, a server that is killed or stopped, and a witness outside of all of them.
+//! Five stores under load, a server that is killed or stopped, and a witness that is independent of them all.
 //!
-//! `OUTAGE_SECONDS=60 cargo test --test outage -- five_stores --nocapture` leaves them alone for as long as that.
+//! `OUTAGE_SECONDS=60 cargo test --test outage -- five_stores --nocapture` sets the length of the outage.
+//!
+//! Promises: P1, P19.
 
 use crate::server::{BOUND, HELD, LEASE, builder, claim, know_each_other};
 use std::{
@@ -18,11 +20,11 @@ use tokio::{
 };
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::WhenUnavailable::Share};
 
-/// Of each key: a multiple of the stores, so that no share is rounded up.
+/// The limit of each key. It is a multiple of the number of stores, so that no share is rounded up.
 const LIMIT: u32 = 20;
 const STORES: usize = 5;
 
-/// Units in flight, at most, and how often some were added.
+/// The units in flight, their maximum, and the number of additions.
 #[derive(Default)]
 struct Units(AtomicI64, AtomicI64, AtomicUsize);
 
@@ -43,7 +45,7 @@ impl Units {
     }
 }
 
-/// Stores that know of each other: as many processes, as the server has it.
+/// Stores that have each learned from the server how many processes exist.
 async fn stores(server: &RedisServer, lease: Duration) -> Vec<RedisSemaphore> {
     let mut stores = Vec::new();
     for _ in 0..STORES {
@@ -54,7 +56,7 @@ async fn stores(server: &RedisServer, lease: Duration) -> Vec<RedisSemaphore> {
     stores
 }
 
-/// Short requests, one after the other, of which some wait for their turn.
+/// Makes short requests one after another. Some of them wait.
 async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mut rng: Rng) {
     loop {
         let wait = Duration::from_millis(if rng.once_in(4) { 300 } else { 0 });
@@ -71,7 +73,7 @@ async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mu
     }
 }
 
-/// Together more than the limits.
+/// Starts a load that asks for more than the limits allow.
 fn start_load(stores: &[RedisSemaphore], witnesses: &[Arc<Units>; 3]) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for task in 0..12 * 3 * STORES {
@@ -99,7 +101,7 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_when_it_returns()
     let mut server = RedisServer::start();
     let stores = stores(&server, LEASE).await;
     let witnesses: [Arc<Units>; 3] = Default::default();
-    // Permits that are held all the time.
+    // These permits are held during the whole test.
     let (mut streams, mut told) = (Vec::new(), JoinSet::new());
     for store in stores.iter().chain(&stores) {
         let permit = store.acquire(claim(LIMIT)).await.expect("there is room");
@@ -128,7 +130,7 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_when_it_returns()
     eventually("streams are in the books", within, are_back).await;
     let held = Raw::connect(server.port()).await.zcard(HELD).await;
     assert!(held >= streams.len(), "{held} in the books");
-    // Until claims go to the server as ever, and for a while longer.
+    // Wait until all claims go to the server again, and for a while longer.
     sleep(Duration::from_secs(5)).await;
     assert!(most() <= Some(LIMIT.into()), "{:?} in flight", most());
     assert!(told.try_join_next().is_none(), "a stream is told of a loss");
@@ -140,7 +142,7 @@ struct Witness {
     wide: Units,
 }
 
-/// Requests one after the other: some wait, and some are under two limits. Those under one change their
+/// Makes requests one after another. Some wait, some are under two limits, and those under one limit change their
 /// weight.
 async fn of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng) {
     let narrow = Claim::new("a").with_limit(LIMIT);
@@ -173,7 +175,7 @@ async fn of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng
     }
 }
 
-/// A permit of two units that gets another one or loses one, if it can. Returns how many it has.
+/// Resizes a permit of two units by one unit, if possible. Returns its new weight.
 async fn resized(permit: &Permit, units: &Units, grows: bool) -> u32 {
     if !grows {
         units.subtract(1);

@@ -1,4 +1,6 @@
 //! A network that heals while a process connects.
+//!
+//! Promises: P18.
 
 use crate::server::{BOUND, LEASE, all, builder, claim, is_back, know_each_other, opens};
 use std::time::{Duration, Instant};
@@ -14,8 +16,8 @@ fn degraded(permits: &[Permit]) -> usize {
     permits.iter().filter(|permit| permit.is_degraded()).count()
 }
 
-/// All lose the server, and have it back at the same time. One has just begun to connect, and its packets
-/// were lost.
+/// All processes lose the server and get it back at the same time. One of them has just begun to connect, and its
+/// packets were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_was_connecting_when_the_network_healed_finds_its_place_in_time() {
     let server = RedisServer::start();
@@ -28,7 +30,7 @@ async fn a_process_that_was_connecting_when_the_network_healed_finds_its_place_i
     know_each_other(&server, 3).await;
     let mut sums = Vec::new();
     for _ in 0..2 {
-        // As a firewall does: what meets the hole stays silent for ever, and nobody is told.
+        // Like a firewall, the link drops packets forever and reports nothing to either side.
         link.black_hole();
         proxy.refuse().await;
         proxy.kill(End::Reset);

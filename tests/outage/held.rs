@@ -1,4 +1,6 @@
-//! Permits that are held when the server goes, and those that are admitted without it.
+//! Permits that are held when the server goes, and permits that are admitted without it.
+//!
+//! Promises: P4, P19.
 
 use crate::server::{
     BOUND, HELD, LEASE, TWO_REFRESHES, builder, claim, degraded, granted, is_back, is_refused,
@@ -12,12 +14,12 @@ use tower_semaphore::{
     redis::{self, WhenUnavailable},
 };
 
-/// In which a lease has ended and its holder is told, on a busy machine too.
+/// The time for a lease to end and its holder to be notified, even on a busy machine.
 const TOLD: Duration = Duration::from_millis(3_500);
 
 async fn until_in_the_books(server: &RedisServer, name: &str, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
-    // A server has to start, too.
+    // The server also needs time to start.
     let within = TWO_REFRESHES + Duration::from_secs(2);
     eventually("they are in the books", within, async || {
         raw.zcard(name).await == count
@@ -69,7 +71,7 @@ async fn strict_claims_and_locks_are_lost_and_refused_whatever_the_policy() {
     assert!(told.is_ok() && permit.is_lost() && guard.is_lost());
 }
 
-/// The simulation has one timeout.
+/// The simulation tests only one timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_permit_is_kept_with_the_longest_timeout_too() {
     let lease = Duration::from_secs(3);
@@ -110,7 +112,8 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     until_in_the_books(&server, HELD, 3).await;
 }
 
-/// A permit of two units, of which the other process has taken one meanwhile.
+/// The server loses one of the permit's two units, and another process takes that unit. Returns both permits.
+/// place.
 async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
     let apart = builder(WhenUnavailable::Admit).connect(proxy.url()).await;
     let apart = apart.expect("it connects");

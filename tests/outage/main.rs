@@ -1,4 +1,4 @@
-//! What becomes of claims and permits while Redis is unavailable, and when it is back.
+//! Claims and permits while Redis is unavailable, and after it has returned.
 
 #![cfg(feature = "redis")]
 

@@ -1,4 +1,6 @@
-//! Connections that are mute, though a new one works at once.
+//! Connections that fall silent, although a new connection works at once.
+//!
+//! Promises: P18.
 
 use crate::server::{BOUND, claim};
 use std::{
@@ -21,7 +23,7 @@ use tokio::{
 };
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// Claims in two more runtimes, one after the other in each, until they are stopped.
+/// Makes claims in two more runtimes, one after another in each, until it is stopped.
 struct Claims {
     goes_on: Arc<AtomicBool>,
     granted: Arc<AtomicUsize>,
@@ -57,7 +59,7 @@ impl Claims {
         }
     }
 
-    /// Waits until so many more are granted.
+    /// Waits until `more` further claims are granted.
     async fn go_on(&self, more: usize) {
         let before = self.granted.load(SeqCst);
         eventually("claims are granted", BOUND, async || {
@@ -66,7 +68,7 @@ impl Claims {
         .await;
     }
 
-    /// The failures of all.
+    /// Stops all claims and returns their failures.
     fn stop(self) -> Vec<String> {
         self.goes_on.store(false, SeqCst);
         let threads = self.threads.into_iter();
@@ -92,14 +94,14 @@ async fn no_claim_fails_when_all_connections_become_mute_and_a_new_one_works() {
         let start = Instant::now();
         claims.go_on(20).await;
         println!("granted again after {:?}", start.elapsed());
-        // The thread's own one is replaced too.
+        // The keeper's own connection is replaced during this sleep.
         sleep(Duration::from_secs(2)).await;
     }
     let failures = claims.stop();
     assert!(failures.is_empty(), "{} fail: {failures:?}", failures.len());
 }
 
-/// How many connections a server has accepted, and how many it has.
+/// The number of connections that a server has accepted, and the number that are open.
 async fn connections(server: &RedisServer) -> (u64, u64) {
     let mut raw = Raw::connect(server.port()).await;
     let info = raw.cmd(&["INFO"]).await;
@@ -117,7 +119,7 @@ async fn connections(server: &RedisServer) -> (u64, u64) {
     )
 }
 
-/// On a busy machine it may stand still for longer than it should.
+/// On a busy machine the server may be stopped for too long, so the test retries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stands_still_for_a_moment_gets_one_connection_more_and_keeps_none() {
     let server = RedisServer::start();
@@ -135,7 +137,7 @@ async fn a_server_that_stands_still_for_a_moment_gets_one_connection_more_and_ke
         claims.go_on(200).await;
         sleep(Duration::from_millis(200)).await;
         let after = connections(&server).await;
-        // Each count needs a connection.
+        // The query that counts the connections uses one itself.
         let (made, kept) = (after.0 - before.0 - 1, after.1.abs_diff(before.1));
         println!("stood still for {stood:?}: {made} made, {kept} kept");
         if stood < Duration::from_millis(1_700) {

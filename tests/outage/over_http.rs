@@ -1,4 +1,6 @@
-//! What a client sees, and a handler.
+//! An outage as a client and a handler see it.
+//!
+//! Promises: P18, P19.
 
 use crate::server::store;
 use http::{Request, Response, StatusCode};
@@ -42,7 +44,7 @@ async fn answers(policy: WhenUnavailable) -> [StatusCode; 2] {
 async fn a_refused_request_is_answered_with_503_and_an_admitted_one_with_200() {
     assert_eq!(answers(WhenUnavailable::Refuse).await, [503, 503]);
     assert_eq!(answers(WhenUnavailable::Admit).await, [200, 200]);
-    // Its own share is one, and the first response holds it.
+    // The process's own share is one, and the first response holds it.
     assert_eq!(
         answers(WhenUnavailable::ShareOf { fraction: 0.5 }).await,
         [200, 503]

@@ -1,4 +1,4 @@
-//! Stores, claims, and what is seen of them past the library.
+//! Stores, claims, and observations that bypass the library.
 
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
@@ -7,7 +7,7 @@ use tower_semaphore::{
     redis::{Builder, WhenUnavailable},
 };
 
-/// Nothing that waits for this is about time.
+/// Generous, because no test that uses it measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 /// Two refresh intervals.
@@ -22,7 +22,7 @@ pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
 }
 
 pub(crate) async fn store(server: &RedisServer, policy: WhenUnavailable) -> RedisSemaphore {
-    // A busy machine may be too slow for the first attempt.
+    // On a busy machine the first attempt may be too slow.
     connected(async || builder(policy).connect(server.url()).await).await
 }
 
@@ -43,8 +43,8 @@ pub(crate) async fn degraded(store: &RedisSemaphore, limit: u32) -> Permit {
     permit
 }
 
-/// Claims until the policy admits it: right after the server has gone the keeper counts what is held,
-/// and claims are refused if that takes long, as on a busy machine.
+/// Claims until the policy admits the claim. Right after the server has gone, the keeper counts the held permits. If
+/// that takes long, as on a busy machine, claims are refused.
 pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permit {
     let mut permit = None;
     eventually("the policy admits it", BOUND, async || {
@@ -55,7 +55,7 @@ pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permi
     permit.expect("it has just been admitted")
 }
 
-/// Asserts that the store says that it failed, not that a limit is reached.
+/// Asserts that the claim failed because of the store, not because a limit was reached.
 pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
     match answer {
         Err(AcquireError::Store { .. }) => {}
@@ -63,7 +63,7 @@ pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
     }
 }
 
-/// As many as the policy admits.
+/// Acquires permits until the policy admits no more.
 pub(crate) async fn admitted(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     let mut permits = Vec::new();
     loop {
@@ -77,14 +77,14 @@ pub(crate) async fn admitted(store: &RedisSemaphore, limit: u32) -> Vec<Permit> 
     }
 }
 
-/// Waits until so many processes are in Redis, and have told and been told so.
+/// Waits until `count` processes are registered in Redis and each of them knows the number.
 pub(crate) async fn know_each_other(server: &RedisServer, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
     eventually("all are alive", BOUND, async || {
         raw.zcard(PROCESSES).await == count
     })
     .await;
-    // Each is told with its next call.
+    // The answer to its next call informs each process.
     let before = alive_until(&mut raw).await;
     eventually("each has called again", BOUND, async || {
         let now = alive_until(&mut raw).await;
@@ -99,7 +99,7 @@ async fn alive_until(raw: &mut Raw) -> Vec<(Vec<u8>, f64)> {
     raw.zmembers(PROCESSES).await
 }
 
-/// Waits until the server grants again.
+/// Waits until the server grants claims again.
 pub(crate) async fn is_back(store: &RedisSemaphore) {
     eventually("the server grants again", BOUND, async || {
         let permit = store.acquire(Claim::new("back").with_limit(1_000)).await;
@@ -108,7 +108,7 @@ pub(crate) async fn is_back(store: &RedisSemaphore) {
     .await;
 }
 
-/// As many permits as are granted without an error.
+/// Acquires permits until the first error.
 pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(claim(limit)).await {
@@ -118,12 +118,12 @@ pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     permits
 }
 
-/// Waits until the breaker of a store is open: claims of another key are decided at once.
+/// Waits until the breaker of a store is open, so that claims of another key are decided at once.
 pub(crate) async fn opens(store: &RedisSemaphore) {
     opens_for(store, "opens").await;
 }
 
-/// The same where the breaker is that of the key's node.
+/// Does the same for the breaker of the node that has this key.
 pub(crate) async fn opens_for(store: &RedisSemaphore, key: &str) {
     eventually("claims are decided at once", BOUND, async || {
         let start = Instant::now();

@@ -1,5 +1,7 @@
-//! Nothing is admitted before it is clear that the server is gone for all, and nothing is held to the share once it
-//! answers.
+//! Nothing is admitted before it is clear that the server is gone for all processes. Once it answers, no claim is held
+//! to the share.
+//!
+//! Promises: P19.
 
 use crate::server::{BOUND, LEASE, all, builder, claim, granted, know_each_other, opens, store};
 use std::{
@@ -28,15 +30,15 @@ use tower_semaphore::{
 
 const LIMIT: u32 = 8;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Less than that by what is between the first failure and its claim.
+/// Slightly less than the time after which an outage is clear, because the failure precedes the claim that measures it.
 const CLEAR: Duration = Duration::from_millis(700);
 
-/// Hardly anything is refreshed.
+/// With this lease hardly any refreshes are sent.
 fn patient() -> Builder {
     builder(Share).lease(Duration::from_secs(15))
 }
 
-/// A store behind a proxy, and another one that uses up the limit as soon as it may.
+/// A store behind a proxy, and another store that uses up the limit as soon as it can.
 async fn two_stores(server: &RedisServer, builder: Builder) -> (Proxy, [RedisSemaphore; 2]) {
     let proxy = Proxy::start(server).await;
     let store = builder.clone().connect(proxy.url()).await;
@@ -45,7 +47,7 @@ async fn two_stores(server: &RedisServer, builder: Builder) -> (Proxy, [RedisSem
     (proxy, [store.expect("a server"), other.expect("a server")])
 }
 
-/// How long it takes until the store admits a claim.
+/// The time until the store admits a claim.
 async fn admits(store: &RedisSemaphore) -> Duration {
     let start = Instant::now();
     eventually("the policy admits a claim", BOUND, async || {
@@ -59,7 +61,7 @@ async fn admits(store: &RedisSemaphore) -> Duration {
 async fn a_server_that_goes_while_it_settles_is_not_gone_at_once() {
     let mut server = RedisServer::start();
     let (proxy, [store, other]) = two_stores(&server, patient().timeout(TIMEOUT)).await;
-    // Only this process has lost it, and it settles.
+    // Only this process has lost the server, and afterwards it settles.
     proxy.refuse().await;
     proxy.kill(End::Reset);
     opens(&store).await;
@@ -104,7 +106,7 @@ async fn a_wait_that_ends_right_after_the_server_is_gone_is_not_admitted_before_
     );
 }
 
-/// All that it takes is one answer.
+/// A single answer ends the uncertainty.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_ends_refuses_no_claim_beyond_the_share_while_the_server_answers() {
     let server = RedisServer::start();
@@ -120,7 +122,7 @@ async fn a_subscription_that_ends_refuses_no_claim_beyond_the_share_while_the_se
     .await;
 }
 
-/// They are held to the share until all is well again, and that is soon.
+/// The share applies until the server has settled, which is soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server() {
     let server = RedisServer::start();
@@ -144,7 +146,7 @@ async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server(
         "the server answers"
     );
     share.push(wait().await.expect("there is a place"));
-    // One after the other, so that no release shows that the server works when the next one is decided.
+    // Claim one after another, so that no release proves the server alive when the next claim is decided.
     let start = Instant::now();
     let mut granted = wait().await;
     while granted.is_err() && start.elapsed() < Duration::from_secs(10) {
@@ -160,7 +162,7 @@ async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server(
 async fn a_claim_whose_task_was_slow_is_no_outage() {
     let server = RedisServer::start();
     let store = store(&server, Admit).await;
-    // So the first poll sends the claim.
+    // The store is connected now, so the first poll sends the claim.
     assert!(granted(&store, 1).await.release().await);
     let acquire = loop {
         let mut acquire = Box::pin(store.acquire(claim(1)));
@@ -180,7 +182,7 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     }
 }
 
-/// A runtime of its own that claims until it is told to end. After each claim was begun its only thread is blocked.
+/// A separate runtime that claims until it is stopped. Its only thread is blocked after the start of each claim.
 struct Blocked {
     ends: Arc<AtomicBool>,
     claims: Arc<AtomicUsize>,
@@ -237,11 +239,11 @@ async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
         sleep(Duration::from_millis(5)).await;
     }
     assert!(blocked.claims.load(SeqCst) > 2, "it is stuck");
-    // While it is not clear what a failure is: for a round trip.
+    // Claims are refused only while a failure is still unexplained, for one round trip.
     assert!(refused * 20 < claims, "{refused} of {claims} are refused");
 }
 
-/// The evidence that the server works is that of one moment.
+/// An answer proves that the server works at one moment only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
-//! The share of a process: how many permits of a key it admits, and which processes count.
+//! The share of a process: how many permits of a key it admits, and how the processes are counted.
+//!
+//! Promises: P19.
 
 use crate::server::{
     BOUND, LEASE, PROCESSES, admitted, builder, claim, degraded, know_each_other, store,
@@ -16,7 +18,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 use WhenUnavailable::{Admit, Refuse, Share, ShareOf};
 
-/// Stores that know of each other, and how many permits of a limit each of them admits then, alone.
+/// Stores that know each other. Returns how many permits of a limit each admits once the server is gone.
 async fn shares(stores: &[RedisSemaphore], mut server: RedisServer, limit: u32) -> Vec<usize> {
     know_each_other(&server, stores.len()).await;
     server.kill();
@@ -112,17 +114,17 @@ async fn a_fraction_beyond_the_limit_is_a_mistake_in_the_settings() {
     assert!(error.contains("when_unavailable"), "{error}");
 }
 
-/// As when the server or a gateway accepts no more connections, or this process has no more descriptors.
+/// For example, the server or a gateway accepts no more connections, or this process has no free descriptors.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    // So long that on a busy machine, too, calls have an answer in time.
+    // Long enough for calls to be answered in time, even on a busy machine.
     let patient = builder(Share).lease(4 * LEASE).timeout(LEASE);
     let store = patient.connect(proxy.url()).await.expect("a server");
     let _other = self::store(&server, Share).await;
     know_each_other(&server, 2).await;
-    // More than the share; there is room for one more permit of each of the two that claim here.
+    // This is more than the share. It leaves room for one permit for each of the two runtimes that claim below.
     let _held = crate::server::all(&store, 11).await;
     proxy.refuse().await;
     let own = store.clone();
@@ -136,7 +138,8 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     assert!(granted > 142, "{granted} of 150 where it cannot connect");
 }
 
-/// How many of so many claims are granted, one after the other. Checks beside them are no evidence.
+/// Returns how many of `count` claims are granted, one after another. Checks run between them, but do not prove to the
+/// store that the server works.
 async fn granted_of(store: &RedisSemaphore, count: usize) -> usize {
     let mut granted = 0;
     for _ in 0..count {

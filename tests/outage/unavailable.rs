@@ -1,4 +1,6 @@
-//! What counts as unavailable, and what does not.
+//! Failures that count as unavailability, and failures that do not.
+//!
+//! Promises: P18.
 
 use crate::server::{BOUND, HELD, claim, degraded, granted, is_refused, store};
 use futures_util::future::join_all;
@@ -18,7 +20,7 @@ async fn until_said(raw: &mut Raw, command: &[&str], kind: &str) {
     .await;
 }
 
-/// A server with a store of either kind, and a reader past them.
+/// A server with a store of each policy, and a reader that bypasses them.
 struct Fixture {
     server: RedisServer,
     admits: RedisSemaphore,
@@ -48,8 +50,8 @@ impl Fixture {
         assert_eq!(self.raw.cmd(command).await.error(), None, "{command:?}");
     }
 
-    /// The policy decides each claim, one after the other, with the breaker closed or open. The server's own words are
-    /// told before it opens.
+    /// Asserts that the policy decides each of several claims, whether the breaker is closed or open. The server's own
+    /// words must appear before it opens.
     async fn is_decided_by_the_policy(&self, words: &str) {
         let mut said = String::new();
         for _ in 0..8 {
@@ -232,9 +234,9 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
     fixture
         .set(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
-    // What Redis answers to a long command before `AUTH`; to a short one `NOAUTH`.
+    // Redis answers a long command before `AUTH` with this word, and a short one with `NOAUTH`.
     const WORD: &str = "uthentica";
-    // The connections break one after the other, each at its next command.
+    // The connections break one after another, each at its next command.
     eventually("each connection is refused", BOUND, async || {
         for store in [&fixture.admits, &fixture.refuses].repeat(8) {
             if !format!("{:?}", store.acquire(claim(5)).await).contains(WORD) {
@@ -247,7 +249,7 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
     fixture.is_decided_by_nobody(WORD).await;
 }
 
-/// Words of the server's own answer, which must still be read as one.
+/// These passwords are words in the server's own answer. Redacting them must not change how the answer is classified.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_is_changed_admits_nobody_whatever_its_words() {
     for password in ["password", "user", "a"] {
@@ -262,7 +264,7 @@ async fn a_password_that_is_changed_admits_nobody_whatever_its_words() {
         raw.cmd(&["ACL", "SETUSER", "ann", "resetpass", ">new"])
             .await;
         raw.cmd(&["CLIENT", "KILL", "USER", "ann"]).await;
-        // Just after the cut there is no connection at all, for which the policy decides.
+        // Just after the cut no connection exists, so the policy decides.
         let are_refused = async || {
             for _ in 0..20 {
                 let answer = store.acquire(claim(100)).await;
@@ -295,7 +297,7 @@ async fn waiters_outlast_a_moment_without_replicas() {
             sleep(Duration::from_millis(100)).await;
         }
         drop(held);
-        // Each passes its permit on as soon as it has one.
+        // Each waiter passes its permit on as soon as it is granted.
         let turns = waiters.into_iter().map(async |waiter| {
             let permit = waiter.await.expect("no panic").expect("its turn comes");
             assert!(!permit.is_degraded());

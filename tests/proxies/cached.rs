@@ -1,4 +1,6 @@
-//! A shared cache in front of a service keeps no refusal.
+//! A shared cache in front of a service stores no refusal.
+//!
+//! Promises: P21.
 
 use crate::{
     client::{FULL, get, head, send},
@@ -8,7 +10,7 @@ use crate::{
 use axum::response::IntoResponse;
 use std::net::SocketAddr;
 
-/// An nginx that keeps each response with status 200, and whatever a response itself allows.
+/// An nginx that caches each response with status 200, and any response that allows caching itself.
 async fn caching(service: SocketAddr) -> Proxy {
     let nginx = Nginx {
         servers: &[service],

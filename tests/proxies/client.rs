@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that decides itself when it writes and when it reads.
+//! An HTTP/1.1 client that controls when it writes and when it reads.
 
 use std::{
     future::{Future, pending},
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything here may take on a busy machine.
+/// The longest time for anything here, even on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 /// An account that is always at its limit.
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// How the end of a body is known.
+/// How the length of a body is transmitted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
     Length,
@@ -65,7 +65,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Connects with a small buffer, so that the system does not take an upload which the server does not read.
+    /// Connects with a small buffer, so that the system does not buffer an upload that the server does not read.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let is_set = socket.set_send_buffer_size(16_384);
@@ -75,7 +75,7 @@ impl Client {
         Self { from, to }
     }
 
-    /// Writes text as it is.
+    /// Writes text unchanged.
     pub(crate) async fn write(&mut self, text: &str) -> io::Result<()> {
         soon(write(&mut self.to, text)).await
     }
@@ -95,7 +95,7 @@ impl Client {
     pub(crate) async fn upload(&mut self, framing: Framing, bytes: usize) -> io::Result<Answer> {
         self.write(&head("POST", "/", FULL)).await?;
         let write = async {
-            // The response is what counts.
+            // Only the response matters, so a failed write is ignored.
             let _ = write_body(&mut self.to, framing, bytes).await;
             pending().await
         };
@@ -177,7 +177,7 @@ async fn read_head(from: &mut OwnedReadHalf) -> io::Result<Answer> {
     Answer::new(&head)
 }
 
-/// Reads a response whose body has a length, or ends with its connection. One with status 204 has none.
+/// Reads a response whose body has a length, or ends with its connection. A response with status 204 has none.
 async fn read(from: &mut OwnedReadHalf) -> io::Result<Answer> {
     let mut answer = read_head(from).await?;
     let length = answer.header("content-length");

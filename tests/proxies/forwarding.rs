@@ -1,4 +1,6 @@
-//! The proxies of these tests forward requests, whole.
+//! The proxies of these tests forward complete requests.
+//!
+//! Promises: none.
 
 use crate::{
     client::{Client, Framing, get, head},
@@ -9,7 +11,7 @@ use axum::{middleware::map_response, response::Response};
 use http::HeaderValue;
 use std::{collections::BTreeSet, future::ready};
 
-/// A service whose responses have its name.
+/// A service whose responses carry its name.
 async fn named(name: &'static str) -> Service {
     let name = HeaderValue::from_static(name);
     let add = map_response(move |mut response: Response| {

@@ -1,4 +1,4 @@
-//! Services behind proxies: nginx and HAProxy, as processes of their own.
+//! Services behind proxies: nginx and HAProxy, run as separate processes.
 
 #![cfg(unix)]
 

@@ -1,4 +1,6 @@
 //! Two markets behind nginx that restart under load.
+//!
+//! Promises: P21, P22.
 
 use crate::{
     client::{Answer, BOUND, Client, FULL, head},
@@ -20,7 +22,7 @@ use testing::{example, port::Port, redis::RedisServer, wait::eventually};
 use tokio::{process::Child, task::JoinSet, time::timeout};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// A market that restarts where it listened.
+/// A market that restarts at the same address.
 struct Market {
     port: Port,
     redis: String,
@@ -58,10 +60,10 @@ async fn run(port: &Port, redis: &str) -> Child {
     child
 }
 
-/// How often each kind of request had each outcome: a status, or why there is none.
+/// How often each kind of request had each outcome, which is a status or the reason why none arrived.
 type Outcomes = BTreeMap<(&'static str, String), usize>;
 
-/// Clients that send one request after the other to `proxy`, until they have to stop.
+/// Clients that each send requests one after another to `proxy`, until they must stop.
 #[derive(Clone)]
 struct Load {
     proxy: SocketAddr,
@@ -84,7 +86,7 @@ impl Load {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns when each kind of request has had this many answers more.
+    /// Returns once each kind of request has had `more` further answers.
     async fn works(&self, more: usize) {
         let count = || {
             let mut counts = BTreeMap::new();
@@ -120,7 +122,7 @@ impl Load {
         client.read().await
     }
 
-    /// Accounts list an item each, and others buy it.
+    /// Some accounts list an item each, and others buy it.
     async fn trade(self, trader: usize) {
         for number in 0.. {
             if !self.goes_on() {
@@ -147,7 +149,7 @@ impl Load {
         }
     }
 
-    /// An account without a free permit uploads.
+    /// Uploads from an account that has no free permit.
     async fn upload(self) {
         let body = "x".repeat(200_000);
         while self.goes_on() {
@@ -156,12 +158,12 @@ impl Load {
         }
     }
 
-    /// Reads the beginning of streams, and hangs up.
+    /// Reads the beginning of streams, and then closes them.
     async fn stream(self) {
         while self.goes_on() {
             let answer = match open_stream(self.proxy, "sam").await {
                 Ok((mut stream, answer)) => {
-                    // A restart may cut it.
+                    // A restart may cut the stream.
                     let _ = stream.read_some(500).await;
                     Ok(answer)
                 }
@@ -177,7 +179,7 @@ fn is_from_slow_store(answer: &Answer) -> bool {
     answer.status == 503 && answer.header("content-type") == Some("application/problem+json")
 }
 
-/// A response without an end, of which the head has been read.
+/// An endless response whose head has been read.
 async fn open_stream(proxy: SocketAddr, account: &str) -> io::Result<(Client, Answer)> {
     let mut client = Client::connect(proxy).await;
     let head = head("GET", "/market/export?rows=1000000&interval_ms=5", account);

@@ -1,4 +1,4 @@
-//! A service with one account that is refused whatever it sends.
+//! A service with one account that is always refused.
 
 use crate::client::FULL;
 use axum::{Router, extract::DefaultBodyLimit, routing};
@@ -8,7 +8,7 @@ use testing::http_requests::ACCOUNT;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore};
 
-/// Where a service listens. It ends when this is dropped.
+/// A running service and its address. Dropping it ends the service.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
@@ -16,12 +16,12 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// A service under the default limit.
+    /// A service under the default layer.
     pub(crate) async fn start() -> Self {
         Self::with(|routes| routes.layer(layer())).await
     }
 
-    /// A service whose routes are under any layers.
+    /// A service with any layers around its routes.
     pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a free port");
@@ -46,7 +46,7 @@ impl Drop for Service {
 
 type Extract = fn(&Parts) -> Result<Claim, KeyError>;
 
-/// No request of the full account is admitted.
+/// A layer that admits no request of the full account.
 pub(crate) fn layer() -> ConcurrencyLimitLayer<Extract> {
     ConcurrencyLimitLayer::new(100, claim, MemorySemaphore::new())
 }

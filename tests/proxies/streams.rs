@@ -1,4 +1,6 @@
-//! Streams through nginx: how long they hold their permits, and how one that is cut looks.
+//! Streams through nginx: how long they hold their permits, and how a cut stream appears to its client.
+//!
+//! Promises: P9, P23.
 
 use crate::{
     client::{BOUND, Client, head},
@@ -21,7 +23,7 @@ async fn nginx(service: &Service, location: &str) -> Proxy {
     nginx.start().await
 }
 
-/// A response whose head has been read, and nothing else.
+/// Returns a response once its head has been read, and nothing else.
 async fn open(proxy: &Proxy, path: &str, account: &str) -> Client {
     let mut client = Client::connect(proxy.address()).await;
     let request = head("GET", path, account) + "connection: close\r\n\r\n";
@@ -69,7 +71,7 @@ async fn nginx_reads_a_response_before_its_client_does_unless_it_is_asked_not_to
     .await;
 }
 
-/// What a client reads after the head of a response that is cut.
+/// The rest of a response that is cut after its head.
 async fn cut(location: &str) -> String {
     let cut = Arc::new(Notify::new());
     let cut_now = Arc::clone(&cut);

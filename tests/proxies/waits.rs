@@ -1,4 +1,6 @@
 //! Requests that wait for a permit behind proxies.
+//!
+//! Promises: P10, P14.
 
 use crate::{
     client::{BOUND, Client, get, head},
@@ -9,13 +11,14 @@ use std::time::Duration;
 use testing::{http_requests::limit, wait::eventually};
 use tower_semaphore::{Claim, MemorySemaphore, Operate, Permit, Policy, Semaphore};
 
-/// The only permit of an account.
+/// Takes the only permit of an account.
 async fn hold(store: &MemorySemaphore, account: &str) -> Permit {
     let claim = Claim::new(account).with_limit(1);
     store.acquire(claim).await.expect("it is free")
 }
 
-/// The status of a request of an account at its limit, which may wait this long, and then that of another account's.
+/// The status of a request that waits this long at its account's limit, and then the status of another account's
+/// request.
 async fn behind_a_proxy_that_waits_for_a_second(wait: Duration, server: &str) -> [u16; 2] {
     let store = MemorySemaphore::new();
     let layer = limit(1, store.clone()).with_wait(wait);

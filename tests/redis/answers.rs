@@ -1,4 +1,6 @@
-//! What a release and a change of the weight answer, and what is true then.
+//! The answers to a release and to a change of weight, and the state that each answer implies.
+//!
+//! Promises: P6, P9.
 
 use futures_util::FutureExt;
 use std::{thread, time::Duration};
@@ -28,7 +30,7 @@ async fn permit(store: &RedisSemaphore, key: &str) -> Permit {
     permit.await.expect("there is room")
 }
 
-/// Only a release has the semaphore's four keys and a `1` after them.
+/// Recognises a release: only a release has the semaphore's four keys followed by a `1`.
 fn drop_reply_to_release(proxy: &Proxy) {
     proxy.drop_replies_to(1, |args| {
         let is_ann = args.iter().any(|arg| arg.ends_with(b":ann}:held"));
@@ -49,7 +51,7 @@ async fn a_release_of_a_lost_permit_says_so_although_its_first_reply_was_lost() 
     let mut rig = Rig::new(builder()).await;
     let permit = permit(&rig.store, "ann").await;
     rig.raw.cmd(&["DEL", HELD]).await;
-    // So that the permit does not come back.
+    // Other holders fill the key so that the permit cannot return.
     for other in ["another", "a third"] {
         rig.raw.cmd(&["ZADD", HELD, "9e15", other]).await;
     }
@@ -91,7 +93,7 @@ async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_en
     let other = builder().connect(rig.server.url()).await;
     let other = other.expect("it connects");
     let permit = permit(&rig.store, "ann").await;
-    // From here on nothing of the first process reaches the server.
+    // From here on no call of the first process reaches the server.
     rig.proxy.black_hole();
     let answer = tokio::spawn(permit.release());
     let claim = Claim::new("ann").with_limit(1);
@@ -103,7 +105,7 @@ async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_en
     assert!(!answer.expect("no panic"), "a successor holds the unit");
 }
 
-/// A growth needs a runtime, as an acquire does; the docs say so.
+/// Only a growth needs a runtime, as an acquire does; the docs say so.
 #[test]
 fn a_smaller_weight_needs_no_runtime() {
     let runtime = Runtime::new().expect("a runtime");
@@ -131,7 +133,7 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
     let end = raw.zmembers(HELD).await[0].1;
     let refreshed = async || raw.zmembers(HELD).await[0].1 > end;
     eventually("it is refreshed once", BOUND, refreshed).await;
-    // A refresh that succeeds, and whose answer comes after a while.
+    // The answer of a refresh that succeeds is delayed.
     let delay = Duration::from_millis(400);
     proxy.delay(Duration::ZERO, delay);
     proxy.clear_log();
@@ -148,10 +150,10 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
     }
 }
 
-/// Another program takes so many units of a key, which do not end, or gives these up.
+/// With `are_there`, another program takes three units of a key that never end. Otherwise it gives them up.
 async fn others(raw: &mut Raw, held: &str, are_there: bool) {
     for unit in 0..3 {
-        // Its own lease is an hour: a later end is clamped to that.
+        // The id gives a lease of an hour: a later end is clamped to that.
         let unit = id("other", unit, [9, 1, 3_600_000]);
         match are_there {
             true => raw.cmd(&["ZADD", held, "99999999999999", &unit]).await,
@@ -160,7 +162,7 @@ async fn others(raw: &mut Raw, held: &str, are_there: bool) {
     }
 }
 
-/// The simulation changes no weight of a permit that is lost.
+/// Covers a case that the simulation leaves out: it changes no weight of a lost permit.
 #[tokio::test]
 async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_at_none() {
     const WIDE: &str = "semaphore:2:{fleet:wide}:held";
@@ -173,7 +175,7 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
         raw.cmd(&["DEL", WIDE]).await;
         others(raw, WIDE, true).await;
     };
-    // It may be back soon, so its holder waits for the loss before there is one.
+    // The loss may be brief, so the holder starts waiting for it before it happens.
     let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), disaster);
     lost.expect("it is lost");
     permit

@@ -1,4 +1,6 @@
-//! Many claims at once travel in batches, and each gets the same answer as alone.
+//! Many claims made at once travel in batches, and each gets the answer that it would get alone.
+//!
+//! Promises: P1, P6.
 
 use futures_util::{FutureExt, future::join_all};
 use std::time::Duration;
@@ -10,7 +12,7 @@ const BOUND: Duration = Duration::from_secs(10);
 
 const CLAIMS: u64 = 1_000;
 
-/// A store whose answers may take as long as a busy machine needs.
+/// A store whose timeout tolerates a busy machine.
 async fn patient(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
     warm(builder.connect(server.url()).await.expect("it connects")).await
@@ -22,7 +24,7 @@ async fn warm(store: RedisSemaphore) -> RedisSemaphore {
     store
 }
 
-/// One claim for each of the keys, all at once.
+/// Makes one claim for each key, all at once.
 async fn claim_all(
     store: &RedisSemaphore,
     keys: impl Iterator<Item = u64>,
@@ -31,7 +33,7 @@ async fn claim_all(
     join_all(keys.map(|key| store.acquire(Claim::new(key).with_limit(limit)))).await
 }
 
-/// How many script calls clients have sent.
+/// The number of script calls that clients have sent.
 async fn calls(raw: &mut Raw) -> u64 {
     let stats = raw.commandstats().await;
     let of = |name: &str| stats.get(name).copied().unwrap_or_default();
@@ -76,8 +78,8 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first claims travel alone, over another connection than the batches, so some are passed:
-    // eight at a time, and more if those are answered soon.
+    // The first claims travel alone, over another connection than the batches, so some are passed: eight at a time, and
+    // more if those are answered soon.
     let passed = tokens.len() - longest_sorted(&tokens);
     assert!(
         passed < tokens.len() / 4,
@@ -102,7 +104,7 @@ async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() 
     assert!(of_release <= CLAIMS / 5, "{of_release} calls");
 }
 
-/// Heavy claims that may wait travel with light ones that do not.
+/// Heavy claims that may wait travel with light claims that do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_fit_are_granted_however_many_units_their_call_grants() {
     let server = RedisServer::start();
@@ -127,14 +129,14 @@ async fn claims_that_fit_are_granted_however_many_units_their_call_grants() {
     );
 }
 
-/// Uses up what tokio lets a task do before it has to yield.
+/// Uses up Tokio's cooperative budget, so that the task has to yield.
 async fn use_up_the_budget() {
     while coop::has_budget_remaining() {
         coop::consume_budget().await;
     }
 }
 
-/// Polls once.
+/// Polls once and asserts that no answer is ready.
 fn poll<T>(mut future: impl Future<Output = T> + Unpin) {
     assert!((&mut future).now_or_never().is_none(), "it is not answered");
 }
@@ -145,7 +147,7 @@ async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to
     let store = patient(&server).await;
     let claim = || Claim::new("a").with_limit(3);
     let _one = store.acquire(claim()).await.expect("there is room");
-    // While nothing is answered, claims travel in batches.
+    // While no call is answered, claims travel in batches.
     server.stop();
     let mut before: Vec<_> = (0..100)
         .map(|key| store.acquire(Claim::new(key).with_limit(1)))
@@ -162,7 +164,7 @@ async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to
     assert!(behind.iter().all(full), "{behind:?}");
 }
 
-/// What is over well before the timeout of a call.
+/// Runs a future that must end well before the timeout of a call.
 async fn in_time<R>(future: impl Future<Output = R>) -> R {
     let over = timeout(BOUND / 2, future).await;
     over.expect("it is held up")
@@ -193,7 +195,9 @@ async fn a_growth_that_is_polled_once_and_left_holds_up_no_claim_until_its_timeo
     let store = patient(&server).await;
     let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
     let permit = claim(0).await.expect("there is room");
-    // A call leaves when as many claims wait as are in flight: so these carry one each, and the third waits.
+    // A call leaves once the waiting claims equal the calls in flight. So these two carry one claim each, and the third
+    // waits.
+    // waits.
     let mut in_flight = [claim(1), claim(2)];
     in_flight.iter_mut().for_each(poll);
     let mut claim = claim(3);
@@ -243,7 +247,7 @@ async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
         drop(answers);
         nothing_is_held(&mut raw).await;
     }
-    // The store now sends a call for each key: none is refused any more.
+    // The store now sends a call for each key, and none is refused.
     raw.reset_stats().await;
     assert!(
         claim_all(&store, 0..CLAIMS, 1)

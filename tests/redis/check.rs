@@ -1,4 +1,6 @@
-//! What a store finds out about its server when it connects, and later when it is asked.
+//! The findings of a store about its server, when it connects and when `check` is called.
+//!
+//! Promises: P20.
 
 use crate::managed::{is_served_in_full, lacks};
 use futures_util::FutureExt;
@@ -24,7 +26,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The commands that the docs of the module list.
+/// The commands that the module docs list.
 fn documented() -> BTreeSet<String> {
     let docs = include_str!("../../src/redis/mod.rs");
     let (_, list) = docs.split_once("&PREFIX* ").expect("the list");
@@ -34,10 +36,10 @@ fn documented() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The rights that the docs of the module list for operators.
+/// The rights that the module docs list for operators.
 const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hmget hset";
 
-/// The scripts for operators alone.
+/// The scripts that only operators run.
 const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];
 
 /// The commands that the other scripts run.
@@ -45,7 +47,7 @@ fn scripted() -> BTreeSet<String> {
     commands(|path| !OF_OPERATORS.iter().any(|name| path.ends_with(name)))
 }
 
-/// The commands that some scripts run.
+/// The commands in the scripts that `is_meant` selects.
 fn commands(is_meant: impl Fn(&Path) -> bool) -> BTreeSet<String> {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/src/verbs");
     let files = fs::read_dir(protocol).expect("the scripts");
@@ -60,7 +62,7 @@ fn commands(is_meant: impl Fn(&Path) -> bool) -> BTreeSet<String> {
     names.map(str::to_lowercase).collect()
 }
 
-/// A server with a user `shop`, who has these rights, and the store of that user.
+/// Creates a user `shop` with these rights. Returns the result of connecting as that user.
 async fn as_user(server: &RedisServer, rights: &str) -> Result<RedisSemaphore, ConnectError> {
     let mut raw = Raw::connect(server.port()).await;
     let user = format!("ACL SETUSER shop reset resetchannels on >secret {rights}");
@@ -75,7 +77,7 @@ fn is_unavailable(error: &ConnectError) -> bool {
     error.kind() == Kind::Unavailable
 }
 
-/// True if an error names these keys, or channels, and the right that allows them.
+/// True if an error names these keys or channels, and the right that allows them.
 fn lacks_pattern(error: &ConnectError, pattern: &str) -> bool {
     error.kind() == Kind::Misconfigured
         && error.to_string().ends_with(&format!(": allow `{pattern}`"))
@@ -93,7 +95,7 @@ fn the_documented_list_has_each_command_that_a_script_runs() {
     assert!(scripted().contains("zremrangebyscore"));
 }
 
-/// The command of the guide that makes a user.
+/// The guide's command that creates a user.
 fn guides_user() -> Vec<&'static str> {
     let guide = include_str!("../../src/guide/deploy.rs");
     let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));
@@ -118,7 +120,7 @@ async fn the_guides_user_has_the_documented_rights_and_no_risk_but_as_an_operato
     assert!(matches!(&risks[..], [Risk::NoOperate { .. }]), "{risks:?}");
 }
 
-/// Each is missing alone. All else works, so it is no reason not to connect.
+/// Each right is missing alone. Everything else works, so the store still connects.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_only_operators_need_is_a_risk_that_names_it() {
     let server = RedisServer::start();
@@ -159,7 +161,7 @@ async fn a_right_that_only_operators_need_is_a_risk_that_names_it() {
     );
 }
 
-/// The rights of the guide's user, and those that an operator's user has beside them.
+/// The rights of the guide's user, and the extra rights of an operator's user.
 fn operators_rights() -> String {
     let guide = include_str!("../../src/guide/deploy.rs");
     let mut lines = guide.lines();
@@ -294,7 +296,7 @@ async fn a_user_with_the_documented_rights_is_served_in_full_and_with_all_rights
     assert_eq!(store.check().await.expect("all is well"), []);
 }
 
-/// They never expire, so only such a policy takes them.
+/// Keys of limits never expire, so only a policy for all keys can evict them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_may_evict_permits_is_a_risk_that_says_whether_it_may_evict_limits() {
     for (policy, says) in [("volatile-lru", false), ("allkeys-lfu", true)] {
@@ -371,7 +373,7 @@ async fn a_thousand_checks_at_once_are_one() {
     );
 }
 
-/// The keys of semaphores alone.
+/// The rights cover the keys of semaphores but not the keys of the store itself.
 #[tokio::test]
 async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() {
     let server = RedisServer::start();
@@ -432,7 +434,7 @@ async fn a_check_that_is_polled_once_and_left_fails_no_other() {
     assert!(left.await.is_ok());
 }
 
-/// At any time of the reconnecting, which takes a tenth of a second.
+/// The calls are made at various moments of a reconnect, which takes a tenth of a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is() {
     let server = RedisServer::start();
@@ -454,7 +456,7 @@ async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is(
     }
 }
 
-/// Its error is that of an attempt to connect, however long an answer may take, and whenever it is asked.
+/// Each call fails with the error of the connection attempt, however long the timeout is and at any moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_server_that_is_down_the_reason_is_told_at_once() {
     let mut server = RedisServer::start();

@@ -1,4 +1,6 @@
-//! Clocks that differ or are set: those of processes, of which none counts, and the server's, which all follow.
+//! Clocks that differ or are set. Processes' clocks do not count, and the server's clock decides for all.
+//!
+//! Promises: P1, P4, P5.
 
 use std::{
     fs,
@@ -16,24 +18,24 @@ const HELD: &str = "semaphore:2:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const HOUR: i64 = 3_600;
 const LEASE: Duration = Duration::from_secs(2);
-/// A lease after a step, and what a busy machine takes.
+/// A lease after the clock was set, and slack for a busy machine.
 const FREE: Duration = Duration::from_secs(5);
-/// Of five processes, which have a limit of three.
+/// The lease of five processes that share a limit of three.
 const SHORT: Duration = Duration::from_millis(900);
 const MISSING: &str = "this test needs libfaketime: `apt-get install faketime`";
 
-/// A process whose wall clock `libfaketime` bends by so many seconds, and what it holds.
+/// A process whose wall clock `libfaketime` shifts by `skew` seconds, and its results.
 struct Skewed {
     process: Process,
     skew: i64,
-    /// Since when it holds a permit.
+    /// The start of its current permit, if it holds one.
     since: Option<Instant>,
     grants: u32,
     refusals: u32,
 }
 
 impl Skewed {
-    /// `libfaketime` leaves the monotonic clock alone.
+    /// Starts a process. `libfaketime` leaves the monotonic clock alone.
     fn start(server: &RedisServer, skew: i64) -> Self {
         let monotonic = ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC"];
         let mut environment = vec![
@@ -55,7 +57,7 @@ impl Skewed {
         }
     }
 
-    /// Takes a permit of `a`, which is there only while fewer than three are `held`.
+    /// Tries to take a permit of `a`. It must be granted exactly if fewer than three are `held`.
     fn try_acquire(&mut self, held: usize) {
         let granted = self.process.acquire("p", "a", 3).is_some();
         assert_eq!(granted, held < 3, "{:+} s beside {held}", self.skew);
@@ -64,7 +66,7 @@ impl Skewed {
         self.refusals += u32::from(!granted);
     }
 
-    /// Checks that its permit is still held, and releases it after more than a lease.
+    /// Checks that the permit is still held. Releases it once it is older than a lease.
     fn keep(&mut self, since: Instant) {
         let lost = self.process.is_lost("p");
         assert!(!lost, "that of {:+} s lost its live permit", self.skew);
@@ -76,7 +78,7 @@ impl Skewed {
     }
 }
 
-/// Where Debian, and distributions that follow it, have the library.
+/// Finds the library where Debian and distributions that follow it install it.
 fn library() -> PathBuf {
     let folders = fs::read_dir("/usr/lib").expect(MISSING).flatten();
     let folders = folders.map(|folder| folder.path());
@@ -186,7 +188,7 @@ async fn claims_recover_at_once_when_the_clock_was_set_forward() {
     }
 }
 
-/// A claim whose caller goes while its command is on its way, which takes so long.
+/// Cancels a claim while its command is in flight. The command takes `delay` to arrive.
 async fn hang_up(proxy: &Proxy, store: &RedisSemaphore, delay: Duration) {
     proxy.clear_log();
     proxy.delay(delay, Duration::ZERO);
@@ -198,7 +200,7 @@ async fn hang_up(proxy: &Proxy, store: &RedisSemaphore, delay: Duration) {
     proxy.delay(Duration::ZERO, Duration::ZERO);
 }
 
-/// A store behind a proxy, whose scripts the server knows.
+/// A store behind a proxy. The server already knows the scripts.
 async fn behind_a_proxy(lease: Duration) -> (SteppedClock, RedisServer, Proxy, RedisSemaphore) {
     let clock = SteppedClock::compile();
     let server = clock.server();
@@ -209,7 +211,7 @@ async fn behind_a_proxy(lease: Duration) -> (SteppedClock, RedisServer, Proxy, R
     (clock, server, proxy, store)
 }
 
-/// The simulation excuses what an acquire leaves that runs after a clock was set back.
+/// Covers a case that the simulation excuses: the units of an acquire that runs after the clock was set back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_second() {
     let (clock, server, proxy, store) = behind_a_proxy(BOUND).await;
@@ -217,7 +219,7 @@ async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_se
     assert!(permit(&store).await.release().await);
     let delay = Duration::from_millis(700);
     hang_up(&proxy, &store, delay).await;
-    // Its command arrives then.
+    // The command arrives during this sleep.
     tokio::time::sleep(delay + Duration::from_millis(300)).await;
     let mut raw = Raw::connect(server.port()).await;
     let is_free = async || raw.zcard(HELD).await == 0;
@@ -231,7 +233,7 @@ async fn a_shutdown_and_a_drop_after_the_clock_was_set_back_end_when_all_is_rele
         hang_up(&proxy, &store, Duration::from_millis(100)).await;
         clock.set(-HOUR);
         if !is_dropped {
-            // Its command arrives, and a release has its answer.
+            // During this sleep the command arrives, and its release is answered.
             tokio::time::sleep(LEASE / 4).await;
             let rest = tokio::time::timeout(LEASE * 4, store.shutdown(LEASE * 6)).await;
             assert_eq!(rest.expect("it ends"), []);

@@ -1,4 +1,6 @@
-//! A process that exits right after it drops a permit still releases the permit.
+//! A process that exits right after it drops a permit still releases that permit.
+//!
+//! Promises: P9.
 
 use std::{env, process, time::Duration};
 use testing::{child::child, redis::RedisServer, resp::Raw};
@@ -11,11 +13,11 @@ const JOB: &str = "ENDS_JOB";
 /// Longer than the test, so that a permit left behind is still in Redis when the test looks.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// A job is run at most this many times.
+/// The largest number of runs of a job.
 const MOST_RUNS: usize = 20;
 
-/// The test passes after this many runs that left nothing. On a busy machine the keeper's thread may not run in the 10 ms that
-/// the drop of the last handle waits. Without that wait every run would leave its permit.
+/// The test passes after this many runs that left nothing behind. On a busy machine the keeper's thread may not run
+/// within the 10 ms for which the drop of the last handle waits. Without that wait every run would leave its permit.
 const GOOD_RUNS: usize = 2;
 
 fn runtime(flavor: &str) -> Runtime {
@@ -31,7 +33,7 @@ async fn store(url: &str) -> RedisSemaphore {
     store.expect("it connects")
 }
 
-/// Like the body of a `main`: locals are dropped at its end.
+/// Behaves like the body of a `main`: locals are dropped at its end.
 async fn run(url: &str, job: &str) {
     let store = store(url).await;
     let claim = |limit| Claim::new("a").with_limit(limit);
@@ -44,7 +46,7 @@ async fn run(url: &str, job: &str) {
         }
         "task" => {
             let permit = store.acquire(claim(1)).await.expect("it is free");
-            // The task ends, and drops both, when the runtime does.
+            // The task, and with it the permit and the store, is dropped when the runtime is.
             tokio::spawn(async move {
                 std::future::pending::<()>().await;
                 drop((permit, store));
@@ -64,7 +66,7 @@ fn a_process_that_ends_right_after_its_permit() {
     let runtime = runtime(flavor);
     runtime.block_on(run(&url, job));
     drop(runtime);
-    // Skips the test harness, because nothing runs after a `main` either.
+    // Exits here to skip the test harness: in a program, no code runs after `main` either.
     process::exit(0);
 }
 

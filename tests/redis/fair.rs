@@ -1,4 +1,6 @@
-//! Fair queues over one server: how they are stored, what they cost, and their order across processes.
+//! Fair queues on one server: their storage, their cost, and their order across processes.
+//!
+//! Promises: P12, P16.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +17,7 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
-/// So long that no waiter polls.
+/// A lease that is too long for any waiter to poll.
 const LEASE: Duration = Duration::from_secs(600);
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
@@ -46,7 +48,7 @@ async fn queued(raw: &mut Raw, count: usize) {
     eventually("as many are in the queue", BOUND, waits).await;
 }
 
-/// The names of claims and their tokens, as they are granted and released.
+/// The names and tokens of claims, as they are granted and released.
 type Granted = JoinSet<(String, u64)>;
 
 async fn join(store: &RedisSemaphore, granted: &mut Granted, (name, claim): (&str, Claim)) {
@@ -92,15 +94,15 @@ async fn a_newcomer_is_served_by_the_next_grant_but_one_beside_a_thousand_waiter
     eventually("tags end with the queue", BOUND, left).await;
 }
 
-/// The ids of the permits and waiters that a call names.
+/// The ids of permits and waiters in a call.
 fn ids(call: &Call) -> Vec<&str> {
     let args = call.args[2..].iter().map(String::as_str);
     args.filter(|arg| arg.split('.').count() > 4).collect()
 }
 
-/// The order of the grants to fifty contenders. Checks which commands of clients name the queue: one claim and one
-/// release of each contender, and the release of the permit before them. A release is sent again only beside a poll: when
-/// its claim was granted before the poll was answered.
+/// The order of the grants to fifty contenders. Also checks the calls of clients that name the queue: one claim and one
+/// release per contender, and the release of the permit before them. A release is sent twice only if its claim was
+/// granted before a poll was answered.
 async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let (server, mut raw, store) = start().await;
     let mut processes: Vec<_> = (0..4)
@@ -110,7 +112,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let mut monitor = Monitor::start(&server).await;
     for number in 0..50 {
         let process = &mut processes[number % 4];
-        // The crowds of the first flows come first.
+        // The crowds of the flows arrive one after another.
         let flow = flows.map(|flows| flows[number / 10]);
         let name = format!("{}-{number}", flow.unwrap_or("none"));
         process.contend(flow, &name, "a", 1);
@@ -126,7 +128,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
         .filter(|call| call.names(QUEUE))
         .partition(|call| call.args.iter().any(is_poll));
     assert!(polls.len() <= 4, "one of each process: {polls:?}");
-    // A claim has terms of several words. The second argument is the script, or its hash.
+    // A claim's terms are one argument of several words. The second argument, the script or its hash, does not count.
     let claims = |call: &Call| call.args[2..].iter().any(|arg| arg.contains(' '));
     let sent = calls.iter().map(|call| (claims(call), ids(call)));
     let sent: BTreeSet<_> = sent.collect();
@@ -139,7 +141,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
 async fn fifty_contenders_of_five_flows_in_four_processes_take_turns_with_no_command_more() {
     let flows = ["ann", "bob", "cid", "dot", "eve"];
     let order = contend(Some(flows)).await;
-    // Each flow in the order of its claims, and the flows in turns.
+    // Flows take turns, and each flow keeps the order of its claims.
     let turns = (0..10).flat_map(|turn| (0..5).map(move |flow| (flow, flow * 10 + turn)));
     let expected: Vec<_> = turns
         .map(|(flow, number)| format!("{}-{number}", flows[flow]))
@@ -176,7 +178,7 @@ async fn a_queue_without_flows_stores_its_waiters_and_nothing_else() {
     assert_eq!(order(granted).await.len(), 3);
 }
 
-/// The queue is never empty meanwhile.
+/// The queue is never empty during this test.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     let (_server, mut raw, store) = start().await;
@@ -202,7 +204,7 @@ async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     drop(always.await.expect("no panic").expect("it is granted"));
 }
 
-/// Where it was evicted, or where nobody has polled for long. Turns by weight run ahead of the clock.
+/// The key may be evicted, or expire because no waiter polls. Turns by weight had run ahead of the clock before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_whose_key_has_gone_begins_anew_by_the_clock() {
     const HEAD_START: Duration = Duration::from_millis(300);
@@ -224,7 +226,7 @@ async fn a_queue_whose_key_has_gone_begins_anew_by_the_clock() {
     let plain = |label| plain.clone().with_label(label);
     waiters.push(tokio::spawn(store.acquire(plain("batch"))));
     queued(&mut raw, 1).await;
-    // The wait is what the fact is about.
+    // The sleep is the point of this test, which is about elapsed time.
     tokio::time::sleep(HEAD_START * 2).await;
     let interactive = plain("interactive").with_head_start(HEAD_START);
     waiters.push(tokio::spawn(store.acquire(interactive)));

@@ -1,4 +1,6 @@
 //! The store over one Redis server.
+//!
+//! Promises: P1.
 
 #![cfg(feature = "redis")]
 

@@ -1,4 +1,6 @@
-//! Servers that forbid what managed services forbid.
+//! Servers with the restrictions of managed services.
+//!
+//! Promises: P20.
 
 use std::time::Duration;
 use testing::{monitor::Monitor, redis::RedisServer, resp::Raw, wait::eventually};
@@ -15,11 +17,11 @@ use tower_semaphore::{
 const BOUND: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(1);
 
-/// What ElastiCache, MemoryDB and the like do not let a client run.
+/// Commands that ElastiCache, MemoryDB and similar services forbid.
 const FORBIDDEN: &str = "ACL BGREWRITEAOF BGSAVE CONFIG DEBUG FAILOVER FLUSHALL KEYS MIGRATE MODULE PSYNC REPLICAOF \
                          SAVE SHUTDOWN SLAVEOF SYNC";
 
-/// The arguments of one request that ElastiCache Serverless takes.
+/// The most arguments that ElastiCache Serverless accepts in one request.
 const MOST_ARGUMENTS: usize = 3_999;
 
 fn claim(key: usize, limit: u32) -> Claim {
@@ -31,7 +33,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     builder.connect(server.url()).await.expect("a connection")
 }
 
-/// Refused, waiting, granted, heavier, refreshed and released: every verb once at least.
+/// Runs every verb at least once: a refusal, a wait, a grant, a growth, a refresh and a release.
 pub(crate) async fn is_served_in_full(store: &RedisSemaphore, raw: &mut Raw, prefix: &str) {
     let [queue, held] = ["queue", "held"].map(|set| format!("{prefix}{{concurrency:1}}:{set}"));
     let permit = store.acquire(claim(1, 2)).await.expect("there is room");
@@ -65,7 +67,7 @@ async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
     is_served_in_full(&store, &mut raw, "semaphore:2:").await;
 }
 
-/// True if an error names a command that the server does not have or permit, and the right that allows it.
+/// True if an error names a command that the server lacks or forbids, and the right that allows it.
 pub(crate) fn lacks(error: &ConnectError, command: &str) -> bool {
     let right = command.to_lowercase();
     let text = format!("the server does not permit {command}: allow `+{right}`");
@@ -93,7 +95,7 @@ async fn all(claims: impl IntoIterator<Item = Vec<Claim>>, store: &RedisSemaphor
     permits.expect("all are granted in time")
 }
 
-/// On a busy machine some are refused at first, because they could not be answered in time.
+/// On a busy machine some claims are refused at first, because they could not be answered in time.
 async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
     loop {
         match store.acquire_all(claims.clone().into()).await {
@@ -104,8 +106,8 @@ async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
     }
 }
 
-/// Single claims, heavy ones, many for one key, and some of very many levels: all at once, so that
-/// calls are as large as they get. Then their refreshes and releases.
+/// Single claims, heavy ones, many for one key, and some with very many levels are made at once, so that calls become
+/// as large as possible. Then they are refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_does_not_name() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
 //! A key that is paused for the whole fleet.
+//!
+//! Promises: P17.
 
 use std::time::{Duration, Instant};
 use testing::{fleet::Process, redis::RedisServer, resp::Raw, wait::eventually};
@@ -46,12 +48,12 @@ async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_
     let names: Vec<_> = (0..9).map(|at| format!("w{at}")).collect();
     for (at, name) in names.iter().enumerate() {
         fleet[1 + at % 3].contend(None, name, "a", 1);
-        // The pause is an entry too.
+        // The pause is an entry of the queue too.
         queued(&mut raw, at + 2).await;
     }
     assert_eq!(fleet[1].acquire("q", "a", 2), None);
     loop {
-        // Read first, because the pause may end between the two commands.
+        // Read the token first, because the pause may end between the two commands.
         let last_token = raw.cmd(&["GET", TOKEN]).await;
         if raw.server_time_ms().await >= paused_at + PAUSE.as_millis() as i64 {
             break;
@@ -94,7 +96,7 @@ async fn a_paused_key_that_is_not_used_leaves_nothing() {
     .await;
 }
 
-/// In an outage only the process that has paused the key knows of the pause.
+/// In an outage only the process that paused the key still knows of the pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_that_paused_observes_the_pause_without_its_server() {
     for policy in [WhenUnavailable::Admit, WhenUnavailable::Share] {
@@ -126,7 +128,7 @@ async fn the_process_that_paused_observes_the_pause_without_its_server() {
     }
 }
 
-/// The pause has ended although the call fails: the script may not publish to the waiters that it serves next.
+/// The call fails because the script may not publish to the next waiters, but by that point the pause has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
     let mut server = RedisServer::start();
@@ -140,7 +142,7 @@ async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
     let paused = store.pause(&policy, &key, BOUND * 3, "");
     paused.await.expect("it is paused");
     let waiter = tokio::spawn(store.acquire(claim().with_wait(BOUND * 4)));
-    // The pause is an entry too.
+    // The pause is an entry of the queue too.
     queued(&mut raw, 2).await;
     let rights = ["ACL", "SETUSER", "default", "resetchannels"];
     assert_eq!(raw.cmd(&rights).await.text(), "OK");
@@ -163,7 +165,7 @@ async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
     let (policy, key) = (Policy::DEFAULT, "a".into());
     let paused = store.pause(&policy, &key, Duration::from_secs(1), "").await;
     paused.expect("it is paused");
-    // As if the clock had been an hour ahead when the key was paused.
+    // Simulate that the clock was an hour ahead when the key was paused.
     let id = raw.zmembers(QUEUE).await.remove(0).0;
     let hour_ahead = raw.server_time_ms().await + 3_600_000;
     let alive = b"semaphore:2:{concurrency:a}:alive".to_vec();
@@ -233,7 +235,7 @@ async fn a_waiter_whose_predecessor_leaves_in_a_pause_is_granted_soon_after_it()
     let paused = held.pause("concurrency", Duration::from_secs(1), "");
     paused.await.expect("it is paused");
     waiters.remove(0).abort();
-    // The pause is an entry too.
+    // The pause is an entry of the queue too.
     queued(&mut raw, 2).await;
     is_granted_soon_after(held, waiters.remove(0)).await;
 }

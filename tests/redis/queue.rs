@@ -1,4 +1,6 @@
-//! The queue across processes: its order, its cost, and the faults that it survives.
+//! The queue across processes: its order, its cost, and the faults that it tolerates.
+//!
+//! Promises: P8, P12, P13, P14, P15.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +19,7 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// How long a dead waiter may hold the queue up: a quarter of a lease with the default timeout.
+/// The longest time for which a dead waiter blocks the queue: a quarter of a lease under the default timeout.
 const HEARTBEAT: Duration = Duration::from_millis(750);
 const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
@@ -29,7 +31,7 @@ async fn store(url: String) -> RedisSemaphore {
     builder.connect(url).await.expect("it connects")
 }
 
-/// A store whose claims outlast the moments in which a busy machine runs something else.
+/// A store with the longest possible timeout, which tolerates a busy machine.
 async fn patient(url: String) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
     builder.connect(url).await.expect("it connects")
@@ -41,7 +43,7 @@ fn claim(limit: u32) -> Claim {
 
 type Waiters = JoinSet<Result<Permit, AcquireError>>;
 
-/// Starts claims that wait, and returns when all are in the queue.
+/// Starts waiting claims, and returns when all of them are in the queue.
 async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
     let mut waiters = JoinSet::new();
     join(store, raw, &mut waiters, count).await;
@@ -72,7 +74,7 @@ async fn next(waiters: &mut Waiters) -> Permit {
     granted.expect("it did not panic").expect("it is granted")
 }
 
-/// Commands that clients sent, of whatever kind, since the last reset.
+/// The number of script calls that clients have sent since the last reset.
 fn sent(stats: &BTreeMap<String, u64>) -> u64 {
     ["evalsha", "eval"]
         .iter()
@@ -85,7 +87,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let mut raw = Raw::connect(server.port()).await;
-    // A long lease, so that no waiter polls meanwhile; and time for all to join on a busy machine.
+    // With this long lease no waiter polls, and all have time to join even on a busy machine.
     let builder = RedisSemaphore::builder()
         .lease(Duration::from_secs(600))
         .timeout(BOUND / 4);
@@ -112,7 +114,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert!(held.release().await);
     let first = next(&mut waiters).await;
     let stats = raw.commandstats().await;
-    // The release; and on a busy machine by now also the first refresh of what it granted.
+    // The release. On a busy machine the first refresh of the new permit may have been sent as well.
     assert!((1..=2).contains(&sent(&stats)), "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
     assert!(stats.values().sum::<u64>() < 35, "{stats:?}");
@@ -121,8 +123,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     drop(next(&mut waiters).await);
 }
 
-/// Waits until the store is subscribed to its channel. A waiter that was there before polls once
-/// more then.
+/// Waits until the store has subscribed to its channel. A waiter from before the subscription then polls once more.
 async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
     let held = store.acquire(claim(1)).await.expect("there is room");
     let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
@@ -155,7 +156,7 @@ async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     queued(&mut raw, 2).await;
     heavy.abort();
-    // Sooner than the cancelled claim's release is retried, which would let it in too.
+    // This is sooner than the first retry of the cancelled claim's release, which would let it in too.
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
         .expect("without a poll of its own");
@@ -247,7 +248,7 @@ async fn waiters_are_granted_although_the_connections_are_killed_again_and_again
     proxy.kill(End::Reset);
 }
 
-/// Its position in the queue is free for the next one as soon as it has gone, not a round trip later.
+/// A cancelled claim's place in the queue is free as soon as it is dropped, not a round trip later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_gives_up_and_comes_again_finds_room_in_the_queue() {
     let server = RedisServer::start();
@@ -281,7 +282,7 @@ async fn a_process_has_as_many_waiters_as_its_store_may_and_sends_nothing_for_ot
         let refused = store.acquire(refused).await.expect_err("two wait");
         assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
     }
-    // Anything sent for a refused claim would travel with this, or before it.
+    // A call for a refused claim would travel with this one or before it.
     let other = store.acquire(Claim::new("other").with_limit(1)).await;
     assert!(other.expect("there is room").release().await);
     let about = |key: &str| format!("{:?}", text(&proxy.log())).matches(key).count();
@@ -316,7 +317,7 @@ async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
     assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
-/// A script that ended midway has left ids of waiters that are in no queue, more than one call removes.
+/// A script that was aborted midway has left more ids of waiters without a queue entry than one call removes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_it() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
 //! Grants that count only once replicas have them.
+//!
+//! Promises: P1, P24.
 
 use std::{error::Error as _, time::Duration};
 use testing::{
@@ -13,11 +15,11 @@ use tower_semaphore::{
     redis::{Error, Kind, WhenUnavailable},
 };
 
-/// Nothing that waits for this is about time.
+/// Generous, because no test that uses it measures time.
 const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
-/// A primary, and a replica that gets everything a moment later.
+/// A primary and a replica that receives everything after a delay.
 struct Servers(Replicated);
 
 impl Servers {
@@ -29,7 +31,7 @@ impl Servers {
         self.store_with(min_replicas, WhenUnavailable::Refuse).await
     }
 
-    /// With a timeout that a busy machine does not exceed.
+    /// A store whose timeout tolerates a busy machine.
     async fn store_with(&self, min_replicas: u32, policy: WhenUnavailable) -> RedisSemaphore {
         let builder = RedisSemaphore::builder()
             .timeout(Duration::from_secs(2))
@@ -39,7 +41,7 @@ impl Servers {
         connected(async || store.clone().connect(self.0.primary.url()).await).await
     }
 
-    /// How many units are held, as the primary has it.
+    /// The number of held units, by the primary's data.
     async fn held(&self) -> usize {
         Raw::connect(self.0.primary.port()).await.zcard(HELD).await
     }
@@ -49,7 +51,7 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-/// The error of a store that is unavailable because no replica has what was written.
+/// The text of the error of a claim that no replica has confirmed.
 fn unavailable(answer: Result<Permit, AcquireError>) -> String {
     let error = answer.expect_err("no replica has it");
     let error = error
@@ -88,7 +90,7 @@ async fn while_the_replica_is_silent_claims_are_refused_and_leave_nothing() {
     let store = servers.store(1).await;
     servers.0.replica.stop();
     assert_eq!(unavailable(store.acquire(claim(3)).await), NOT_REPLICATED);
-    // Long before a lease ends.
+    // This is long before a lease ends.
     eventually("it is released", Duration::from_secs(6), async || {
         servers.held().await == 0
     })
@@ -123,12 +125,12 @@ async fn a_message_is_not_enough_for_a_waiter() {
         raw.zcard(queue).await == 1 && !channels.array().is_empty()
     })
     .await;
-    // It polls once more because it listens. Later polls are far between.
+    // The waiter polls once more when its store has subscribed. Later polls are far apart.
     sleep(Duration::from_millis(200)).await;
     servers.0.replica.stop();
     assert!(held.release().await);
     let error = unavailable(waiting.await.expect("it does not panic"));
-    // The answer comes too late if the server waits for the replica with another call before.
+    // The answer is too late if the server first waits for the replica on behalf of another call.
     let expected = [NOT_REPLICATED, "no answer from Redis within 2s"];
     assert!(expected.contains(&&*error), "{error}");
     servers.0.replica.cont();
@@ -140,7 +142,7 @@ async fn a_permit_whose_refreshes_no_replica_has_is_lost_when_its_lease_ends() {
     let store = servers.store(1).await;
     let permit = store.acquire(claim(1)).await.expect("there is room");
     servers.0.replica.stop();
-    // A lease after the last refresh that the replica has, and some time for a busy machine.
+    // A lease after the last refresh that reached the replica, and slack for a busy machine.
     let lost = timeout(Duration::from_secs(12), permit.lost()).await;
     lost.expect("nobody knows of it but the primary");
     servers.0.replica.cont();
@@ -192,7 +194,7 @@ async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_po
         servers.held().await == 1
     })
     .await;
-    // The server ends what waits for replicas of it.
+    // A server that becomes a replica aborts every WAIT.
     let mut raw = Raw::connect(servers.0.primary.port()).await;
     raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let permit = claim.await.expect("it does not panic");

@@ -1,5 +1,7 @@
-//! The meaning of the keys, shown by a process that was written by hand: its ids and scores are literals of schema 2. And beside a
-//! process of schema 1, whose keys have other names.
+//! The meaning of the keys in schema 2, shown by a hand-written process whose ids and scores are literals. Also the
+//! coexistence with a process of schema 1, whose keys have other names.
+//!
+//! Promises: P1, P7.
 
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -12,7 +14,7 @@ const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
 const TOKEN: &str = "semaphore:2:{concurrency:a}:token";
 
-/// A process that was written by hand.
+/// A hand-written process.
 struct Other(Raw);
 
 impl Other {
@@ -140,7 +142,7 @@ async fn small_sets_of_ids_are_stored_in_one_piece() {
         async move { waits(&ours).await }
     });
     eventually("it waits", BOUND, async || other.0.zcard(QUEUE).await == 1).await;
-    // The longest id without a flow and a label, of a process that has run for years, and its last unit.
+    // The last unit of the longest id without flow and label, from a process that has run for years.
     let longest = "lYGhA16ahyf.zzzzzzzzz.zzz.zzz.1z141z3.rs.1ffuo0.zzzzzzzz...";
     let last = format!("{longest}:1000");
     assert_eq!(last.len(), 64);
@@ -198,7 +200,7 @@ async fn a_permit_of_schema_1_neither_counts_nor_is_touched() {
     assert_eq!(dump(&mut other.0).await, before);
 }
 
-/// All keys of schema 1, byte for byte.
+/// All keys of schema 1 with their serialised values.
 async fn dump(raw: &mut Raw) -> Vec<(Vec<u8>, String)> {
     let mut all = Vec::new();
     for key in raw.keys("semaphore:[^2]*").await {

@@ -1,17 +1,19 @@
-//! What goes over the wire, by the server's own count.
+//! The traffic between store and server, by the server's own count.
+//!
+//! Promises: P6.
 
 use std::{collections::BTreeMap, time::Duration};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Commands that clients sent. The server also counts the commands inside scripts, but the library
-/// sends only scripts.
+/// The number of script calls that clients have sent. The library sends only scripts, and the server counts the
+/// commands inside them separately.
 fn sent(stats: &BTreeMap<String, u64>) -> u64 {
     let of = |name: &str| stats.get(name).copied().unwrap_or_default();
     of("evalsha") + of("eval")
 }
 
-/// A store that has connected, whose scripts the server knows; the server's counts are reset.
+/// A connected store whose scripts the server knows. The server's counts have been reset.
 async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
     let store = RedisSemaphore::builder()
         .lease(lease)
@@ -31,8 +33,8 @@ fn claim(key: u64) -> Claim {
     Claim::new(key).with_limit(1)
 }
 
-/// The server's counts of the round with the fewest commands. A busy machine adds some: the keeper
-/// refreshes after it stood still, and a call without an answer is sent again.
+/// The server's counts of the cheapest of several rounds. A busy machine adds calls: the keeper refreshes after a
+/// stall, and a call without an answer is sent again.
 async fn cheapest(raw: &mut Raw, work: impl AsyncFn()) -> BTreeMap<String, u64> {
     let mut rounds = Vec::new();
     for _ in 0..5 {
@@ -57,7 +59,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     assert_eq!(sent(&cheapest(&mut raw, admitted).await), 200);
 
     let _held = store.acquire(claim(1)).await.expect("there is room");
-    // The first may retry once, because the last release above was answered only just now.
+    // The first claim may retry once, because the last release was answered only just now.
     assert!(store.acquire(claim(1)).await.is_err());
     let refused = async || {
         for _ in 0..100 {
@@ -83,10 +85,10 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_eighteen_commands_a_refresh_i
     for i in 0..1_000_u64 {
         let claim = Claim::new(1 + i % 100).with_limit(10);
         permits.push(store.acquire(claim).await.expect("there is room"));
-        // So that they are spread over a whole interval, however fast the machine is.
+        // Spread the permits over a whole interval, however fast the machine is.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The keeper refreshes all once more when it has begun to listen to revocations.
+    // The keeper refreshes all permits once more when it has subscribed to revocations.
     tokio::time::sleep(lease).await;
     raw.reset_stats().await;
     let intervals = 4;

@@ -1,6 +1,6 @@
-# Ends a test that takes too long, and names it.
+# Ends a test that takes too long, and reports its name.
 
-# The longest time of a test, in seconds. Libtest reports tests that have run for 60.
+# The longest time of a test, in seconds. Libtest reports a test after 60 seconds.
 export longest=120
 
 # Runs a command with its output in a log, and fails if the command fails. If a test takes too long, ends the command
@@ -9,7 +9,7 @@ run_bounded() (
     local log=$1 command watcher status=0
     shift
     : >"$log"
-    # A process group, so that the processes that a test has started can be killed too.
+    # A process group, so that processes that a test has started can be killed too.
     set -m
     "$@" >>"$log" 2>&1 &
     command=$!
@@ -21,14 +21,14 @@ run_bounded() (
     kill "$watcher" 2>/dev/null || true
     wait "$watcher" 2>/dev/null || true
     if [ "$status" -gt 128 ]; then
-        # The test's servers have watchers, which get a second to clean up.
+        # The test's servers have watchers, which need a second to clean up.
         sleep 1
         kill -KILL -- "-$command" 2>/dev/null || true
     fi
     exit "$status"
 )
 
-# Waits until a test takes too long, reports it as libtest reports a failure, and ends its command.
+# Waits until a test takes too long, reports it in the form of a libtest failure, and ends its command.
 end_hung() {
     local command=$1 log=$2 name
     local -A reported=()
@@ -43,7 +43,7 @@ end_hung() {
     done
 }
 
-# Prints the tests that have run for 60 seconds and still run, by a log.
+# Reads a log, and prints the tests that have run for 60 seconds and still run.
 slow() {
     awk '
         !sub(/^test /, "") { next }

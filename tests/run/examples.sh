@@ -1,16 +1,16 @@
-# Runs each example as a process: sends a server one request, and waits for the end of the crawler.
+# Runs each example as a process. Sends a request to each server, and waits for the end of the crawler.
 
 work=$(mktemp -d)
 redis_pid=
 example_pid=
 
-# What an example is sent.
+# The requests to the examples.
 get=$'GET /market HTTP/1.1\r\nhost: example\r\nx-account-id: ann\r\nconnection: close\r\n\r\n'
 wanted='{"model":"small","prompt":"one","max_tokens":1}'
 completion=$'POST /v1/completions HTTP/1.1\r\nhost: example\r\nauthorization: Bearer ann\r\n'
 completion+="content-length: ${#wanted}"$'\r\nconnection: close\r\n\r\n'$wanted
 
-# Ends what this run has started, by process id, also when a step has failed.
+# Ends all processes that this run has started, by process id, even if a step has failed.
 clean_up() {
     [ -z "$example_pid" ] || end "$example_pid"
     [ -z "$redis_pid" ] || end "$redis_pid"
@@ -19,7 +19,7 @@ clean_up() {
 
 examples() {
     local source name try
-    # As the tests have built them.
+    # Built in the same way as by the tests.
     cargo build --all-features "${members[@]}" --examples --bins || return
     start_redis
     for source in examples/*.rs examples/*/main.rs examples/*/src/main.rs; do
@@ -35,14 +35,14 @@ examples() {
     done
 }
 
-# The program of an example. One that is a package of its own is no example to cargo.
+# Prints the path of an example's program. Cargo does not treat an example with a separate package as an example.
 program() {
     local folder=${CARGO_TARGET_DIR:-target}/debug
     [ -e "examples/$1/Cargo.toml" ] || folder+=/examples
     printf '%s/%s' "$folder" "$1"
 }
 
-# Starts an example (title, name, more environment), sends it one request and ends it.
+# Starts an example (title, name, more environment), sends it one request, and ends it.
 try_example() {
     local title=$1 name=$2 log="$work/example" url
     shift 2
@@ -71,8 +71,8 @@ run_example() {
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 
-# Sends an example at HOST:PORT a request and expects a 200. Sets `status` to the answer's status line, or
-# to what the example's own client says.
+# Sends a request to an example at HOST:PORT and expects a 200. Sets `status` to the answer's status line, or to the
+# output of the example's client.
 request() {
     local address=$2 text=$get
     [ "$1" != gateway ] || text=$completion
@@ -92,7 +92,7 @@ request() {
     [[ $status == "HTTP/1.1 200"* ]]
 }
 
-# Starts a Redis server of our own on a port that is free.
+# Starts a private Redis server on a free port.
 start_redis() {
     local try log="$work/redis"
     for try in {1..10}; do
@@ -108,7 +108,7 @@ start_redis() {
     fail_with "no Redis server has started" "$log"
 }
 
-# Waits up to 10 s for a pattern in the log of a process; fails at once if the process ends.
+# Waits up to 10 s for a pattern in the log of a process. Fails at once if the process ends.
 wait_for_log() {
     local try
     for try in {1..200}; do
@@ -119,7 +119,7 @@ wait_for_log() {
     return 1
 }
 
-# Waits up to a minute for a child process to end. Fails if the process fails, or still runs.
+# Waits up to a minute for a child process to end. Fails if the process fails or still runs.
 wait_for_end() {
     local try
     for try in {1..1200}; do

@@ -1,4 +1,4 @@
-//! Markets under random load for minutes, and the memory that much load leaves. One test runs at a time.
+//! Markets under random load for minutes, and the memory that remains after much load. Tests run one at a time.
 
 #![cfg(feature = "redis")]
 

@@ -1,4 +1,6 @@
-//! Random crowds, some of flows: the store in memory and the one in Redis serve them in the same order.
+//! Random crowds with and without flows: the stores in memory and in Redis serve them in the same order.
+//!
+//! Promises: P12, P16.
 
 use crate::conformance::BOUND;
 use futures_util::{future::select_all, poll};
@@ -13,14 +15,14 @@ const SHARES: [u32; 6] = [1, 1, 2, 3, 4, 100];
 
 type Answer = Result<Permit, AcquireError>;
 
-/// What becomes of claims, by their numbers.
+/// The outcomes of claims, each with the claim's number.
 #[derive(Debug, PartialEq)]
 enum Told {
     Full(usize),
     Granted(usize),
 }
 
-/// The claims for one key, of which one is granted at a time.
+/// Claims for one key that are granted one at a time.
 struct Crowd {
     store: Store,
     claim: Claim,
@@ -42,7 +44,7 @@ impl Crowd {
         }
     }
 
-    /// A claim joins the queue, unless that is full.
+    /// Adds a claim to the queue. It is refused if the queue is full.
     async fn join(&mut self, number: usize, claim: Claim) {
         let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
         let mut answer = poll!(&mut acquire);
@@ -57,7 +59,7 @@ impl Crowd {
         }
     }
 
-    /// All that was claimed, or left, is known to the store: a claim behind it is answered behind it.
+    /// Waits until the store has seen all earlier claims and cancellations: it answers a later claim after them.
     async fn settle(&self) {
         let refused = self.store.acquire(self.claim.clone()).await;
         let is_full = matches!(refused, Err(AcquireError::Full { .. }));
@@ -83,7 +85,7 @@ impl Crowd {
     }
 }
 
-/// What a seed makes of a store. Each claim takes the whole limit, which is their weight.
+/// Runs the schedule of a seed on a store. Returns the outcomes in order.
 async fn told(store: &Store, seed: u64) -> Vec<Told> {
     let mut rng = Rng::new(seed);
     let limit = rng.one_of(&[1, 1, 3]);
@@ -103,11 +105,11 @@ async fn told(store: &Store, seed: u64) -> Vec<Told> {
     crowd.told
 }
 
-/// A claim of one of four flows, or of none.
+/// A random claim of one of four flows, or of none.
 fn random(rng: &mut Rng, claim: &Claim) -> Claim {
     let limit = claim.limit().unwrap_or_default();
     let flow = rng.below(5);
-    // Whoever is granted leaves no room for the next.
+    // The weight is more than half of the limit, so one grant leaves no room for the next.
     let (limit, weight) = (2 * limit - 1, limit + rng.below(limit as usize) as u32);
     let claim = claim.clone().with_limit(limit).with_weight(weight);
     let claim = claim.with_max_waiting(8 + rng.below(30) as u32);
@@ -122,7 +124,7 @@ fn random(rng: &mut Rng, claim: &Claim) -> Claim {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_is_served_in_the_same_order_in_memory_and_in_redis() {
     let server = RedisServer::start();
-    // No waiter polls.
+    // With this long lease no waiter polls during the test.
     let redis = RedisSemaphore::builder()
         .lease(BOUND * 60)
         .timeout(BOUND / 4);

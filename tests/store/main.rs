@@ -1,4 +1,6 @@
-//! What every store promises, and what only the store in memory does.
+//! The promises that every store keeps, and those of the store in memory alone.
+//!
+//! Promises: P1.
 
 #[cfg(feature = "redis")]
 mod agreed;

@@ -1,4 +1,6 @@
-//! The store in memory under many threads, judged by counters and flags of the test's own.
+//! The store in memory under many threads, judged by the tests' own counters and flags.
+//!
+//! Promises: P1, P5, P11, P14.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -21,10 +23,10 @@ use tower_semaphore::{
 
 const THREADS: u64 = 8;
 
-/// Generous: nothing here is about time, and a busy machine may run another program after each yield.
+/// Generous: no test here measures time, and a busy machine may run another program after each yield.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Far less processor time than work that is quadratic in a crowd, and far more than work that is linear in it.
+/// Far less processor time than work that is quadratic in a crowd needs, and far more than linear work needs.
 const QUADRATIC: Duration = Duration::from_secs(3);
 
 /// A pseudo-random number (splitmix64).
@@ -41,12 +43,12 @@ fn try_acquire(store: &MemorySemaphore, claim: Claim) -> Option<Permit> {
         .ok()
 }
 
-/// How many units of a resource are in use, as its users count them.
+/// The units of a resource in use, as its users count them.
 #[derive(Default)]
 struct Usage(AtomicU32);
 
 impl Usage {
-    /// Holds `weight` units for a moment.
+    /// Checks the limit while `weight` units are in use for a moment.
     fn hold(&self, permit: Permit, weight: u32, limit: u32) {
         let held = self.0.fetch_add(weight, SeqCst) + weight;
         assert!(held <= limit, "{held} of {limit}");
@@ -56,7 +58,7 @@ impl Usage {
     }
 }
 
-/// A key as its users see it.
+/// A key's state as its users observe it.
 #[derive(Default)]
 struct Observed {
     is_held: AtomicBool,
@@ -82,7 +84,7 @@ fn evicted_keys_keep_their_limit_and_their_tokens_grow() {
     const KEYS: usize = 30_000;
     let store = MemorySemaphore::new();
     let keys: Vec<_> = (0..KEYS).map(|_| Observed::default()).collect();
-    // So many that each further key is over capacity, and evicted as soon as it is idle.
+    // These keys fill the store's capacity, so each further key is evicted as soon as it is idle.
     let others: Vec<_> = (0..20_000)
         .map(|key| try_acquire(&store, Claim::new(format!("other {key}")).with_limit(1)))
         .collect();
@@ -103,7 +105,7 @@ fn evicted_keys_keep_their_limit_and_their_tokens_grow() {
     assert_eq!(store.busy_keys(), others.len());
 }
 
-/// Half of the tasks wait and the others do not, so that the queue fills and empties all the time.
+/// Half of the tasks wait and the others do not, so the queue keeps filling and emptying.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiters_among_claims_that_do_not_wait_are_granted() {
     let (store, usage) = (MemorySemaphore::new(), Arc::<Usage>::default());
@@ -128,8 +130,8 @@ async fn waiters_among_claims_that_do_not_wait_are_granted() {
     assert_eq!(store.busy_keys(), 0);
 }
 
-/// A waker that does at once what a task does when it runs next: it tries the same key, and polls
-/// what waits.
+/// A waker that does immediately what a task would do on its next run: it tries the same key and polls the waiting
+/// claim.
 struct Eager {
     store: MemorySemaphore,
     waiting: Mutex<Option<Acquire>>,
@@ -159,7 +161,7 @@ impl Wake for Eager {
     fn wake(self: Arc<Self>) {
         let got_in = try_acquire(&self.store, patient().with_wait(Duration::ZERO)).is_some();
         self.tries.lock().expect("no panic").push(got_in);
-        // Not while it is dropped.
+        // The lock is taken while the claim is being dropped. The claim is not polled then.
         if self
             .waiting
             .try_lock()
@@ -174,7 +176,7 @@ fn patient() -> Claim {
     Claim::new("a").with_limit(1).with_wait(BOUND)
 }
 
-/// Runs what may block for ever, in a thread with a runtime for its timers.
+/// Runs code that might block forever, in a thread with a runtime for its timers.
 fn within_bound<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -197,7 +199,7 @@ fn a_waker_may_claim_the_key_that_it_was_granted() {
         assert_eq!(store.busy_keys(), 0);
         [first, second].map(|eager| eager.tries.lock().expect("no panic").clone())
     });
-    // Its own grant stood in the first one's way, and the second one's.
+    // Each waker found the key held by its own claim's grant.
     assert_eq!(tries, [[false], [false]]);
 }
 
@@ -295,14 +297,14 @@ async fn a_hundred_claims_wait_for_a_key_at_most_unless_a_claim_sets_another_num
     );
 }
 
-/// The time that the CPU has spent on this thread, whatever runs beside it.
+/// The CPU time of this thread, which other load on the machine does not increase.
 fn on_the_cpu() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("procfs");
     let time = times.split_whitespace().next().expect("a time");
     Duration::from_nanos(time.parse().expect("nanoseconds"))
 }
 
-/// What 10,000 claims cost, each of a new flow, if this many wait before each is granted.
+/// The cost of 10,000 claims, each of a new flow, if `waiters` claims wait before each grant.
 async fn cost_of_claims_behind(waiters: u64) -> Duration {
     let store = MemorySemaphore::builder()
         .max_waiting_total(100_000)
@@ -330,7 +332,7 @@ async fn cost_of_claims_behind(waiters: u64) -> Duration {
     on_the_cpu() - before
 }
 
-/// With a queue that is never empty. A claim that looked at all flows would cost a hundred times as much.
+/// The queue is never empty. A claim that looked at all flows would cost a hundred times as much.
 #[tokio::test]
 async fn flows_that_wait_or_have_gone_delay_no_claim() {
     let few = cost_of_claims_behind(100).await;
@@ -356,7 +358,7 @@ async fn a_process_with_long_keys() {
         let of = move |number: u32| format!("{name}{number}").repeat(LONG / 8);
         (0..COUNT).map(of)
     };
-    // All that is allocated once.
+    // Allocate everything that is allocated only once.
     for key in keys("warm") {
         drop(try_acquire(&store, Claim::new(key).with_limit(1)));
     }
@@ -380,7 +382,7 @@ async fn a_process_with_long_keys() {
     }
     let grown = resident().saturating_sub(before);
     println!("grown by {grown} KiB");
-    // Keys, limits and flows that are kept whole take 29 MiB, and as digests less than 2.
+    // Kept whole, keys, limits and flows take 29 MiB; as digests they take less than 2.
     assert!(grown < 5 * 1_024, "{grown} KiB");
 }
 
@@ -392,7 +394,7 @@ fn long_keys_leave_little_memory_behind() {
     assert!(told.contains("1 passed"), "{told}");
 }
 
-/// The processor time of this thread, which others on a busy machine do not add to.
+/// The CPU time of this thread, which other load on the machine does not increase.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("procfs");
     let nanos = stat.split_whitespace().next().map(str::parse);
@@ -403,7 +405,7 @@ const CROWD: u32 = 30_000;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A store, a permit of its key, and the claims that wait for it, of so many flows if there are any.
+/// Creates a store, a permit of its key, and the claims that wait for it, spread over `flows` if given.
 async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
     let store = MemorySemaphore::builder().max_waiting_total(CROWD).build();
     let held = store.acquire(patient()).await.expect("there is room");
@@ -421,7 +423,7 @@ async fn crowd(flows: Option<u32>) -> (MemorySemaphore, Permit, Vec<Acquire>) {
     (store, held, waiting)
 }
 
-/// Whether or not its queue is fair, and in any order. Half a minute passed when each was looked for among the others.
+/// Covers plain and fair queues, in random order. When each claim was searched for linearly, this took half a minute.
 #[tokio::test]
 async fn a_crowd_leaves_its_queue_in_no_time() {
     for flows in [None, Some(100)] {
@@ -439,7 +441,7 @@ async fn a_crowd_leaves_its_queue_in_no_time() {
     }
 }
 
-/// An operator closes its key.
+/// The key is closed by an operator.
 #[tokio::test]
 async fn a_crowd_is_refused_in_no_time() {
     for flows in [None, Some(100)] {
@@ -465,7 +467,7 @@ impl Wake for Panics {
     }
 }
 
-/// What a panic carries, which panics too.
+/// The payload of a panic, whose drop panics too.
 struct Payload;
 
 impl Drop for Payload {
@@ -478,7 +480,7 @@ fn panics() -> Waker {
     Arc::new(Panics).into()
 }
 
-/// Neither does it end the drop that has woken it.
+/// Nor does the panic propagate into the drop that woke the waker.
 #[tokio::test]
 async fn a_waker_that_panics_keeps_no_other_claim_waiting() {
     let store = MemorySemaphore::new();
@@ -515,7 +517,7 @@ async fn a_waker_that_panics_at_a_loss_keeps_no_unit() {
     assert_eq!(store.busy_keys(), 0);
 }
 
-/// Such as a drop that asks the store.
+/// The key must not keep the owner of its bytes, whose drop could call the store.
 #[test]
 fn nothing_that_a_key_was_made_of_outlives_its_making() {
     struct Owner {
@@ -534,7 +536,7 @@ fn nothing_that_a_key_was_made_of_outlives_its_making() {
     assert_eq!(key.as_bytes(), [b'k'; 100]);
 }
 
-/// While others wait all the time.
+/// Other flows wait all the time.
 #[tokio::test(start_paused = true)]
 async fn a_flow_that_was_idle_for_an_hour_has_saved_nothing_up() {
     const HOUR: Duration = Duration::from_secs(3_600);

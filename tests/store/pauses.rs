@@ -1,4 +1,6 @@
-//! Pauses of the store in memory by a clock that stands still, so that each end is exact.
+//! Pauses of the store in memory under a paused clock, so that each end is exact.
+//!
+//! Promises: P17.
 
 use futures_util::FutureExt;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use tower_semaphore::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How exact Tokio's timers are.
+/// The resolution of Tokio's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 fn claim(limit: u32) -> Claim {
@@ -24,7 +26,7 @@ fn now(store: &MemorySemaphore, claim: Claim) -> Result<Permit, AcquireError> {
     answer.expect("it is answered at once")
 }
 
-/// A claim that is in the queue, and has been polled once.
+/// Queues a claim and polls it once.
 fn waits(store: &MemorySemaphore, claim: Claim) -> Acquire {
     let mut acquire = store.acquire(claim.with_wait(SECOND * 60));
     assert!((&mut acquire).now_or_never().is_none(), "it waits");
@@ -90,7 +92,7 @@ async fn a_key_that_is_paused_after_a_claim_has_joined_is_granted_at_the_end() {
     let store = MemorySemaphore::new();
     let held = now(&store, claim(2).with_weight(2)).expect("there is room");
     let polled = waits(&store, claim(2));
-    // It has joined the queue, although no task has polled it.
+    // A claim joins the queue before any task polls it.
     let unpolled = store.acquire(claim(2).with_wait(SECOND * 60));
     let start = Instant::now();
     pause(&store, SECOND).await;
@@ -138,7 +140,7 @@ async fn a_pause_after_a_resume_has_its_own_end() {
     assert!((end..=end + TICK).contains(&start.elapsed()));
 }
 
-/// A future that was woken need not be polled.
+/// A woken future may remain unpolled, so the next claim must grant the waiters.
 #[tokio::test(start_paused = true)]
 async fn waiters_that_are_not_polled_are_granted_when_another_claim_comes_after_the_end() {
     let store = MemorySemaphore::new();
@@ -203,7 +205,7 @@ async fn a_paused_key_is_busy_only_while_claims_wait_or_hold() {
     assert!(now(&store, claim(1)).is_err());
 }
 
-/// Each of them grants to all, and each may be the last one.
+/// Any waiter grants the whole crowd at the pause's end, because any of them may be the last one left.
 #[tokio::test(start_paused = true)]
 async fn a_crowd_is_granted_after_a_pause_whoever_of_it_leaves() {
     let store = MemorySemaphore::new();

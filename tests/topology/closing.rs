@@ -1,4 +1,6 @@
 //! Servers that accept connections and close them at once, as a load balancer without a target does.
+//!
+//! Promises: P18.
 
 use crate::{cluster, sentinel};
 use std::{

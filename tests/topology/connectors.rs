@@ -1,4 +1,6 @@
-//! A user's connector makes all connections: to one server, to nodes, to Sentinels and to the primary.
+//! A user's connector makes all connections: to a single server, to nodes, to Sentinels and to the primary.
+//!
+//! Promises: P20.
 
 use super::{
     cluster::{self, BOUND},
@@ -20,7 +22,7 @@ use tower_semaphore::{
     redis::{Builder, Credentials, Kind},
 };
 
-/// The server's name of a connection that the connector has made.
+/// The name that the server shows for connections of the connector.
 const MARK: &str = "made-by-the-connector";
 
 async fn open(
@@ -33,7 +35,7 @@ async fn open(
         .await
 }
 
-/// The server, not the library, knows who has made a connection.
+/// Opens a connection and names it, so that the server's list of clients shows it.
 async fn marked(
     info: ConnectionInfo,
     config: AsyncConnectionConfig,
@@ -48,7 +50,7 @@ fn marking() -> Builder {
     cluster::patient().connector(marked)
 }
 
-/// The clients of a server without the oracle, replicas and other Sentinels: the marked ones, and the others.
+/// The clients of a server: the marked ones and the others. The oracle, replicas and other Sentinels are left out.
 async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
     let mut raw = Raw::connect(server.port()).await;
     let own = raw.cmd(&["CLIENT", "ID"]).await.int();
@@ -63,7 +65,7 @@ async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
     [marked, others]
 }
 
-/// All connections of the store are made by the connector, and this is their number.
+/// Waits until the connector has made at least `least` connections, and no other connection of the store exists.
 async fn are_all_marked(server: &RedisServer, least: usize) {
     eventually("all are the connector's", BOUND, async || {
         let [marked, others] = clients(server).await;
@@ -77,7 +79,7 @@ async fn has_subscribed(server: &RedisServer) -> bool {
     marked.iter().any(|line| line.contains(" sub=1 "))
 }
 
-/// The keeper's connection, another one of this runtime, and one for messages.
+/// The keeper's connection, another one for this runtime, and one for messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_to_one_server_are_the_connectors() {
     let server = RedisServer::start();
@@ -85,7 +87,7 @@ async fn all_connections_to_one_server_are_the_connectors() {
     assert!(works(&store).await);
     are_all_marked(&server, 3).await;
     assert!(has_subscribed(&server).await);
-    // Also after they have ended.
+    // Killed connections are replaced through the connector as well.
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
     drop(raw);
@@ -132,7 +134,7 @@ async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
     }
     are_all_marked(sentinels.server(primary), 3).await;
     assert!(has_subscribed(sentinels.server(primary)).await);
-    // One of them is watched over a connection that stays.
+    // One Sentinel is watched over a lasting connection.
     eventually("the connector's watches", BOUND, async || {
         let mut marked = 0;
         for number in 0..3 {
@@ -147,7 +149,7 @@ async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
     .await;
 }
 
-/// As through a tunnel, or with a resolver.
+/// The connector may use a tunnel or a resolver, for example.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connector_may_lead_where_the_url_does_not() {
     let server = RedisServer::start();
@@ -160,7 +162,7 @@ async fn a_connector_may_lead_where_the_url_does_not() {
     let store = connected(async || builder.clone().connect(url).await).await;
     let claim = || Claim::new("a").with_limit(1);
     let held = store.acquire(claim()).await.expect("there is room");
-    // A waiter is woken by a message. It would poll after seconds only.
+    // The waiter is woken by a message. A poll would come only after seconds.
     let waiter = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.cmd(&["SELECT", "3"]).await.text(), "OK");
@@ -173,7 +175,7 @@ async fn a_connector_may_lead_where_the_url_does_not() {
     assert!(granted.is_ok());
 }
 
-/// Its answers would come, but no messages.
+/// Without the given config, answers would arrive but messages would not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connector_that_ignores_what_it_is_given_is_named() {
     let server = RedisServer::start();
@@ -206,7 +208,7 @@ async fn a_connector_that_ignores_what_it_is_given_is_named() {
     }
 }
 
-/// The user of all these servers.
+/// Creates the user that these servers require.
 async fn protect(raw: &mut Raw, user: &str) {
     let rule = format!("ACL SETUSER {user} on >battery-staple ~* &* +@all");
     let rule: Vec<_> = rule.split(' ').collect();
@@ -244,7 +246,7 @@ async fn credentials_are_those_of_all_nodes() {
     );
 }
 
-/// The Sentinel has another user.
+/// The Sentinel has a different user.
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_are_those_of_the_primary_and_urls_have_those_of_sentinels() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
 //! A runtime stalls while it discovers servers, and resumes after they were replaced.
+//!
+//! Promises: P18.
 
 use crate::{
     cluster::{self, BOUND},
@@ -23,9 +25,9 @@ fn claim(key: &str) -> Claim {
     Claim::new(key).with_limit(10_000)
 }
 
-/// A runtime that is polled step by step, while a claim for the first key is pending. Each step polls its connections once.
-/// With `is_connected` it has claimed every key before, so it is connected to their servers. [`run`](Self::run) lets it
-/// continue.
+/// A runtime that is polled step by step, while a claim for the first key is pending. Each step polls its connections
+/// once. With `is_connected` it has claimed every key before, so it is connected to their servers. [`run`](Self::run)
+/// lets it continue.
 struct Stepwise {
     steps: SyncSender<()>,
     stepped: Receiver<()>,
@@ -71,7 +73,7 @@ impl Stepwise {
         for _ in 0..most {
             self.steps.send(()).expect("it runs");
             self.stepped.recv().expect("it runs");
-            // Lets the answers of all servers arrive before the next step.
+            // The answers of all servers arrive before the next step.
             sleep(Duration::from_millis(5)).await;
             if is_so().await {
                 return true;
@@ -147,8 +149,8 @@ async fn all_queries(sentinels: &[RedisServer]) -> usize {
     count
 }
 
-/// The key of the Sentinel test. Its servers may reuse a port of another test, and receive that test's claims, so only claims
-/// for this key count.
+/// The key of the Sentinel test. Its servers may reuse a port of another test and receive that test's claims, so only
+/// claims for this key count.
 const KEY: &str = "standstill";
 
 /// The last token that a server has granted for [`KEY`]. Each grant increments it.

@@ -1,4 +1,4 @@
-//! Commands that change something, beside processes that hold permits.
+//! Commands that change something while other processes hold permits.
 
 use crate::{
     fleet::Fleet,
@@ -156,7 +156,7 @@ async fn a_limit_is_set_and_taken_away() {
     }
 }
 
-/// The pause that `usage` shows of ann, or null.
+/// The pause of the key `ann` in the output of `usage`, or null.
 fn pause_of_ann(server: &RedisServer) -> Value {
     let usage = words(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).unwrap_or_default();

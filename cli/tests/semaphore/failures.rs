@@ -1,4 +1,4 @@
-//! What cannot be done: the status says why, and the text what to do.
+//! Commands that fail: the status shows the kind of failure, and the message names the remedy.
 
 use crate::{
     fleet::Fleet,
@@ -13,7 +13,7 @@ use std::{
 };
 use testing::{redis::RedisServer, resp::Raw};
 
-/// What a second is on a busy machine.
+/// The bound for a command that should fail within a second. It is longer, because the machine may be busy.
 const BUSY: Duration = Duration::from_secs(5);
 
 #[test]

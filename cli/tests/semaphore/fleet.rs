@@ -1,4 +1,4 @@
-//! A fleet of two processes whose permits, waiters and names are always the same: written as the library writes them.
+//! A fleet of two processes with fixed permits, waiters and names. It is written to Redis in the library's format.
 
 use testing::{redis::RedisServer, resp::Raw};
 
@@ -9,12 +9,13 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// How long ago something was claimed, and in how long it ends: in the middle of the span that is shown alike.
+/// The ages of claims, and the time until they end. Each is in the middle of the range that the command shows as one
+/// value.
 const LONG_AGO: i64 = 2 * HOUR + HOUR / 2;
 const A_WHILE_AGO: i64 = 5 * MINUTE + MINUTE / 2;
 const SOON: i64 = 30 * MINUTE + MINUTE / 2;
 
-/// A server, and who writes to it.
+/// A server, and the connection that writes to it.
 pub(crate) struct Fleet {
     pub(crate) server: RedisServer,
     pub(crate) raw: Raw,
@@ -32,7 +33,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Fleet {
-    /// A server that nobody uses yet.
+    /// A server that is not used yet.
     pub(crate) async fn empty() -> Self {
         let server = RedisServer::start();
         let mut raw = Raw::connect(server.port()).await;
@@ -40,7 +41,7 @@ impl Fleet {
         Self { server, raw, now }
     }
 
-    /// Two accounts: three units of one are held and two claims wait; of the other one is held.
+    /// Two accounts: the first has three units held and two waiting claims, and the second has one unit held.
     pub(crate) async fn start() -> Self {
         let mut fleet = Self::empty().await;
         fleet.process(MARKET, "web%2D1 4711 market 0%2E1%2E0").await;
@@ -73,7 +74,7 @@ impl Fleet {
             .await;
     }
 
-    /// `key`: as names in Redis have it.
+    /// `key` is encoded as in the names of Redis keys.
     pub(crate) async fn holds(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, LONG_AGO), (self.now + SOON).to_string());
         let held = format!("semaphore:2:{{concurrency:{key}}}:held");
@@ -90,14 +91,14 @@ impl Fleet {
         let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
         let of = format!("semaphore:2:{{concurrency:{key}}}");
         let place = (self.now * 1_000 + claim.weight).to_string();
-        // A later one behind an earlier one.
+        // Each further waiter is later, so that it is behind the earlier ones.
         self.now += 1;
         self.set(&["ZADD", &format!("{of}:queue"), &place, &id])
             .await;
         self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
     }
 
-    /// A pause that began a while ago. `note`: as ids have labels.
+    /// A pause that began a while ago. `note` is encoded like the label in an id.
     pub(crate) async fn pauses(&mut self, key: &str, note: &str) {
         let (since, end) = (self.now - A_WHILE_AGO, self.now + SOON);
         let length = base36(end - since);
@@ -119,7 +120,7 @@ impl Fleet {
         format!("{process}.{}.{label}", numbers.join("."))
     }
 
-    /// A limit that somebody has set: of a key, or of a policy.
+    /// A limit that an operator has set, for a key or for a policy.
     pub(crate) async fn limit(&mut self, of: &str, limit: &str, note: &str) {
         let value = format!("{limit} {} {note}", self.now - LONG_AGO);
         let fields = ["*version", "1", of, &value];
@@ -133,7 +134,7 @@ impl Fleet {
         .await;
     }
 
-    /// So many keys with a permit each: `k1`, `k2` and so on.
+    /// Makes `count` keys with one permit each: `k1`, `k2` and so on.
     pub(crate) async fn keys(&mut self, count: u32) {
         let script = "for number = 1, ARGV[1] do \
             local id = ARGV[3] .. string.format('.%d.0.0.5.1.1ffuo0.', number) .. ARGV[4] .. '...' \
@@ -145,7 +146,7 @@ impl Fleet {
     }
 }
 
-/// As ids have numbers.
+/// Encodes a number as in an id.
 fn base36(mut number: i64) -> String {
     let mut digits = Vec::new();
     while number > 0 || digits.is_empty() {

@@ -1,4 +1,4 @@
-//! What each command prints, to the byte. `BLESS=1` writes the files anew.
+//! The output of each command equals a file, byte for byte. `BLESS=1` rewrites the files.
 
 use crate::{
     fleet::Fleet,
@@ -13,7 +13,7 @@ fn path(name: &str) -> PathBuf {
     folder.join(format!("{name}.txt"))
 }
 
-/// What is printed is what the file says.
+/// Asserts that the output equals the file.
 pub(crate) fn assert_golden(name: &str, printed: &str) {
     if env::var_os("BLESS").is_some() {
         fs::write(path(name), printed).expect("the file is written");
@@ -29,7 +29,7 @@ fn done(run: &Run) {
     assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:?}");
 }
 
-/// `429: Retry-After`, as ids have it.
+/// `429: Retry-After`, encoded as in an id.
 const NOTE: &str = "429~3A~20Retry-After";
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn tables_are_as_documented() {
     }
 }
 
-/// The order of keys is the server's.
+/// The server decides in which order the keys are listed.
 #[tokio::test]
 async fn keys_are_listed_with_their_counts_and_pauses() {
     let mut fleet = Fleet::start().await;
@@ -62,7 +62,7 @@ async fn keys_are_listed_with_their_counts_and_pauses() {
     assert_golden("keys", &(lines.join("\n") + "\n"));
 }
 
-/// The lines, as values.
+/// The output's lines as JSON values.
 pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
     let run = words(server, &format!("--json {args}"));
     done(&run);

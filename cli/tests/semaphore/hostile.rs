@@ -1,4 +1,5 @@
-//! Keys, labels, names and notes of anybody's choice: nothing in them reaches a terminal as it is.
+//! Keys, labels, names and notes may contain any characters. The command prints none of their control characters
+//! unescaped.
 
 use crate::{
     fleet::{Claim, Fleet, MARKET},
@@ -6,7 +7,7 @@ use crate::{
 };
 use serde_json::Value;
 
-/// Whether text has anything that a terminal obeys, but for ends of lines.
+/// True if a text has no character that a terminal obeys, except line ends.
 fn is_harmless(text: &str) -> bool {
     let turns = |character| matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_obeyed = |character: char| character != '\n' && character.is_control();
@@ -19,7 +20,7 @@ fn assert_harmless(run: &Run) {
     assert!(is_harmless(&run.out) && is_harmless(&run.err), "{run:?}");
 }
 
-/// ESC [ 2 J, C1's CSI, a line's end and RIGHT-TO-LEFT OVERRIDE, as names in Redis and as ids have it.
+/// ESC [ 2 J, C1's CSI, a line end and RIGHT-TO-LEFT OVERRIDE, encoded as in the names of Redis keys and as in ids.
 const KEY: &str = "%1B%5B2J%C2%9B2J%0Aa%E2%80%AEb";
 const LABEL: &str = "~1B~5B2J~C2~9B2J~0Aa~E2~80~AEb";
 const TEXT: &str = "\x1b[2J\u{9b}2J\na\u{202e}b";

@@ -1,4 +1,4 @@
-//! Very many keys, and a key with very many permits.
+//! Tests with very many keys, and with a key that has very many permits.
 
 use crate::{
     fleet::Fleet,
@@ -14,7 +14,7 @@ use std::{
 
 const MANY: u32 = 100_000;
 
-/// Lists all keys. Returns them, and the most memory that the program had, in kB, before it printed the last ones.
+/// Lists all keys. Returns them, and the program's peak memory in kB before it printed the last keys.
 fn listed(fleet: &Fleet) -> (HashSet<String>, u64) {
     let mut command = on(&fleet.server);
     command

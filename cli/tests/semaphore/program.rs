@@ -1,4 +1,4 @@
-//! The program, run to its end.
+//! Runs the program to its end.
 
 use std::{
     ffi::OsStr,
@@ -6,7 +6,7 @@ use std::{
 };
 use testing::redis::RedisServer;
 
-/// What a run has printed, and its status.
+/// The output of a run, and its status.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -25,14 +25,14 @@ impl From<Output> for Run {
     }
 }
 
-/// The program with an environment of its own, and no terminal.
+/// The program with an empty environment and without a terminal.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semaphore"));
     command.env_clear().stdin(Stdio::null());
     command
 }
 
-/// The program, about to look at this server.
+/// The program with the URL of this server as its argument.
 pub(crate) fn on(server: &RedisServer) -> Command {
     let mut command = program();
     command.args(["--url", &server.url()]);
@@ -43,14 +43,14 @@ pub(crate) fn run(mut command: Command) -> Run {
     command.output().expect("it runs").into()
 }
 
-/// Runs it on a server.
+/// Runs the program on a server.
 pub(crate) fn run_on<A: AsRef<OsStr>>(server: &RedisServer, args: &[A]) -> Run {
     let mut command = on(server);
     command.args(args);
     run(command)
 }
 
-/// The same, with words.
+/// Runs the program on a server, with arguments that are separated by spaces.
 pub(crate) fn words(server: &RedisServer, args: &str) -> Run {
     run_on(server, &args.split(' ').collect::<Vec<_>>())
 }

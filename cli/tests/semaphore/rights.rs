@@ -1,4 +1,4 @@
-//! What the users of the guide may do, and that they need each of their rights.
+//! The users of the guide may run their commands, and need each of their rights.
 
 use crate::{
     fleet::Fleet,
@@ -12,7 +12,7 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
 const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
 
-/// What only looks, and what changes something.
+/// Commands that only read; the second list has commands that change something.
 const LOOKS: [&str; 5] = [
     "keys concurrency",
     "usage concurrency ann",
@@ -29,7 +29,7 @@ const ACTS: [&str; 6] = [
     "revoke concurrency ann --all --yes",
 ];
 
-/// The command of a guide that makes a user.
+/// The command in a guide that makes a user.
 fn command(guide: &'static str, user: &str) -> Vec<&'static str> {
     let start = format!("ACL SETUSER {user} ");
     let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));

@@ -1,4 +1,4 @@
-//! Clusters, Sentinels and TLS: the same commands.
+//! The same commands on clusters, with Sentinels and over TLS.
 
 use crate::program::{Run, program, run};
 use serde_json::Value;
@@ -12,14 +12,14 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Runs it with these arguments before those of a command.
+/// Runs the program with `ways` before the arguments of a command.
 fn with(ways: &[&str], args: &str) -> Run {
     let mut command = program();
     command.args(ways).args(args.split(' '));
     run(command)
 }
 
-/// Permits of several keys, on whatever servers these are.
+/// Permits of several keys, whichever servers have these keys.
 async fn permits(store: &RedisSemaphore) -> Vec<Permit> {
     let mut permits = Vec::new();
     for number in 0..20 {
@@ -83,7 +83,7 @@ async fn a_cluster_is_served_on_all_its_nodes() {
     serves_one_node(&urls[0]);
 }
 
-/// One of several nodes alone is not enough, and that is said.
+/// A single node of a cluster is refused, and the message names the remedy.
 fn serves_one_node(url: &str) {
     let run = with(&["--url", url], "check");
     assert!(

@@ -1,4 +1,4 @@
-//! In a real terminal of 80 columns and 24 lines: tmux.
+//! Tests in a real terminal of 80 columns and 24 lines: tmux.
 
 use crate::{fleet::Fleet, golden::assert_golden};
 use std::{
@@ -27,7 +27,7 @@ impl Terminal {
         Self::after("true", server, args, variables)
     }
 
-    /// Another command comes before.
+    /// Runs the command `before` first.
     fn after(before: &str, server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let socket = format!("semaphore-{}-{}", id(), COUNT.fetch_add(1, Relaxed));
@@ -66,7 +66,7 @@ impl Terminal {
         self.ask(&["send-keys", keys]);
     }
 
-    /// The screen, once it has this. A failure shows the last screen.
+    /// Waits until the screen has this text, and returns the screen. A failure shows the last screen.
     async fn shows(&self, text: &str) -> String {
         let end = Instant::now() + BOUND;
         loop {
@@ -80,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// The number of the program's process.
+    /// The process id of the program.
     fn program(&self) -> String {
         let shell = self.ask(&["display-message", "-p", "#{pane_pid}"]);
         let children = Command::new("pgrep").args(["-P", shell.trim()]).output();
@@ -88,7 +88,7 @@ impl Terminal {
         String::from_utf8(children).expect("text").trim().to_owned()
     }
 
-    /// The terminal is as it was, and this is the status.
+    /// Asserts that the terminal is restored and that the program ended with this status.
     async fn is_as_before(&self, status: &str) {
         let screen = self.shows(&format!("status {status}")).await;
         assert!(screen.starts_with("before\n"), "{screen}");
@@ -98,7 +98,7 @@ impl Terminal {
             "#{alternate_on} #{cursor_flag} #{wrap_flag}",
         ]);
         assert_eq!(state.trim(), "0 1 1");
-        // What is typed is shown again, and a line is ended.
+        // Typed text is echoed, and Enter ends a line.
         self.ask(&["send-keys", "typed", "Enter"]);
         let screen = self.shows("typed\ntyped").await;
         assert!(screen.starts_with("before\n"), "{screen}");
@@ -139,7 +139,7 @@ async fn headings_are_bold_unless_nobody_wants_colours() {
     }
 }
 
-/// It has no other screen that could be left.
+/// A dumb terminal has no alternate screen.
 #[tokio::test]
 async fn a_dumb_terminal_is_written_to_as_to_a_file() {
     let fleet = Fleet::start().await;
@@ -192,7 +192,7 @@ async fn a_look_may_be_as_far_away_as_can_be_said() {
     terminal.is_as_before("0").await;
 }
 
-/// As one that a container has made, or a program that waits for text.
+/// For example a terminal made by a container or by a program that waits for text.
 #[tokio::test]
 async fn a_terminal_that_does_not_know_its_size_is_taken_for_one_of_80_columns() {
     let fleet = Fleet::start().await;

@@ -14,7 +14,7 @@ use tonic_prost::ProstCodec;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A client of a service of prices, over a channel and the layers around it.
+/// A client of the price service, over a channel and the layers around it.
 #[derive(Debug, Clone)]
 pub struct PricesClient<T>(Grpc<T>);
 
@@ -24,16 +24,16 @@ where
     T::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
     <T::ResponseBody as HttpBody>::Error: Into<BoxError> + Send,
 {
-    /// A client over this channel.
+    /// Creates a client over this channel.
     pub fn new(channel: T) -> Self {
         Self(Grpc::new(channel))
     }
 
-    /// What an item costs now.
+    /// Returns the current price of an item.
     ///
     /// # Errors
     ///
-    /// The status of the call.
+    /// Returns the status of a failed call.
     pub async fn now(&mut self, request: Request<Item>) -> Result<Price, Status> {
         self.ready().await?;
         let path = PathAndQuery::from_static("/market.Prices/Now");
@@ -41,11 +41,11 @@ where
         answer.map(Response::into_inner)
     }
 
-    /// What it costs from now on.
+    /// Streams the price of an item whenever it changes.
     ///
     /// # Errors
     ///
-    /// The status of the call.
+    /// Returns the status of a failed call.
     pub async fn follow(&mut self, request: Request<Item>) -> Result<Streaming<Price>, Status> {
         self.ready().await?;
         let path = PathAndQuery::from_static("/market.Prices/Follow");
@@ -54,7 +54,7 @@ where
         answer.map(Response::into_inner)
     }
 
-    /// Waits for the layers around the channel: here a limit holds a call back.
+    /// Waits for the layers around the channel, where a limit may hold the call back.
     async fn ready(&mut self) -> Result<(), Status> {
         let ready = self.0.ready().await;
         ready.map_err(|error| Status::new(Code::Unknown, error.into().to_string()))

@@ -6,9 +6,9 @@
 //! cargo run -p tower-semaphore-grpc -- http://127.0.0.1:PORT ann follow # a call that holds its permit
 //! ```
 //!
-//! `PORT` says where the server listens (any port that is free unless set), `LIMIT` how many calls an
-//! account may have in flight, `WAIT_MS` how long a call may wait for its permit. With `REDIS_URL`
-//! set, all servers have one limit, and all clients another one.
+//! `PORT` sets the server's port (any free port by default), `LIMIT` the calls that an account may have in flight, and
+//! `WAIT_MS` how long a call may wait for its permit. With `REDIS_URL` set, all servers share one limit, and all
+//! clients share another.
 
 use futures_util::{StreamExt, future::try_join_all};
 use grpc::{
@@ -50,8 +50,8 @@ async fn main() -> Result<(), BoxError> {
     }
 }
 
-/// A server that counts a call from its head to its trailers. A call whose deadline ends while it waits
-/// is dropped by tonic, and leaves the queue.
+/// Runs a server that counts a call from its head to its trailers. If a call's deadline ends while it waits, tonic
+/// drops it, and it leaves the queue.
 async fn serve(semaphore: Arc<dyn Semaphore>) -> Result<(), BoxError> {
     let limit = ConcurrencyLimitLayer::new(number("LIMIT", 5)?, key::header(ACCOUNT), semaphore)
         .with_wait(Duration::from_millis(number("WAIT_MS", 0)?.into()))
@@ -72,8 +72,8 @@ fn number(name: &str, default: u32) -> Result<u32, BoxError> {
     Ok(env::var(name).map_or(Ok(default), |text| text.parse())?)
 }
 
-/// The channel to a server, which is not ready while three calls to it are in flight: its caller waits
-/// before it sends, and the server refuses nothing.
+/// The channel to a server. It is not ready while three calls are in flight, so its caller waits before it sends, and
+/// the server need not refuse anything.
 async fn channel(
     url: &str,
     semaphore: Arc<dyn Semaphore>,
@@ -90,7 +90,7 @@ fn request(account: &str) -> Result<Request<Item>, BoxError> {
     Ok(request)
 }
 
-/// A dozen calls at once.
+/// Makes a dozen calls at once.
 async fn ask(url: &str, account: &str, semaphore: Arc<dyn Semaphore>) -> Result<(), BoxError> {
     let client = channel(url, semaphore).await?;
     let start = Instant::now();
@@ -103,7 +103,7 @@ async fn ask(url: &str, account: &str, semaphore: Arc<dyn Semaphore>) -> Result<
     Ok(())
 }
 
-/// One call, until the server ends it.
+/// Makes one call, which runs until the server ends it.
 async fn follow(url: &str, account: &str, semaphore: Arc<dyn Semaphore>) -> Result<(), BoxError> {
     let mut client = channel(url, semaphore).await?;
     let mut prices = client.follow(request(account)?).await?;

@@ -10,7 +10,7 @@ pub struct Item {
     pub name: String,
 }
 
-/// What an item costs.
+/// The price of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Price {
     /// In coins.

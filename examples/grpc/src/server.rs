@@ -15,27 +15,27 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-/// An answer on its way.
+/// A future answer.
 pub type Answer<T> = BoxFuture<'static, Result<Response<T>, Status>>;
 
-/// Prices as they change.
+/// Price changes as they happen.
 pub type PriceStream = BoxStream<'static, Result<Price, Status>>;
 
-/// What a service of prices does.
+/// The methods of a price service.
 pub trait Prices: Send + Sync + 'static {
-    /// What an item costs now.
+    /// Returns the current price of an item.
     fn now(&self, request: Request<Item>) -> Answer<Price>;
 
-    /// What it costs from now on.
+    /// Streams the price of an item whenever it changes.
     fn follow(&self, request: Request<Item>) -> Answer<PriceStream>;
 }
 
-/// A service of prices over gRPC.
+/// The price service over gRPC.
 #[derive(Debug)]
 pub struct PricesServer<P>(Arc<P>);
 
 impl<P> PricesServer<P> {
-    /// The service that answers with these prices.
+    /// Creates a service that answers with these prices.
     pub fn new(prices: P) -> Self {
         Self(Arc::new(prices))
     }

@@ -1,4 +1,4 @@
-//! What the page says of the market's settings.
+//! The settings that the page shows.
 
 use crate::settings::Settings;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub(crate) struct About {
     store: &'static str,
     lease_ms: u64,
     wait_ms: u64,
-    /// Whether nobody is refused.
+    /// True if no request is refused.
     shadow: bool,
 }
 
@@ -32,7 +32,7 @@ impl About {
     }
 }
 
-/// No setting is longer than a day.
+/// Converts a setting to milliseconds. No setting is longer than a day.
 fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! The document: one file, without any other.
+//! The page's document: a single file.
 //!
-//! Its style and its script are files of their own here, and are put in when the first visitor
-//! comes. The policy in its header lets a browser run exactly these two, by their digests.
+//! Its style and its script are separate source files, which are inserted when the first visitor comes. A header with
+//! their digests lets a browser run exactly these two.
 
 use axum::{
     body::Bytes,
@@ -31,7 +31,7 @@ const SCRIPT: &str = concat!(
     include_str!("script/main.js"),
 );
 
-/// A page, and the headers that depend on it.
+/// The page, and the headers that depend on it.
 struct Document {
     html: Bytes,
     policy: String,
@@ -49,7 +49,7 @@ static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
     }
 });
 
-/// `GET /`: the page. A browser that has it asks whether it is still the same.
+/// `GET /`: the page. A browser that has cached it asks whether it has changed.
 pub(crate) async fn page(headers: HeaderMap) -> Response {
     let Document { html, policy, tag } = &*DOCUMENT;
     let kept = [(ETAG, tag.as_str()), (CACHE_CONTROL, "no-cache")];
@@ -60,14 +60,14 @@ pub(crate) async fn page(headers: HeaderMap) -> Response {
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // The account is in the URL.
+        // The URL contains the account, so it must not be sent elsewhere.
         (REFERRER_POLICY, "no-referrer"),
     ];
     (kept, safe, html.clone()).into_response()
 }
 
-/// What the page may do: run its own script, and talk to this market. Its streams go to names under
-/// `localhost`, see `script/feed.js`.
+/// The content security policy. The page may run its own script and connect to this market. Its streams use host names
+/// under `localhost`, see `script/feed.js`.
 fn policy(style: &str, script: &str) -> String {
     let (style, script) = (digest(style), digest(script));
     format!(

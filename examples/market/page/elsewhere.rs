@@ -1,8 +1,8 @@
-//! Other names of this machine.
+//! Other host names of this machine.
 //!
-//! A browser opens six HTTP/1.1 connections to a host, and a stream takes one for as long as it
-//! runs: the page's sixth request would never be sent. So it sends each to a name of its own under
-//! `localhost`, which is another origin for the browser, and has to be allowed here.
+//! A browser opens at most six HTTP/1.1 connections to a host, and each stream occupies one while it runs. The feed and
+//! five streams would use them all, so the page's sixth request would never be sent. The page therefore sends each
+//! request to a separate name under `localhost`. To the browser that is another origin, which must be allowed here.
 
 use axum::{
     extract::Request,
@@ -14,8 +14,7 @@ use axum::{
     response::Response,
 };
 
-/// Lets pages of this market read an answer that they have fetched under another name of this
-/// machine.
+/// Lets this market's pages read answers that they fetched under another name of this machine.
 pub(crate) async fn from_this_machine(request: Request, next: Next) -> Response {
     let origin = allowed(request.headers());
     let mut response = next.run(request).await;
@@ -29,7 +28,7 @@ pub(crate) async fn from_this_machine(request: Request, next: Next) -> Response 
     response
 }
 
-/// The origin of a request, if both it and the request's host are this machine, at the same port.
+/// The origin of a request, if the origin and the request's host are both this machine, at the same port.
 fn allowed(headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(ORIGIN)?;
     let from: Uri = origin.to_str().ok()?.parse().ok()?;

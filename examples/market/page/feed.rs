@@ -1,4 +1,4 @@
-//! What the page is told, as it happens: one stream of server-sent events.
+//! The page's feed: one stream of server-sent events.
 
 use super::watchers::{Seen, Watching};
 use crate::{account::Account, app::App, market::StoreError, problem::Problem};
@@ -17,29 +17,28 @@ use serde_json::json;
 use std::time::Duration;
 use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 
-/// How often a browser hears something at least, so that a connection that broke is noticed.
+/// The longest silence, so that a browser notices a broken connection.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The page draws fewer.
+/// More than the page draws.
 const MOST_LISTINGS: usize = 100;
 
-/// `None` where the feed ends.
+/// A frame of the feed, or `None` at its end.
 type Frame = Option<Result<Event, Error>>;
 
-/// `GET /accounts/{id}/events`: who holds the account's permits, who waits and who is refused, and
-/// what the market trades. Takes no permit of the account.
+/// `GET /accounts/{id}/events`: the account's holders, waiters and refusals, and the market's trades. Takes no permit
+/// of the account.
 ///
 /// | event | data |
 /// |---|---|
-/// | `market` | the settings that the page shows, first |
-/// | `permits` | the same as `GET /accounts/{id}/permits`, first and at each change, with the first hundred who wait and `queue_length` |
-/// | `unavailable` | the store does not say; the next `permits` is current again |
+/// | `market` | the settings that the page shows, sent first |
+/// | `permits` | the same as `GET /accounts/{id}/permits`, sent first and at each change, with the first hundred waiters and `queue_length` |
+/// | `unavailable` | the store does not answer; the next `permits` is current again |
 /// | `refusal` | a request of the account that this process refused |
-/// | `listings` | the cheapest listings, and how many there are in all, first |
+/// | `listings` | the cheapest listings and the total number of listings, sent first |
 /// | `listing`, `trade` | the same as `GET /market/events` |
 ///
-/// It ends when the server stops, or when its reader falls too far behind. An `EventSource`
-/// reconnects.
+/// The feed ends when the server stops or when its reader lags too far behind. An `EventSource` then reconnects.
 pub(crate) async fn feed(
     State(app): State<App>,
     account: Result<Path<Account>, PathRejection>,
@@ -54,7 +53,7 @@ pub(crate) async fn feed(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
 
-/// Who holds the account's permits and who waits, and who is refused.
+/// Frames of the account's holders, waiters and refusals.
 fn permits(watching: Watching) -> impl Stream<Item = Frame> {
     let usage = WatchStream::new(watching.usage).filter_map(ready);
     let refusals = BroadcastStream::new(watching.refusals).filter_map(|told| ready(told.ok()));
@@ -71,10 +70,10 @@ fn usage_frame(seen: &Seen) -> Frame {
     }
 }
 
-/// The listings now, and then what happens. A reader who is too slow for it is cut off, and sees
-/// everything again when it has reconnected.
+/// Frames of the current listings and then of all changes. A reader that is too slow is cut off, and sees everything
+/// again once it has reconnected.
 async fn market(app: &App) -> Result<impl Stream<Item = Frame> + use<>, StoreError> {
-    // First, so that nothing is missed in between.
+    // Subscribe first, so that no event is missed in between.
     let events = app.market.events();
     let listings = app.market.listings().await?;
     let cheapest = &listings[..listings.len().min(MOST_LISTINGS)];

@@ -1,13 +1,13 @@
-//! What is told of an account's permits, and when that is new.
+//! A look at an account's permits, and when two looks differ.
 
 use serde_json::{Value, json};
 use std::time::SystemTime;
 use tower_semaphore::semaphore::{PermitInfo, Usage};
 
-/// The page draws fewer waiters.
+/// More than the page draws.
 const MOST_WAITERS: usize = 100;
 
-/// Who holds the account's permits at one moment, and the head of the queue.
+/// The account's holders at one moment, and the head of the queue.
 pub(super) struct Look {
     usage: Usage,
     queue_length: usize,
@@ -31,8 +31,8 @@ impl Look {
     }
 }
 
-/// Nothing but the time has changed. A waiter's heartbeat is no change: of a long queue there is one at each
-/// moment.
+/// Equal if nothing but the time has changed. Waiters' heartbeats do not count as changes, because a long queue has one
+/// at any moment.
 impl PartialEq for Look {
     fn eq(&self, other: &Self) -> bool {
         let (before, after) = (&self.usage, &other.usage);

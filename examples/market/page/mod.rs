@@ -1,6 +1,6 @@
-//! The page at `/`: an account's permits live, who waits for them, and the market's trades.
+//! The page at `/`: an account's permits, their waiters, and the market's trades, all live.
 //!
-//! Nothing here takes a permit of the account, and nothing runs for an account that nobody watches.
+//! The page itself takes no permit of the account, and no task runs for an account without watchers.
 
 mod about;
 mod document;

@@ -1,4 +1,4 @@
-//! Refusals, for those who watch the account that was refused.
+//! Notifies those who watch an account of its refusals.
 
 use super::Watchers;
 use crate::account;
@@ -11,11 +11,11 @@ use axum::{
 use serde::Serialize;
 use tower_semaphore::AcquireError;
 
-/// A request that was refused.
+/// A refused request.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Refusal {
     request: String,
-    /// What the client calls its stream, in the query: a page shows its own streams itself.
+    /// The name that the client gives its stream in the query. A page shows its own streams itself.
     stream: Option<String>,
     status: u16,
     reason: String,
@@ -23,7 +23,7 @@ pub(super) struct Refusal {
     retry_after: Option<u64>,
 }
 
-/// Tells who watches an account of each refusal in this process.
+/// Notifies the watchers of an account of each refusal in this process.
 pub(crate) async fn told(
     State(watchers): State<Watchers>,
     request: Request,
@@ -45,7 +45,7 @@ pub(crate) async fn told(
     response
 }
 
-/// The refusal in a response, if it is one: the layer leaves its reason there.
+/// The refusal in a response, if it is one. The layer puts the reason into the response's extensions.
 fn refusal((request, stream): (String, Option<String>), response: &Response) -> Option<Refusal> {
     let reason = response.extensions().get::<AcquireError>()?;
     let retry_after = response.headers().get(RETRY_AFTER);

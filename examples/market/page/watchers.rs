@@ -1,5 +1,5 @@
-//! Who watches which account. One task for an account looks who holds its permits, for all who watch
-//! it, and ends when the last of them has gone.
+//! The watchers of accounts. One task per watched account polls its permits for all of its watchers, and ends when the
+//! last of them has gone.
 
 use super::{look::Look, refusals::Refusal};
 use crate::{account::Account, holders::Holders};
@@ -13,16 +13,16 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// How often a task looks. A change is shown after so long at most, and the time of a call.
+/// The time between two looks. A change is shown after at most this time plus the time of a call.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How many refusals a watcher may be behind; then it misses some.
+/// The number of refusals that a watcher may lag behind. A slower watcher misses some.
 const BACKLOG: usize = 64;
 
-/// Who holds an account's permits and who waits, as JSON; `None` while the store does not say.
+/// The account's holders and waiters as JSON, or `None` while the store does not answer.
 pub(super) type Seen = Option<Arc<str>>;
 
-/// All who watch an account of this process.
+/// All watchers of accounts in this process.
 #[derive(Clone)]
 pub(crate) struct Watchers(Arc<Shared>);
 
@@ -31,13 +31,13 @@ struct Shared {
     watched: Mutex<HashMap<Account, Watched>>,
 }
 
-/// An account that somebody watches.
+/// An account with watchers.
 struct Watched {
     usage: watch::Sender<Option<Seen>>,
     refusals: broadcast::Sender<Refusal>,
 }
 
-/// What a watcher is told.
+/// The channels that a watcher receives.
 pub(super) struct Watching {
     /// `None` before the first look.
     pub(super) usage: watch::Receiver<Option<Seen>>,
@@ -50,7 +50,7 @@ impl Watchers {
         Self(Arc::new(Shared { holders, watched }))
     }
 
-    /// Watches an account, until what is returned is dropped.
+    /// Watches an account until the returned value is dropped.
     pub(super) fn watch(&self, account: Account) -> Watching {
         let mut all = self.0.watched();
         let watched = all.entry(account.clone()).or_insert_with(|| {
@@ -70,10 +70,10 @@ impl Watchers {
         self.0.watched().is_empty()
     }
 
-    /// Tells those who watch `account`.
+    /// Sends a refusal to those who watch `account`.
     pub(super) fn tell(&self, account: &Account, refusal: Refusal) {
         if let Some(watched) = self.0.watched().get(account) {
-            // An error only means that they are about to leave.
+            // Sending fails only if they are about to leave.
             let _ = watched.refusals.send(refusal);
         }
     }
@@ -85,8 +85,8 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was seen for those who come, and tells it to all if it is new. `false` if nobody is left: then the account is no longer
-    /// watched, and whoever comes next starts another task.
+    /// Stores a look for later watchers, and sends it to all watchers if it is new. Returns false if no watcher is
+    /// left. The account's entry is then removed, and the next watcher starts another task.
     fn publish(&self, account: &Account, seen: Seen, is_new: bool) -> bool {
         let mut all = self.watched();
         let Some(watched) = all.get(account) else {
@@ -110,11 +110,11 @@ async fn look_until_all_left(shared: Arc<Shared>, account: Account) {
     let mut last = None;
     loop {
         ticks.tick().await;
-        // The operator is told by `GET /accounts/{id}/permits`.
+        // The error is dropped: `GET /accounts/{id}/permits` reports it to operators.
         let usage = shared.holders.usage(account.clone()).await.ok();
         let look = usage.map(Look::at);
         let is_new = last.as_ref() != Some(&look);
-        // Once for all who watch: a long queue is long to write.
+        // Encoded once for all watchers, because a long queue takes long to encode.
         let seen = look.as_ref().map(|look| look.to_json().into());
         if !shared.publish(&account, seen, is_new) {
             return;

@@ -8,7 +8,7 @@ use crate::{
 use redis::{RedisResult, Script, ScriptInvocation};
 use std::sync::Arc;
 
-/// For how long a sold listing is known as sold, not as unknown: a day, in seconds.
+/// The time in seconds for which a sold listing is reported as sold and not as unknown: a day.
 const KNOWN: u32 = 24 * 60 * 60;
 
 /// The accounts, the listings, and the sold listings.
@@ -18,7 +18,7 @@ pub(super) struct Books {
     purchase: Script,
 }
 
-/// What a script did, unless it failed.
+/// The outcome of a script: an error of the store, or else success or a refusal.
 type Outcome = Result<Result<(), Refusal>, StoreError>;
 
 macro_rules! script {
@@ -46,7 +46,7 @@ impl Books {
         self.change(&self.purchase, message, token).await
     }
 
-    /// Runs a script once: without an answer, its outcome is unknown.
+    /// Runs a script once. If no answer arrives, its outcome is unknown.
     async fn change(&self, script: &Script, message: &Message, token: u64) -> Outcome {
         let call = invocation(script, message, token)?;
         let outcome: String = self.link.invoke(&call).await?;
@@ -59,7 +59,7 @@ impl Books {
         }
     }
 
-    /// The listing, or why there is none.
+    /// The listing, or the reason why it does not exist.
     pub(super) async fn listing(&self, id: &str) -> Result<Result<Listing, Refusal>, StoreError> {
         let mut read = redis::pipe();
         read.atomic()
@@ -73,7 +73,7 @@ impl Books {
         }
     }
 
-    /// All that is for sale, the cheapest first.
+    /// All listings, cheapest first.
     pub(super) async fn listings(&self) -> Result<Vec<Listing>, StoreError> {
         let (ids,): (Vec<String>,) = self
             .link
@@ -85,12 +85,12 @@ impl Books {
         let read = &mut redis::pipe();
         let (found,): (Vec<Option<String>>,) =
             self.link.query(read.hmget(keys::LISTINGS, ids)).await?;
-        // A missing listing was sold in between.
+        // A missing listing was sold between the two reads.
         let listings = found.iter().flatten().map(|message| listing_of(message));
         Ok(listings.collect::<Result<_, _>>()?)
     }
 
-    /// What an account has, or will have when it is born.
+    /// The coins and items of an account, or those that it will start with.
     pub(super) async fn account(&self, account: &Account) -> Result<Holdings, StoreError> {
         let mut read = redis::pipe();
         read.atomic().hget(keys::FUNDS, account.as_str());
@@ -103,7 +103,7 @@ impl Books {
     }
 }
 
-/// The keys and arguments of both scripts, as `common.lua` lists them.
+/// The keys and arguments of both scripts, in the order of `common.lua`.
 fn invocation<'a>(
     script: &'a Script,
     message: &Message,

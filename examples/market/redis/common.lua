@@ -1,4 +1,4 @@
--- What listing and buying have in common: both scripts begin with this file.
+-- The common part of listing and buying: both scripts begin with this file.
 --
 -- KEYS  1 funds     hash: account -> coins
 --       2 items     set: what the account has that lists or buys
@@ -20,14 +20,14 @@
 local funds, items, prices, listings, fence, sold = unpack(KEYS)
 local account, item, token, id, price, seller, message, channel, known = unpack(ARGV)
 
--- Whether a later holder of the item's lock has changed something, so that this one is too late.
+-- True if a later holder of the item's lock has changed something, so that this holder is too late.
 local function is_late()
   local last = redis.call('HGET', fence, item)
   return last and tonumber(last) > tonumber(token)
 end
 
--- Gives an account that is new its coins and its items. The first write of each script: when
--- memory is full it fails, and nothing has changed.
+-- Gives a new account its coins and items. This is the first write of each script: if memory is full it fails, and
+-- nothing has changed.
 local function see_account()
   if redis.call('HSETNX', funds, account, ARGV[10]) == 1 then
     redis.call('SADD', items, unpack(ARGV, 11))

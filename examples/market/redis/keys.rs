@@ -1,27 +1,27 @@
-//! Where the market's state lies in Redis.
+//! The keys of the market's state in Redis.
 //!
-//! All names begin with one hash tag, so that a cluster keeps the market on one node and a script
-//! may touch all of it.
+//! All names begin with the same hash tag, so that a cluster keeps the market on one node and a script may use all of
+//! it.
 
 use crate::account::Account;
 
-/// Hash: account to coins.
+/// Hash: the coins of each account.
 pub(super) const FUNDS: &str = "market:{market}:funds";
-/// Sorted set: a listing's id to its price.
+/// Sorted set: the price of each listing, by its id.
 pub(super) const PRICES: &str = "market:{market}:prices";
-/// Hash: a listing's id to the listing, in JSON.
+/// Hash: each listing in JSON, by its id.
 pub(super) const LISTINGS: &str = "market:{market}:listings";
-/// Hash: item to the token of the last holder of its lock.
+/// Hash: the token of the last holder of each item's lock.
 pub(super) const FENCE: &str = "market:{market}:fence";
-/// Channel: what happens.
+/// Channel: the market's events.
 pub(super) const EVENTS: &str = "market:{market}:events";
 
-/// Set: what an account has.
+/// Set: the items of an account.
 pub(super) fn items(account: &Account) -> String {
     format!("market:{{market}}:items:{account}")
 }
 
-/// String: the trade of a sold listing.
+/// String: the trade that sold a listing.
 pub(super) fn sold(id: &str) -> String {
     format!("market:{{market}}:sold:{id}")
 }

@@ -6,10 +6,10 @@ use redis::{FromRedisValue, Pipeline, RedisResult, ScriptInvocation, aio::Multip
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Mutex, time::timeout};
 
-/// How long Redis may take, reconnecting included.
+/// The longest time for a call to Redis, including a reconnect.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// A connection that is made anew after a call has failed: the server may be another one by then.
+/// A connection that is replaced after a failed call, because another server may have the market then.
 pub(super) struct Link {
     server: Arc<Server>,
     connection: Mutex<Option<MultiplexedConnection>>,
@@ -25,8 +25,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Reads, if need be over a second connection: that the first is dead is found out only by a
-    /// command that fails on it.
+    /// Reads, over a second connection if necessary: a dead connection is noticed only when a command fails on it.
     pub(super) async fn query<T: FromRedisValue>(&self, read: &Pipeline) -> Result<T, StoreError> {
         self.within(async {
             if let Ok(answer) = read.query_async(&mut self.connection().await?).await {
@@ -38,8 +37,8 @@ impl Link {
         .await
     }
 
-    /// Runs a script once, over a connection that has just answered: without an answer, the script's
-    /// outcome is unknown.
+    /// Runs a script once, over a connection that has just answered. If no answer arrives, the script's outcome is
+    /// unknown.
     pub(super) async fn invoke<T: FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,
@@ -63,7 +62,7 @@ impl Link {
         Ok(current.insert(connection).clone())
     }
 
-    /// Waits for an answer, but not for longer than [`BUDGET`].
+    /// Waits for an answer for at most [`BUDGET`].
     async fn within<T>(
         &self,
         answer: impl Future<Output = RedisResult<T>>,

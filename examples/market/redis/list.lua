@@ -1,7 +1,7 @@
--- list: puts an item up for sale. KEYS and ARGV: see common.lua.
+-- list: offers an item for sale. KEYS and ARGV: see common.lua.
 --
--- Promise: the item leaves its owner's inventory and is for sale, or nothing changes but that the
--- owner is born. A holder of the item's lock that was overtaken changes nothing.
+-- Promise: the item leaves its owner's inventory and is for sale, or the only change is that the owner's account is
+-- created. A lock holder that was overtaken changes nothing.
 --
 -- Returns 'done', 'late', or 'missing' when the account has no such item.
 

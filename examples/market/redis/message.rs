@@ -1,4 +1,4 @@
-//! How listings and trades are encoded in Redis and on its channel.
+//! The encoding of listings and trades in Redis and on its channel.
 
 use crate::{
     account::Account,
@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A listing, or a trade if there is a buyer.
+/// A listing, or a trade if it has a buyer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Message {
     pub(super) listing: Listing,

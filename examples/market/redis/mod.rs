@@ -1,9 +1,9 @@
 //! A market in Redis, for all processes that share it.
 //!
-//! Listing or buying an item takes that item's lock, so claims for the same item queue and other
-//! items are not affected. Each change is one script, so it is atomic, also if a process is killed
-//! in the middle of it. A process that is stopped for longer than its lease may continue under a
-//! lock that it has lost: so the scripts check the state themselves, and the lock's token.
+//! Listing or buying an item takes that item's lock, so claims for the same item queue and other items are not
+//! affected. Each change is one script, so it is atomic even if a process is killed in the middle. A process that is
+//! stopped for longer than its lease may continue under a lock that it has lost. So the scripts check the state and the
+//! lock's token.
 
 mod books;
 mod keys;
@@ -39,11 +39,11 @@ pub(crate) struct RedisMarket {
 }
 
 impl RedisMarket {
-    /// The market in this Redis, whose items are locked by `locks`.
+    /// Opens the market in this Redis. `locks` has the locks of its items.
     ///
     /// # Errors
     ///
-    /// When there is no Redis.
+    /// Returns an error if Redis cannot be used.
     pub(crate) async fn open(redis: &Redis, locks: RedisSemaphore) -> RedisResult<Self> {
         let server = Arc::new(Server::new(redis)?);
         let books = Books::open(Arc::clone(&server)).await?;

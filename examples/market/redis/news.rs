@@ -1,4 +1,4 @@
-//! The events of all processes: one subscription for each process.
+//! The events of all processes, through one subscription per process.
 
 use super::{keys, message::Message, server::Server};
 use crate::market::Event;
@@ -13,16 +13,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// After this time without an event, the connection has to answer a ping.
+/// After this time without an event, the connection must answer a ping.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long a command to Redis may take.
+/// The longest time for a command to Redis.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// How long to wait before another attempt to subscribe.
+/// The time to wait before another attempt to subscribe.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A subscription. It needs its sink to live.
+/// A subscription, which ends when its sink is dropped.
 pub(super) struct Subscription {
     sink: PubSubSink,
     messages: PubSubStream,
@@ -41,7 +41,7 @@ pub(super) async fn pass_on(server: Arc<Server>, mut news: Subscription, events:
     loop {
         while let Some(message) = news.next().await {
             if let Ok(message) = serde_json::from_slice::<Message>(message.get_payload_bytes()) {
-                // An error only means that there is no subscriber.
+                // Sending fails only if no subscriber exists.
                 let _ = events.send(message.into());
             }
         }
@@ -59,7 +59,7 @@ async fn subscribe_again(server: &Server) -> Subscription {
 }
 
 impl Subscription {
-    /// The next message, unless the connection is broken.
+    /// The next message, or `None` if the connection is broken.
     async fn next(&mut self) -> Option<Msg> {
         loop {
             match timeout(SILENCE, self.messages.next()).await {

@@ -1,7 +1,7 @@
 -- purchase: sells a listing. KEYS and ARGV: see common.lua.
 --
--- Promise: coins, item and listing move together, or nothing changes but that the buyer is born.
--- A listing is sold once. A holder of the item's lock that was overtaken changes nothing.
+-- Promise: coins, item and listing move together, or the only change is that the buyer's account is created. A listing
+-- is sold once. A lock holder that was overtaken changes nothing.
 --
 -- Returns 'done', 'late', 'sold', or 'poor' when the account has too few coins.
 

@@ -1,7 +1,7 @@
 //! The server that has the market.
 //!
-//! A cluster keeps all of the market on one node, because its keys have one hash tag. So whatever
-//! Redis is, the market lives on one server, which may become another one.
+//! In a cluster, one node has the whole market, because its keys share a hash tag. So the market always lives on one
+//! server, which another server may replace.
 
 use super::keys;
 use crate::place::{Place, Redis};
@@ -11,9 +11,9 @@ use redis::{
     RedisError, RedisResult, io::tcp::TcpSettings,
 };
 
-/// How to find the server.
+/// Finds the server.
 pub(super) struct Server {
-    /// Those that the settings name.
+    /// Clients of the servers that the settings name.
     clients: Vec<Client>,
     kind: Kind,
 }
@@ -21,7 +21,7 @@ pub(super) struct Server {
 enum Kind {
     Alone,
     Cluster,
-    /// Their primary has this name.
+    /// The Sentinels know the primary by this name.
     Sentinels(String),
 }
 
@@ -39,7 +39,7 @@ impl Server {
         })
     }
 
-    /// Finds it: the first answer counts.
+    /// Finds the server. The first answer wins.
     pub(super) async fn find(&self) -> RedisResult<Client> {
         let clients = self.clients.iter();
         let answers = clients.map(|client| Box::pin(self.as_told_by(client)));
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-/// The node of the market's keys: another node says where they are.
+/// The node that has the market's keys. Any other node redirects to it.
 async fn node(client: &Client) -> RedisResult<Client> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut read = redis::cmd("EXISTS");
@@ -74,7 +74,7 @@ async fn node(client: &Client) -> RedisResult<Client> {
     }
 }
 
-/// The primary, to which the Sentinel's own password does not apply.
+/// The primary, for which the Sentinel's own password is not used.
 async fn primary(client: &Client, name: &str) -> RedisResult<Client> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut ask = redis::cmd("SENTINEL");
@@ -102,7 +102,7 @@ fn at(info: ConnectionInfo, own: &str, own_port: u16) -> RedisResult<Client> {
 }
 
 fn client(url: &str, authority: Option<&[u8]>) -> RedisResult<Client> {
-    // Without it, a small command may wait for the answer to the one before.
+    // Without this option, a small command may be delayed until the previous one has been answered.
     let settings = TcpSettings::default().set_nodelay(true);
     let info = url.into_connection_info()?.set_tcp_settings(settings);
     match authority {
@@ -120,7 +120,7 @@ fn secure(info: ConnectionInfo, pem: &[u8]) -> RedisResult<Client> {
     Client::build_with_tls(info, certificates)
 }
 
-/// The permits have refused the certificate before.
+/// Unreachable: the permits' store has already refused the certificate.
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 fn secure(info: ConnectionInfo, _: &[u8]) -> RedisResult<Client> {
     Client::open(info)

@@ -128,8 +128,8 @@ impl PauseEntry {
     }
 }
 
-/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made, or for the end of a pause if there
-/// was one.
+/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made, or if the pause that it ends
+/// existed.
 pub fn is_done(reply: &Reply) -> Option<bool> {
     match reply.list()? {
         [now, done] => millis(now.integer()?)

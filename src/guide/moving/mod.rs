@@ -25,14 +25,15 @@
 //! | priority, weight | both | – | – | weight: `MultiSemaphore` | – |
 //! | whose clock decides | the server's | – | – | the client's | the server's |
 //! | refreshed while held | one keeper for all permits | – | – | each by its own timer | each by its own task |
-//! | a lost permit | told at once; the response may be cut | – | – | a callback | signalled |
+//! | a lost permit | reported at once; the response may be cut | – | – | a callback | signalled |
 //! | fencing token | yes | – | – | – | – |
 //! | when Redis fails | 503, open, or each process's share | – | – | an error | an error |
 //! | backpressure in `poll_ready` | for a fixed key | yes | – | – | – |
 //!
-//! `–` is no, or does not apply. BENCHMARKS.md measures redis-semaphore and
-//! nginx beside this crate, and says first where it loses. In the same run 50 contenders for 5 permits were granted
-//! with 1 inversion of 1,225 pairs and 110 commands here, with 342 and 1,887 by redis-semaphore.
+//! `–` is no, or does not apply. BENCHMARKS.md measures redis-semaphore and nginx beside this crate, and begins with
+//! the cases in which this crate loses. In the same run 50 contenders competed for 5 permits. This crate needed 110
+//! commands and served 1 of 1,225 pairs in the wrong order; redis-semaphore needed 1,887 commands and served 342 pairs
+//! in the wrong order.
 
 pub mod governor;
 pub mod nginx;

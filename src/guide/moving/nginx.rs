@@ -1,8 +1,8 @@
 //! Moving from nginx's `limit_conn`.
 //!
-//! nginx counts the requests of a key that it is processing, to the end of the response, and refuses what is over the
-//! number. So does this layer; the two mean the same by "in flight". What differs is where they count, and that a
-//! request may wait here.
+//! nginx counts the requests of a key that it is processing, to the end of the response, and refuses further requests
+//! above the limit. So does this layer, with the same meaning of "in flight". The layer counts in another place, and a
+//! request may wait in it.
 //!
 //! | nginx | here | what differs |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `limit_conn addr 5` | `ConcurrencyLimitLayer::new(5, …)` | |
 //! | several `limit_conn` | [several claims](crate::Claims), from narrow to wide | the refusal names its limit |
 //! | `limit_conn_status 429` (503 by default) | 429, and 503 when the store failed | [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) makes another response |
-//! | `$limit_conn_status` in the access log | the reason in the response's extensions; [metrics and events](super::super::operate#what-to-measure) | |
+//! | `$limit_conn_status` in the access log | the reason in the response's extensions; [metrics and events](super::super::operate#metrics) | |
 //! | `limit_conn_dry_run on` | [`with_shadow(true)`](crate::ConcurrencyLimitLayer::with_shadow) | [a rehearsal](super::super::operate#try-a-limit-before-it-bites) |
 //! | each concurrent request of HTTP/2 and HTTP/3 counts | the same | |
 //! | counted once the whole header has been read | the same: a request exists from then on | |
@@ -61,7 +61,7 @@
 //! | free after the client is killed | at once | at once | at once |
 //! | free after the server is killed | not within 20 s: what a killed worker has counted stays | at once | 9.84 s: its lease |
 //!
-//! Most of nginx's cost there is that of a proxy, not of the limit: without `limit_conn` it is 0.40. Where a proxy is in
-//! front anyway, its limit is nearly free, and a coarse `limit_conn` for each address there and this limit for each
-//! account in the application go well together. [Behind proxies](super::super::proxies) shows how to set nginx up for
-//! this.
+//! Most of nginx's cost in the first row is the cost of a proxy, not of the limit: without `limit_conn` the value is
+//! 0.40. If a proxy is in front anyway, its limit is nearly free. Then a coarse `limit_conn` for each address in nginx
+//! works well with this limit for each account in the application. [Behind proxies](super::super::proxies) shows how to
+//! set nginx up for this.

@@ -60,4 +60,5 @@
 //! | commands | 1,887 | 110 |
 //! | pairs served in the wrong order, of 1,225 | 342 | 1 |
 //!
-//! The one of ours is as its contenders see it in a busy process; by the permits' tokens there is none.
+//! Here, one pair was in the wrong order as the contenders saw it in a busy process. By the permits' tokens, every pair
+//! was in order.

@@ -22,7 +22,7 @@
 //! # drop(app);
 //! ```
 //!
-//! After, the same limit to the end of the body. Requests without room wait for up to 10 s instead of for ever:
+//! After, the same limit to the end of the body. Requests without room wait for up to 10 s instead of without bound:
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -37,7 +37,7 @@
 //!
 //! For a *server* a keyed layer with [`key::fixed`](crate::key::fixed) is the better replacement, because a refusal is
 //! an answer. For a *client* take the global layer: backpressure is what `buffer`, balancers and `ready` expect. It
-//! gives a permit back that is not used within three to four seconds, so a service that is kept idle holds nothing.
+//! gives back a permit that is not used within three to four seconds, so a service that is kept idle holds nothing.
 //!
-//! It costs more than a count: an axum app that does nothing else answered 0.984 times as many requests with tower's
-//! limit and 0.955 times as many with this layer in memory (BENCHMARKS.md, "HTTP").
+//! It costs more than a counter: an axum app that does nothing else kept 0.984 of its throughput with tower's limit,
+//! and 0.955 of it with this layer in memory (BENCHMARKS.md, "HTTP").

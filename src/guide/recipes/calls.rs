@@ -2,8 +2,8 @@
 //!
 //! # One host
 //!
-//! [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) makes a client that is ready when there is
-//! room: callers wait, in memory within a process, over Redis within the whole fleet.
+//! [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) makes a client that is ready when the limit has
+//! room. Callers wait in a queue: in memory within a process, over Redis within the whole fleet.
 //!
 //! ```no_run
 //! use bytes::Bytes;
@@ -34,12 +34,13 @@
 //! ```
 //!
 //! - A response holds its permit until its body has been read or dropped. Do not keep responses unread.
-//! - Use a service soon after it is ready: one that is kept idle gives its permit back after three to four seconds.
-//!   `oneshot` on a clone, as here, does both steps in one.
-//! - A refusal is a *response* with status 429 or 503, made here and never sent by the host. The extension tells
-//!   it apart.
+//! - Use a service soon after it is ready: an idle service gives its permit back after three to four seconds. `oneshot`
+//!   on a clone, as here, does both steps in one.
+//! - A refusal is a *response* with status 429 or 503, made here and never sent by the host. The extension
+//!   distinguishes it.
 //! - `with_cooldown` obeys the host's own `Retry-After` in all processes: [pauses](super::super::pauses).
-//! - Put retries outside of the limit, so that a retry takes a permit of its own and a pause holds none.
+//! - Put retries outside of the limit, so that each retry takes a new permit and the pause between two tries holds
+//!   none.
 //!
 //! # Many hosts
 //!
@@ -97,9 +98,9 @@
 //! # A call inside a handler
 //!
 //! A handler that calls an upstream acquires a permit itself, and [`hold`](crate::hold) keeps it until the response's
-//! body ends. [`Rejection::of`](crate::Rejection::of) answers if there is no room. Its response has the form of the
-//! layers' refusals, with a `Retry-After` of 1 s. Nothing reads the rest of a refused upload, so read the body first if
-//! clients send much.
+//! body ends. [`Rejection::of`](crate::Rejection::of) answers if the limit has no room. Its response has the form of
+//! the layers' refusals, with a `Retry-After` of 1 s. Nothing reads the rest of a refused upload, so read the body
+//! first if clients send much.
 //!
 //! Use a separate policy for the claim. Otherwise an account with the name of the upstream counts in its semaphore.
 //!

@@ -2,9 +2,9 @@
 //!
 //! # For the whole fleet, by an operator
 //!
-//! [`Operate::set_limit`](crate::Operate::set_limit) sets the limit of a key, or of all keys of a policy that have none of
-//! their own. It comes before what claims say, and stays until it is set anew or taken away: over Redis in every process,
-//! also in those that start later.
+//! [`Operate::set_limit`](crate::Operate::set_limit) sets the limit of a key, or of all keys of a policy that have no
+//! separate limit. It takes precedence over the limits of claims until it is changed or removed. Over Redis it is in
+//! force in every process, also in processes that start later.
 //!
 //! ```
 //! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Policy, Semaphore};
@@ -31,17 +31,18 @@
 //! - When the future is ready, the limit is in force in the process that set it. Over Redis the other processes read it
 //!   with their heartbeat, which they send three times in a lease and at least every 5 s. This needs no additional
 //!   command.
-//! - Claims that wait follow it, and keep their places, but for a fair queue, where they get new turns. While processes
-//!   learn of a change one after the other, those that know may pass those that do not yet.
+//! - Claims that wait follow it and keep their places. In a fair queue they get new turns. Processes learn of a change
+//!   one after the other. Until all know it, claims of the informed processes may pass the others.
 //! - A claim of a limit of 0, or heavier than its own limit, is a mistake of the service, whatever operators set.
-//! - While Redis is away the limits that were known stay in force, also in [shares](crate::redis::WhenUnavailable::Share).
-//!   A server that loses its data loses them, and each process logs that once. On a cluster all are one key on one node.
+//! - While Redis is away the limits that were known stay in force, also in
+//!   [shares](crate::redis::WhenUnavailable::Share). A server that loses its data loses them, and each process logs
+//!   that once. On a cluster all limits are one key on one node.
 //! - An application's user in Redis [need not be allowed](super::super::deploy) to set limits, only to read them.
 //!
 //! # In one process, by its own configuration
 //!
-//! A limit is also a value of each claim, so an extractor that reads it anew for each request follows
-//! it. Here a task sends it over a `watch` channel:
+//! A limit is also a value of each claim, so an extractor that reads a value for each request can follow its changes.
+//! Here a task sends the limit over a `watch` channel:
 //!
 //! ```
 //! use axum::{Router, body::Body, http::{Request, request::Parts}, routing::get};
@@ -72,7 +73,7 @@
 //!
 //! - A raised limit counts from the next request on, for a key without a queue. Claims that wait keep the limit that they
 //!   came with, and later ones stand behind them: keep waits short where limits change often.
-//! - A lowered limit ends no permit, and grants nothing until there is room.
+//! - A lowered limit ends no permit, and grants nothing until it has room.
 //! - Processes that learn of a change at different times do no harm: each claim is granted under its own limit.
 //! - An `AtomicU32`, or an `ArcSwap` of a whole table of tiers, is read in the same way. Reading has to be quick,
 //!   because it happens in the call of the service.

@@ -1,6 +1,6 @@
 //! Jobs: work without HTTP.
 //!
-//! # At most so many at a time
+//! # A bounded number at a time
 //!
 //! Claim, keep the permit, work. The permit is refreshed in the background for as long as it lives, and its drop
 //! gives it back, whether the job ends, fails or panics:
@@ -31,12 +31,13 @@
 //!   The drop of the last handle and permit at the end of `main` waits up to 10 ms for queued releases. With a store in
 //!   a `static`, or after `std::process::exit`, no such drop happens. If a release is not sent, the permit is held
 //!   until its lease ends.
-//! - Without a layer a claim needs a limit, and waits only if it says so.
-//! - Claim *before* you take a job from its queue. So jobs that have to wait stay there, for any process.
-//! - The keeper has a thread of its own, so work that blocks the runtime for minutes loses no permit. Only what
-//!   listens to `lost` needs the runtime.
-//! - Give work that must not run twice a [strict](crate::Claim::with_strict) claim: whatever the policy for an
-//!   outage, it is then refused.
+//! - Without a layer a claim needs a limit, and waits only if it sets a wait.
+//! - Claim *before* you take a job from its queue. So jobs that have to wait stay in the queue, where any process can
+//!   take them.
+//! - The keeper has a separate thread, so work that blocks the runtime for minutes loses no permit. Only code that
+//!   awaits `lost` needs the runtime.
+//! - Give work that must not run twice a [strict](crate::Claim::with_strict) claim. It is refused in an outage,
+//!   whatever the policy.
 //!
 //! # Once in the whole fleet
 //!
@@ -62,13 +63,13 @@
 //! # }
 //! ```
 //!
-//! The lock says that no process does it *now*, not that none did it a minute ago: remember the last run where the
-//! report is, and look while you hold the lock.
+//! The lock ensures that no other process does the work *now*, not that none did it a minute ago. So store the time of
+//! the last run with the report, and check it while you hold the lock.
 //!
 //! # A database protected from a dogpile
 //!
-//! When a cache entry expires, all who miss it ask the database at once. Let one ask, and the others wait for its
-//! answer: a lock for each entry, and a second look under the lock.
+//! When a cache entry expires, all requests that miss it query the database at once. Let one request query, and the
+//! others wait for its result. This needs a lock for each entry, and a second look into the cache under the lock.
 //!
 //! ```
 //! use std::{collections::HashMap, sync::{Arc, Mutex, atomic::{AtomicUsize, Ordering}}, time::Duration};
@@ -119,7 +120,7 @@
 //! # }
 //! ```
 //!
-//! - On an error, serve the old value if there is one: `TimedOut` means that the query takes long, `QueueFull`
-//!   that very many wait.
+//! - On an error, serve the old value if the cache still has it: `TimedOut` means that the query takes long,
+//!   `QueueFull` that very many requests wait.
 //! - Entries of many keys may still expire together. A limit for the database itself, such as
 //!   `Claim::new("database").with_limit(20)`, acquired around `query`, bounds that.

@@ -44,13 +44,13 @@
 //! # }
 //! ```
 //!
-//! Without that middleware, or with it inside of the limit, a request is answered with 500, because the service has
-//! forgotten something and not the client. For several limits insert [`Claims`](crate::Claims).
+//! Without that middleware, or with it inside of the limit, a request is answered with 500, because the mistake is the
+//! service's and not the client's. For several limits insert [`Claims`](crate::Claims).
 //!
 //! # An account, or else an address
 //!
-//! [`key::first_of`](crate::key::first_of) takes the first key that is there. Each extractor has a policy of its own,
-//! so an account named `192.0.2.1` is not that address:
+//! [`key::first_of`](crate::key::first_of) takes the first key that is there. Each extractor has a separate policy, so
+//! an account named `192.0.2.1` is not that address:
 //!
 //! ```
 //! use axum::{Router, extract::{ConnectInfo, Request}, routing::get};
@@ -89,8 +89,7 @@
 //! ```
 //!
 //! Only an absent key leads to the next extractor. An empty or repeated one is refused, so no client gets a second
-//! limit by a header that is wrong. Where authentication itself refuses requests without an account, this is not
-//! needed.
+//! limit by a header that is wrong. If authentication itself refuses requests without an account, this is not needed.
 //!
 //! # A route
 //!
@@ -113,8 +112,9 @@
 //!
 //! # An address behind proxies
 //!
-//! Each proxy appends the address of its peer to `X-Forwarded-For`; what stands before is the client's to choose. So
-//! count from the end, as many as there are proxies of *yours*, and tell [`key::peer_ip`](crate::key::peer_ip):
+//! Each proxy appends the address of its peer to `X-Forwarded-For`; the client can choose everything before that. So
+//! count from the end, one address for each of *your* proxies, and pass that address to
+//! [`key::peer_ip`](crate::key::peer_ip):
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::StatusCode, middleware::{self, Next}, response::Response, routing::get};

@@ -1,9 +1,9 @@
 //! Locks with fencing tokens.
 //!
-//! A [`Lock`](crate::Lock) is a semaphore of one. While all goes well one holder at a time has it. A holder that is
-//! paused for longer than its lease, by a suspended machine for instance, does not know that another has the lock by
-//! now; nor does one whose write is still on its way. No lock over a network can rule that out. The *resource* can: it
-//! remembers the highest token that it has seen, and refuses a lower one.
+//! A [`Lock`](crate::Lock) is a semaphore of one. Normally one holder at a time has it. A holder that is paused for
+//! longer than its lease, for instance by a suspended machine, does not know that another holder has the lock now. The
+//! same is true of a holder whose write is still on its way. No lock over a network can rule that out. The *resource*
+//! can: it remembers the highest token that it has seen, and refuses a lower one.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,11 +48,11 @@
 //!
 //! No row updated means that a later holder was there. Compare with `<=`, so that one holder may write twice.
 //!
-//! # What else to know
+//! # Further rules
 //!
 //! - In Redis tokens of a key strictly increase within one history of the data. After a loss of all data they go on
-//!   above the old ones, because a new counter begins at the server's time. They are no sequence without gaps.
-//! - In memory they begin anew with each process. A resource that outlives the process needs a lock in Redis.
+//!   above the old ones, because a new counter begins at the server's time. The sequence may have gaps.
+//! - In memory tokens begin again with each process. A resource that outlives the process needs a lock in Redis.
 //! - Listen to [`lost`](crate::LockGuard::lost) to stop early; it spares work, and is no replacement for the token.
 //! - Locks are strict: while the store is unavailable none is granted, whatever the policy.
 //! - A permit of any [claim](crate::Claim) has a token too ([`Permit::token`](crate::Permit::token)), but with a

@@ -2,9 +2,9 @@
 //!
 //! # Server-sent events
 //!
-//! The body of the response is the stream, so the layer does all there is to do. A client that has vanished without
-//! closing its connection is noticed when something is written to it, hence the keep-alive. [`with_max_stall`] ends
-//! the permit of a client that is there and does not read:
+//! The body of the response is the stream, so the layer needs no help from the handler. The server notices that a
+//! client has vanished without closing its connection only when it writes to the client, so the stream has a
+//! keep-alive. [`with_max_stall`] ends the permit of a client that is connected and does not read:
 //!
 //! ```
 //! use axum::{Router, response::sse::{Event, KeepAlive, Sse}, routing::get};
@@ -29,8 +29,8 @@
 //!
 //! # `EventSource`
 //!
-//! A browser's `EventSource` gives up for ever after a 429, but connects again when a stream ends. So refuse with an
-//! empty stream that tells the browser when to reconnect. A page that reloads opens its new stream before the server
+//! A browser's `EventSource` gives up permanently after a 429, but connects again when a stream ends. So refuse with an
+//! empty stream that sets the browser's time to reconnect. A page that reloads opens its new stream before the server
 //! has seen the end of the old stream, so let requests wait for a second or two:
 //!
 //! ```
@@ -104,10 +104,10 @@
 //! # }
 //! ```
 //!
-//! A client whose machine has vanished sends no close. Send pings, and end `talk` when none is answered for some
-//! time: a client that sends something else does not need to read. Set the upgrade's `max_frame_size` and
-//! `max_write_buffer_size` too: axum keeps frames of up to 16 MiB, and without end the pongs that a client does
-//! not read. A graceful shutdown does not wait for sockets; tell them of it yourself.
+//! A client whose machine has vanished sends no close. Send pings, and end `talk` when none is answered for some time.
+//! Other messages do not prove that the client reads. Set the upgrade's `max_frame_size` and `max_write_buffer_size`
+//! too: axum keeps frames of up to 16 MiB, and any number of pongs that a client does not read. A graceful shutdown
+//! does not wait for sockets, so notify them yourself.
 //!
 //! Over HTTP/2 a WebSocket is a CONNECT request with the status 200 (RFC 8441), and the handler above serves it too: route
 //! it with axum's `any` instead of `get`. The same is true of every tunnel: a 101, or a 2xx to CONNECT, has an empty body,
@@ -149,9 +149,8 @@
 //!
 //! # Downloads
 //!
-//! A download holds its permit while the client reads, so it is the *client's* speed that decides how long.
-//! Send chunks: a server takes a body in one piece into its buffers at once, and the permit is gone before the
-//! client has read a byte.
+//! A download holds its permit while the client reads, so the *client's* speed decides how long. Send chunks: a server
+//! takes a body in one piece into its buffers at once, and the permit ends before the client has read a byte.
 //!
 //! ```
 //! use axum::{Router, body::Body, http::StatusCode, routing::get};
@@ -220,8 +219,8 @@
 //! # Bytes to a client that waits
 //!
 //! A request in the layer's queue sends nothing, and a proxy may cut it. For waits of minutes answer at once, wait
-//! inside the stream, and tell the client how many are before it. [`usage`](crate::Operate::usage) lists
-//! the queue in its order; a label that no other claim has finds one's own place in it:
+//! inside the stream, and send the client the number of waiters before it. [`usage`](crate::Operate::usage) lists the
+//! queue in its order; a label that no other claim has identifies the request's own place:
 //!
 //! ```
 //! use axum::{extract::State, response::{IntoResponse, sse::{Event, KeepAlive, Sse}}};
@@ -297,6 +296,6 @@
 //! ```
 //!
 //! - A client sees the comment `: 3 before you`. An event instead of a comment would reach a browser's `EventSource`.
-//! - `usage` reads all that is held and waits for the key, so ask for it every few seconds, not more often. It works
-//!   over [`RedisSemaphore`](crate::RedisSemaphore) in the same way, for the queue of the whole fleet.
+//! - `usage` reads all permits and waiters of the key, so call it every few seconds, not more often. It works over
+//!   [`RedisSemaphore`](crate::RedisSemaphore) in the same way, for the queue of the whole fleet.
 //! - The status 200 has been sent already, so a refusal has to be an event.

@@ -241,7 +241,7 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    /// Returns whether there was a connection.
+    /// Holds a connection until it ends. Returns false if none could be made.
     async fn hold(&self) -> bool {
         let Some(connection) = self.connect().await else {
             self.shared.not_connected(self.server);

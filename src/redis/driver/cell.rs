@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Why there is no permit.
+/// The reason why a claim got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Refused {
     By(Refusal),
@@ -33,7 +33,7 @@ struct Level {
     name: Arc<str>,
     slot: u16,
     token: AtomicU64,
-    /// The number of units that were held when it was granted, and the limit in force then.
+    /// The number of units that were held when the level was granted, and the limit in force then.
     held: AtomicU64,
     limit: AtomicU64,
 }
@@ -42,7 +42,7 @@ struct Level {
 /// read without it.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Cell {
-    /// The time until which its holder may rely on it, in microseconds of this machine's clock.
+    /// The time until which the holder may rely on the permit, in microseconds of this machine's clock.
     end: AtomicU64,
     levels: Box<[Level]>,
     /// The number of the level in whose queue the claim waits, from 1 on.
@@ -51,11 +51,11 @@ pub(in crate::redis) struct Cell {
     is_gone: AtomicBool,
     /// The outcome of the claim.
     outcome: OnceLock<Result<(), Refused>>,
-    /// True while it goes on without its server.
+    /// True while the permit is kept without its server.
     is_degraded: AtomicBool,
     /// True if it was held when it was released.
     was_held: OnceLock<bool>,
-    /// Wakes the task that waits for one of these.
+    /// Wakes the task that waits for one of the above.
     waker: AtomicWaker,
     loss: Loss,
 }
@@ -104,7 +104,7 @@ impl Cell {
             Event::Regained(tokens) => {
                 self.is_degraded.store(false, Relaxed);
                 self.set_tokens(tokens.into_iter());
-                // One that was released stays lost.
+                // A permit that was released stays lost.
                 if !self.is_gone() {
                     self.loss.clear();
                 }
@@ -185,7 +185,7 @@ impl Cell {
         self.levels.iter().map(|level| level.slot)
     }
 
-    /// True while it goes on without its server.
+    /// True while the permit is kept without its server.
     pub(in crate::redis) fn is_degraded(&self) -> bool {
         self.is_degraded.load(Relaxed)
     }
@@ -205,12 +205,12 @@ impl Cell {
         self.loss.is_set() || has_end && is_over()
     }
 
-    /// True once it was released or revoked.
+    /// True once the permit was released or revoked.
     pub(in crate::redis) fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
-    /// Notes that it is released or revoked. Returns false if it was before.
+    /// Notes that the permit is released or revoked. Returns false if it already was.
     pub(super) fn leave(&self) -> bool {
         !self.is_gone.swap(true, AcqRel)
     }
@@ -238,13 +238,13 @@ impl Cell {
         self.poll(cx, || self.was_held.get().copied())
     }
 
-    /// Removes the waker while the caller itself polls the call, so that an outcome of that poll does not wake the caller's task
-    /// again.
+    /// Removes the waker while the caller itself polls the call, so that an outcome of that poll does not wake the
+    /// caller's task again.
     pub(super) fn unregister(&self) {
         drop(self.waker.take());
     }
 
-    /// Looks before and after it registers the waker, so that no event in between is missed.
+    /// Looks before and after registering the waker, so that no event in between is missed.
     fn poll<R>(&self, cx: &mut Context<'_>, look: impl Fn() -> Option<R>) -> Poll<R> {
         if let Some(found) = look() {
             return Poll::Ready(found);

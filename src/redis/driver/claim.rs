@@ -129,7 +129,7 @@ impl<T: Transport> Driver<T> {
         limit.flatten()
     }
 
-    /// Notes that this process pauses a semaphore for this time from now on. `None`: that it ends the pause.
+    /// Notes that this process pauses a semaphore for this time from now on, or with `None` that it ends the pause.
     pub(in crate::redis) fn note_pause(&self, name: Arc<str>, pause: Option<Duration>) {
         self.0.0.enter(|core, _, now| {
             let until = pause.map(|pause| now + pause);
@@ -143,8 +143,8 @@ impl<T: Transport> Driver<T> {
         floor.unwrap_or_default()
     }
 
-    /// Returns this runtime's connection to a server, and connects if there is none. Returns `None` if an attempt that
-    /// began after this call has failed, or takes longer.
+    /// Returns this runtime's connection to a server. Connects if the runtime has none. Returns `None` if an attempt
+    /// that began after this call has failed, or is not complete by `until`.
     pub(in crate::redis) async fn connection(
         &self,
         server: usize,
@@ -234,7 +234,7 @@ impl<T: Transport> Driver<T> {
         decided(claimed, here.map(|_| longest), queued).await
     }
 
-    /// Claims. Any returned call must be sent by the caller's own task.
+    /// Makes a claim. If a call is returned, the caller's own task must send it.
     pub(super) fn claim(
         self,
         here: Option<Id>,
@@ -416,7 +416,7 @@ impl<T: Transport> Held<T> {
         (outcome, merged)
     }
 
-    /// Keeps the units without this handle, because an addition ends with its permit.
+    /// Keeps the units after this handle is dropped, because a growth ends with its permit.
     fn keep(self) {
         self.cell.leave();
         let shared = &self.driver.0.0;
@@ -428,7 +428,7 @@ impl<T: Transport> Held<T> {
     ///
     /// # Cancel safety
     ///
-    /// They are released even if the future is never polled.
+    /// The units are released even if the future is never polled.
     pub(in crate::redis) fn shrink(
         &self,
         level: usize,
@@ -456,7 +456,7 @@ impl<T: Transport> Held<T> {
     ///
     /// # Cancel safety
     ///
-    /// It is released even if the future is never polled.
+    /// The permit is released even if the future is never polled.
     pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
         let is_asked = self.cell.leave() && self.asks_for_release();
         let (shared, cell, id) = (

@@ -1,4 +1,4 @@
-//! The keeper's thread: time, refreshes, and whatever no runtime carries.
+//! The keeper's thread: time, refreshes, and the calls that no runtime sends.
 
 use super::{
     carry::{Carrier, Link, spawn},
@@ -11,25 +11,25 @@ use proto::core::{Change, THREAD, Time};
 use std::{sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 
-/// How long a thread waits that takes the place of one that has panicked.
+/// The time after which a thread that has panicked is replaced.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a thread lasts that has no runtime.
+/// The time after which a thread that could make no runtime is replaced.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How often the ends of leases are looked at when there is no core.
+/// The interval at which the ends of leases are checked once the core has panicked.
 const CLOSED: Duration = Duration::from_millis(100);
 
-/// What the thread does next.
+/// The next actions of the thread.
 pub(super) struct Step<C> {
     pub(super) load: Option<Load<C>>,
-    /// The servers that it connects to.
+    /// The servers to connect to.
     connects: Vec<usize>,
     pub(super) sleep: Duration,
     pub(super) is_over: bool,
 }
 
-/// Starts the thread. If that fails the policy decides, and the next who looks tries again.
+/// Starts the thread. If that fails, the policy decides claims, and the next use of the store tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
     let own = Arc::clone(shared);
     let name = "tower-semaphore".to_owned();
@@ -40,7 +40,7 @@ pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
     }
 }
 
-/// Nothing can be sent for the thread: it has no connection. What is due happens all the same.
+/// Handles due work without the thread. Nothing can be sent for the thread then, because it has no connection.
 fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
     shared.enter(|core, _, now| {
         let servers: Vec<_> = core.servers().collect();
@@ -51,14 +51,15 @@ fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
     });
 }
 
-/// The thread. Its end, by a panic too, is noticed.
+/// The thread. Dropping this value reports its end, even after a panic.
 struct Running<T: Transport>(Arc<Shared<T>>);
 
 impl<T: Transport> Running<T> {
-    /// Without a runtime, which needs descriptors, the policy decides, and another thread tries again.
+    /// Runs the thread. If no runtime can be made, for example for lack of file descriptors, the policy decides claims,
+    /// and another thread tries again.
     fn run(&self) {
         let mut builder = runtime::Builder::new_current_thread();
-        // Tokio panics if it runs out of them between two.
+        // Tokio panics if the process runs out of descriptors while the runtime is being made.
         let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
         self.0.change(|rest| rest.has_failed = runtime.is_none());
         let Some(runtime) = runtime else {
@@ -85,7 +86,7 @@ impl<T: Transport> Drop for Running<T> {
     }
 }
 
-/// Tells the core where slots are.
+/// Reports the servers of slots to the core.
 async fn follow_slots<T: Transport>(shared: &Arc<Shared<T>>) {
     let mut version = 0;
     loop {
@@ -118,7 +119,7 @@ async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Does what is due.
+    /// Does the work that is due. Returns the next actions of the thread.
     pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
@@ -147,7 +148,7 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-/// How long ago the machine has booted, the time of its suspensions included.
+/// The time since the machine booted, including its suspensions.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(in crate::redis) fn boot_time() -> Time {
     use rustix::time::{ClockId, clock_gettime};
@@ -155,7 +156,7 @@ pub(in crate::redis) fn boot_time() -> Time {
     Time::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// How long ago this was first asked. Whether suspensions count depends on the system.
+/// The time since the first call. It depends on the system if this includes suspensions.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(in crate::redis) fn boot_time() -> Time {
     use std::{sync::OnceLock, time::Instant};

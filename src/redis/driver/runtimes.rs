@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// How long all runtimes try to connect. After that only the thread tries.
 const ALONE: Duration = Duration::from_secs(2);
 
-/// Returns the current runtime, if there is one.
+/// Returns the current runtime, if any.
 pub(super) fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
@@ -69,7 +69,7 @@ pub(super) enum Ending {
 #[derive(Debug)]
 struct Runtime<C> {
     id: Option<Id>,
-    /// One for each server that it has claimed from.
+    /// One line for each server that the runtime has claimed from.
     lines: Vec<Line<C>>,
 }
 
@@ -77,7 +77,8 @@ struct Runtime<C> {
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
-    /// Two paces for each server: the thread's, and one that all other runtimes share. So they do not delay the thread.
+    /// Two paces for each server: one for the thread, and one shared by all other runtimes, so that they do not delay
+    /// the thread.
     paces: Vec<[Pace; 2]>,
 }
 
@@ -90,7 +91,8 @@ impl<C> Runtimes<C> {
         }
     }
 
-    /// The number of a runtime. A runtime that neither has a connection nor makes one gives its number up to the next new runtime.
+    /// The number of a runtime. A runtime that neither has a connection nor makes one gives its number up to the next
+    /// new runtime.
     pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
         if id.is_none() {
             return NOWHERE;
@@ -143,7 +145,7 @@ impl<C> Runtimes<C> {
         begins.is_some()
     }
 
-    /// True if a server has been away for so long that only the thread tries to connect.
+    /// True if a server has been away for `ALONE` or longer, so that only the thread tries to connect.
     fn is_away(&mut self, server: usize) -> bool {
         let thread = self.pace(THREAD, server);
         thread.is_failing && thread.backoff.duration() >= ALONE
@@ -158,7 +160,7 @@ impl<C> Runtimes<C> {
         next.min()
     }
 
-    /// Notes a connection. Returns true if there was one before.
+    /// Notes a connection. Returns true if the runtime was connected before.
     pub(super) fn connected(
         &mut self,
         now: Time,
@@ -178,7 +180,7 @@ impl<C> Runtimes<C> {
         mem::replace(&mut line.was_connected, true)
     }
 
-    /// Notes the end of a connection, or of an attempt. Returns the connection, if there was one.
+    /// Notes the end of a connection, or of an attempt. Returns the connection, if it was made.
     pub(super) fn gone(
         &mut self,
         now: Time,
@@ -194,7 +196,7 @@ impl<C> Runtimes<C> {
         line.connection.take()
     }
 
-    /// Notes that a call was answered, which ends the row of failures. Also for the other runtimes, unless they cannot
+    /// Notes that a call was answered. This ends the row of failures, also for other runtimes unless they cannot
     /// connect.
     pub(super) fn note_answer(&mut self, runtime: RuntimeId, server: usize) {
         self.pace(runtime, server).backoff = Backoff::default();
@@ -218,8 +220,8 @@ impl<C> Runtimes<C> {
         self.line(runtime, server)?.connection.clone()
     }
 
-    /// True if an attempt to connect has failed that began at this time or later, or if the runtime makes no attempts.
-    /// An earlier attempt proves nothing.
+    /// True if an attempt to connect that began at `since` or later has failed, or if the runtime makes no attempts. An
+    /// earlier attempt proves nothing.
     pub(super) fn has_failed(&mut self, since: Time, runtime: RuntimeId, server: usize) -> bool {
         if self.is_away(server) {
             return true;
@@ -229,14 +231,14 @@ impl<C> Runtimes<C> {
     }
 }
 
-/// The need of the thread.
+/// The action that the thread needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Needs {
     #[default]
     Nothing,
-    /// It has work before it wakes by itself, or should end.
+    /// To be woken: it has work before it wakes by itself, or should end.
     Bell,
-    /// No thread runs.
+    /// To be started: no thread runs.
     Start,
 }
 
@@ -252,8 +254,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Decides how to wake or start the thread once the lock is released. The thread then counts as running and awake already. `due`
-    /// is the time of its next work.
+    /// Decides whether to wake or start the thread once the lock is released. The thread then counts as running and
+    /// awake already. `due` is the time of its next work.
     pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {

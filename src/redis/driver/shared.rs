@@ -36,14 +36,14 @@ pub(super) enum Dropped {
     Connection(RuntimeId, usize, Ending),
     /// The last handle and permit.
     Handles,
-    /// The keeper's thread: another one may have to be started.
+    /// The keeper's thread. A new one may have to be started.
     Keeper,
 }
 
 /// The most drops that are handled under one hold of the core's lock.
 const MOST: usize = 512;
 
-/// See the module docs.
+/// See the module docs of `driver`.
 pub(super) struct Shared<T: Transport> {
     pub(super) transport: T,
     pub(super) settings: Settings,
@@ -65,7 +65,7 @@ pub(super) struct Shared<T: Transport> {
 }
 
 struct State<C> {
-    /// `None` once it has panicked.
+    /// `None` once the core has panicked.
     core: Option<Core>,
     rest: Rest<C>,
 }
@@ -193,8 +193,8 @@ impl<T: Transport> Shared<T> {
         self.tell(News::NotConnected(why));
     }
 
-    /// Adds a drop to the inbox, and handles the inbox unless another thread has the core's lock. Never panics. Waits for that lock
-    /// only if the keeper's thread cannot be started.
+    /// Adds a drop to the inbox, and handles the inbox unless another thread has the core's lock. Never panics. Waits
+    /// for that lock only if the keeper's thread cannot be started.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.post_and(dropped, |_, _, _| ());
     }
@@ -212,7 +212,7 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    /// Handles the inbox, unless another thread has the lock. That thread handles it then.
+    /// Handles the inbox, unless another thread has the lock, which then handles it.
     fn settle(self: &Arc<Self>) {
         while !self.inbox.lock().is_empty() {
             let Some(state) = self.state.try_lock() else {

@@ -1,4 +1,4 @@
-//! What no program of its own shows.
+//! Unit tests, for cases that tests from outside do not show.
 
 use super::cell::Cell;
 use crate::semaphore::Policy;

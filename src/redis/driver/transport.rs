@@ -90,7 +90,8 @@ pub(in crate::redis) enum News {
     Limits(LimitsEvent),
     /// A level of a permit with this token is lost.
     Lost(Policy, u64, LostBy),
-    /// A level of a permit goes on without its server. The name is that of its semaphore. True if the server had granted it.
+    /// A level of a permit is held without its server. The name is that of its semaphore. True if the server had
+    /// granted it.
     Degraded(Policy, Arc<str>, bool),
     /// A command has ended. `size` is the number of its claims or permits.
     Called {

@@ -1,10 +1,10 @@
 //! redis-rs: commands as runs of scripts, and replies as answers.
 //!
-//! A run is sent as `EVAL` first on a connection, and as `EVALSHA` from then on. A server that does not know a
-//! script has lost it since, as by `SCRIPT FLUSH`; then the next run is an `EVAL` again. The one that was not run
-//! is not repeated here, because others that were sent after it on the connection may have run, and the core counts
-//! on their order: a release behind an acquire is the last word. It is answered as not run, and the core sends again
-//! what is still wanted.
+//! The first run of a script on a connection is sent as `EVAL`, and later runs as `EVALSHA`. If the server does not
+//! know the script of an `EVALSHA`, it has lost the script, for example by `SCRIPT FLUSH`. Then the next run is sent as
+//! `EVAL` again. The failed run is not repeated here, because commands that were sent after it on the connection may
+//! have run. The core relies on their order: a release that was sent after an acquire takes effect last. So the run is
+//! reported as not run, and the core sends again the claims and permits that are still wanted.
 
 use super::transport::{Cause, Connection, Messages, Slots, Transport};
 use crate::{
@@ -35,7 +35,7 @@ use std::{
 };
 use tokio::{select, sync::OwnedMutexGuard, time::sleep};
 
-/// How long calls wait for the subscription, which they do not need: a lease may end meanwhile.
+/// How long calls wait for the subscription. They do not need it, and a lease may end during the wait.
 const AHEAD: Duration = Duration::from_millis(250);
 
 /// The shortest time between two inquiries into why connecting fails, because each needs further connections.
@@ -47,12 +47,12 @@ pub(in crate::redis) struct Wire(Arc<Servers>);
 struct Servers {
     topology: Arc<dyn Topology>,
     owner: Arc<Owner>,
-    /// What went wrong last with each.
+    /// The last error of each server.
     errors: Mutex<HashMap<usize, CallError>>,
     /// When each server was last the subject of an inquiry.
     inquiries: Mutex<HashMap<usize, Instant>>,
-    /// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go
-    /// through all nodes.
+    /// Held by the one connection of the thread that receives messages. Any connection will do, because a cluster sends
+    /// messages through all nodes.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -67,7 +67,8 @@ impl Wire {
         }))
     }
 
-    /// Subscribed before anything is sent, if that is possible soon, so that no message is missed.
+    /// Makes a connection. If it is for messages, subscribes before anything is sent, so that no message is missed,
+    /// unless that takes too long.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, CallError> {
         let servers = Arc::clone(&self.0);
         let inquiry = servers.inquiry(server);
@@ -93,7 +94,8 @@ impl Wire {
             && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
         {
             let subscription = match timeout(AHEAD, session.subscribe()).await {
-                // A server that has a password says so of a short command only: after a long one it is gone.
+                // A server that requires a password reports that only for a short command. At a long command it closes
+                // the connection.
                 Ok(Err(error)) if error.is_code(&["NOAUTH"]) => return Err(error),
                 Ok(Ok(subscription)) => Some(subscription),
                 Ok(Err(_)) | Err(_) => None,
@@ -114,7 +116,8 @@ impl Transport for Wire {
         let is_of_thread = messages.is_some();
         match self.open(server, messages).await {
             Ok(session) => {
-                // What it says to the thread it may say only later to others.
+                // Only the thread's connection clears the error, because it has also subscribed. Other connections may
+                // get the error later.
                 if is_of_thread {
                     self.0.errors.lock().remove(&server);
                 }
@@ -180,11 +183,11 @@ pub(in crate::redis) struct Session {
     servers: Arc<Servers>,
     server: usize,
     line: Arc<transport::Connection>,
-    /// The thread's.
+    /// The handler of messages, if this is the thread's connection.
     messages: Option<Messages>,
-    /// Waits to be passed to the task that receives messages: its turn has come.
+    /// A subscription from `open`, with its turn, until the task that receives messages takes it.
     subscription: Mutex<Option<(OwnedMutexGuard<()>, Subscription)>>,
-    /// Whether the server is believed to know each script.
+    /// True for each script that the server is assumed to know.
     is_known: [AtomicBool; Verb::ALL.len()],
 }
 
@@ -192,7 +195,8 @@ impl Connection for Session {
     async fn call(&self, commands: Vec<Command>, left: Duration) -> Result<Vec<Answer>, Failure> {
         let (verbs, runs): (Vec<Verb>, _) =
             commands.iter().map(|command| self.run(command)).unzip();
-        // Dropped as such after its time, it tells that. Its carrier's timer began before.
+        // If the future is dropped after half of its time or more, the call counts as timed out. Half is enough,
+        // because the carrier's timer began earlier.
         let unanswered = guard(Instant::now(), |sent| {
             if sent.elapsed() >= left / 2 {
                 self.servers.failed(self.server, CallError::Timeout(left));
@@ -218,8 +222,8 @@ impl Connection for Session {
 }
 
 impl Session {
-    /// Receives messages, once it is its turn, until they end. Calls do not need them, so a subscription that is refused
-    /// is no reason to end the connection. One that has ended is: what was sent to it may be lost.
+    /// Receives messages, once it is this connection's turn, until they end. Calls do not need messages, so a refused
+    /// subscription does not end the connection. A subscription that has ended does, because messages may be lost.
     async fn receive(&self) {
         let Some(messages) = &self.messages else {
             return pending().await;
@@ -255,13 +259,13 @@ impl Session {
         self.line.endpoint().is_basic()
     }
 
-    /// The command that every claim needs, and at which the server ends connections.
+    /// The command that every claim needs, and at which the server ends connections, if any.
     pub(in crate::redis) async fn ends_at(&self) -> Option<&'static str> {
         let channel = self.servers.owner.channel();
         transport::ends_at(self.line.endpoint(), &channel).await
     }
 
-    /// Sends what the core does not know of.
+    /// Sends commands that the core does not know of.
     pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
         let replies = self.line.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
@@ -293,7 +297,7 @@ impl Session {
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
-            // It was not sent.
+            // The command was not sent.
             (Err(CallError::Unavailable(_)), _) => Err(Failure::NotConnected),
             (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
@@ -310,7 +314,7 @@ impl Session {
         }
     }
 
-    /// Why this server has not run a command, or not to its end.
+    /// The reason why this server has not run a command, or not completely.
     pub(in crate::redis) fn fault(&self, error: &CallError) -> Fault {
         let topology = &self.servers.topology;
         let next = error.redirect();
@@ -319,7 +323,7 @@ impl Session {
         match next {
             Some((Some(server), true)) => Fault::Ask(server),
             Some((Some(server), false)) => Fault::Moved(server),
-            // It does not know the other's name. The map will have it.
+            // The node does not know the name of the other node. The map of slots will have it.
             Some((None, _)) if topology.place() != Place::Url => Fault::Again,
             _ => match error.redis_error().map(Class::of) {
                 Some(Class::Again) => Fault::Again,

@@ -1,8 +1,8 @@
 //! From a policy and a key to the name of their semaphore in Redis.
 //!
-//! The mapping is injective for any bytes. A component's plain characters are written unchanged, all
-//! others percent-encoded; a component that would be long is written as its SHA-256. `:` separates
-//! the components and `#` marks a hash. Neither is plain, so no two names are the same.
+//! The mapping is injective for any bytes. The plain characters of a component are written unchanged, and all others
+//! percent-encoded. A component that would be long is written as its SHA-256. `:` separates the components and `#`
+//! marks a hash. Neither is plain, so no two names are the same.
 
 use crate::semaphore::{Key, Policy, StoredKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
@@ -21,8 +21,8 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// A component longer than this is hashed, so that clients cannot make keys in Redis long.
 const LONGEST: usize = 64;
 
-/// `PREFIX{POLICY:KEY}`, what all keys of a semaphore begin with. The braces are a hash tag: on a
-/// cluster they keep its keys together.
+/// `PREFIX{POLICY:KEY}`, the start of the names of all keys of a semaphore. The braces are a hash tag, which keeps
+/// these keys together on a cluster.
 pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<str> {
     let mut name = names_of(prefix, policy);
     push(&mut name, key.as_bytes());
@@ -30,7 +30,7 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
     name.into()
 }
 
-/// The same for a key as a store remembers it.
+/// Like `name`, for a key as a store remembers it.
 pub(in crate::redis) fn name_of(prefix: &str, policy: &Policy, key: &StoredKey) -> String {
     match key {
         StoredKey::Whole { key } => name(prefix, policy, key).to_string(),
@@ -38,7 +38,7 @@ pub(in crate::redis) fn name_of(prefix: &str, policy: &Policy, key: &StoredKey) 
     }
 }
 
-/// What the names of all semaphores of a policy begin with.
+/// The start of the names of all semaphores of a policy.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
     names.push_str(prefix);
@@ -48,7 +48,7 @@ pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     names
 }
 
-/// What a limit is of: what its semaphores have in their braces, or the part of that which names their policy.
+/// The target of a limit, as text: `POLICY:KEY` as in the braces of a semaphore's name, or `POLICY` alone.
 pub(super) fn component(policy: &Policy, key: Option<&Key>) -> String {
     let mut of = String::new();
     push(&mut of, policy.as_str().as_bytes());
@@ -59,7 +59,7 @@ pub(super) fn component(policy: &Policy, key: Option<&Key>) -> String {
     of
 }
 
-/// What a limit is of that is written so. `None`: it is not one of ours.
+/// Parses the target of a limit. Returns `None` if the text is not one of ours.
 pub(super) fn of_component(of: &str) -> Option<(Policy, Option<StoredKey>)> {
     let (policy, key) = match of.split_once(':') {
         Some((policy, key)) => (policy, Some(stored(key)?)),
@@ -72,13 +72,13 @@ pub(super) fn of_component(of: &str) -> Option<(Policy, Option<StoredKey>)> {
     Some((policy, key))
 }
 
-/// The key of the semaphore with this name, without the prefix that all names of its policy share. `None`: the
-/// name is not one of ours.
+/// Parses the key of a semaphore from its name, without the start that all names of its policy share. Returns `None` if
+/// the name is not one of ours.
 pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     stored(name.strip_suffix('}')?)
 }
 
-/// What a component is written from.
+/// Parses a component. Returns `None` if it is not one of ours.
 fn stored(component: &str) -> Option<StoredKey> {
     if let Some(hash) = component.strip_prefix('#') {
         let is_hex = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -90,10 +90,10 @@ fn stored(component: &str) -> Option<StoredKey> {
     (again == component).then(|| StoredKey::whole(key))
 }
 
-/// What begins the name of a flow that is written as its hash: no other begins so.
+/// The start of the name of a flow that is written as its hash. No other name starts like this.
 const HASHED: &str = "~-";
 
-/// What a flow is called in ids.
+/// The name of a flow in ids.
 pub(in crate::redis) fn flow_name(flow: &Key) -> Cow<'_, str> {
     let flow = flow.as_bytes();
     if flow.len() <= LONGEST {
@@ -107,7 +107,7 @@ pub(in crate::redis) fn flow_name(flow: &Key) -> Cow<'_, str> {
     name.into()
 }
 
-/// The flow that is called so.
+/// The flow with this name.
 pub(in crate::redis) fn flow_of(name: &str) -> StoredKey {
     if let Some(hash) = name.strip_prefix(HASHED) {
         return StoredKey::hashed(hash);

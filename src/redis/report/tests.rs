@@ -4,7 +4,7 @@ use redis::{ErrorKind, RedisError};
 
 const TIMES: (Duration, Duration) = (Duration::from_secs(9), Duration::from_millis(250));
 
-/// Tells as a server would, and keeps what was told.
+/// The state of the log, and the time on a server that fails and works.
 struct Server(State, Instant);
 
 impl Server {
@@ -24,7 +24,7 @@ impl Server {
         self.0.worked(self.1, TIMES.0)
     }
 
-    /// It works, and after a lease without a failure that is told, once.
+    /// Claims work again. That is logged once, after a lease without a failure.
     fn assert_ends(&mut self) {
         assert!(!self.works(), "a failure may follow");
         self.wait(TIMES.0);
@@ -105,7 +105,7 @@ fn a_breaker_that_closes_ends_what_may_pass_unless_others_are_open() {
     server.wait(TIMES.0);
     assert!(!server.0.closes(true) && !server.works());
     assert!(server.0.closes(true) && server.0.is_idle());
-    // An answer that is an error may be due to a restart. The first claim that is answered shows it.
+    // An answer that is an error may be due to a restart, so only the first answered claim ends the log entry.
     assert!(server.0.opens() && !server.0.closes(false));
     assert!(server.works() && server.0.is_idle());
 }
@@ -122,7 +122,7 @@ fn a_cause_that_needs_another_remedy_is_told_too() {
 #[test]
 fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
     let reports = Arc::new(Reports::new(TIMES.0, TIMES.1));
-    // As if a thread ran, which stands still.
+    // As if the thread ran, but stood still.
     reports.mailbox.queue.lock().has_reader = true;
     for token in 0..MOST as u64 + 3 {
         reports.tell(News::Lost(Policy::DEFAULT, token, LostBy::Lease));

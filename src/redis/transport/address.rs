@@ -1,9 +1,9 @@
-//! Where a server listens.
+//! The address of a server.
 
 use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
 
-/// A host and a port. The rest of what a connection needs comes from a template.
+/// A host and a port. The other settings of a connection come from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) host: String,
@@ -17,8 +17,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it; one with a
-    /// question mark is on a host whose name is not known to the sender.
+    /// Parses `HOST:PORT`. An address without a host is on `host`, which has sent it. Returns `None` if the host is
+    /// `?`, because then the sender does not know its name.
     pub(super) fn parse(text: &str, host: &str) -> Option<Self> {
         let (own, port) = text.rsplit_once(':').filter(|(own, _)| *own != "?")?;
         let own = own.trim_start_matches('[').trim_end_matches(']');
@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// The address of such connections; `None` for a Unix socket.
+    /// The address of connections with these settings. `None` for a Unix socket.
     pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
         match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -46,7 +46,7 @@ impl Address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 (*host, *port) = (self.host.clone(), self.port);
             }
-            // A Sentinel may be reached over a Unix socket. The primary that it names is not.
+            // A Sentinel may be reached over a Unix socket. The primary that it names never is.
             other => *other = ConnectionAddr::Tcp(self.host.clone(), self.port),
         }
         template.clone().set_addr(address)

@@ -1,14 +1,15 @@
-//! An attempt to connect, and why it fails.
+//! An attempt to connect, and the cause of a failure.
 //!
 //! redis-rs drops the server's reason when it refuses a password or a database. So this module sends the login and the
 //! database as ordinary commands. A TLS port closes a plain connection, and a plain port does not answer a TLS handshake.
 //! Further connections detect the protocol of the port.
 //!
-//! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats its arguments in the error, the password too.
+//! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats its arguments in the error, including the
+//! password.
 //!
 //! Some proxies, such as twemproxy, end a connection at a command that they do not know. `CLIENT SETINFO`, `HELLO` and
-//! `INFO` are optional. So after a connection that ends while it is set up, another one is made without them, and if
-//! that one answers a `PING`, its address gets no optional command from then on.
+//! `INFO` are optional. So if a connection ends while it is set up, a second connection is made without them. If the
+//! second works, and a third with these commands ends again, the address gets no optional commands from then on.
 
 use super::{
     address::Address,
@@ -50,19 +51,19 @@ const MAX_ARG_BEFORE_AUTH: usize = 16 * 1_024;
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 21;
 
-/// The time of a part of connecting is over.
+/// The error of a step of connecting that has taken too long.
 pub(super) fn timed_out() -> CallError {
     CallError::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// Controls if a failed attempt opens further connections to find the cause.
+/// Controls whether a failed attempt opens further connections to find the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Inquiry {
     Run,
     Skip,
 }
 
-/// Connects.
+/// Connects within `CONNECT`. Finds the cause of a failure, if `inquiry` permits it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     inquiry: Inquiry,
@@ -77,7 +78,7 @@ pub(super) async fn connect(
             connection => connection,
         }
     };
-    // A port that speaks no TLS is silent.
+    // A port without TLS does not answer a TLS handshake, so it is tested after a while.
     let is_plain = async {
         sleep(CONNECT / 4).await;
         inquires && is_secure(info) && is_plain(info).await
@@ -106,7 +107,7 @@ async fn open_or_reopen(
         Err(answer) if answer.code().is_some() => return Err(answer),
         Err(_) => return Err(error),
     };
-    // The first one may have ended for another reason.
+    // The first connection may have ended for another reason.
     match open(endpoint, login).await {
         Err(error) if is_ended(&error) => {
             endpoint.leave_out_optional();
@@ -127,7 +128,8 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
     };
-    // A server without a password reads a longer one, and answers with an error.
+    // A server that requires a password closes the connection if the password is too long. A server without a password
+    // answers with an error instead.
     if is_too_long(&login) {
         let refusal = refusal(vec![cmd("PING")]).await;
         if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
@@ -197,7 +199,7 @@ pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Opt
     if !endpoint.is_basic() && ends(Trial::Info).await {
         endpoint.leave_out_optional();
     }
-    // Over the connections of a user's connector messages come with RESP3 only.
+    // Over the connections of a user's connector, messages come with RESP3 only.
     let hello = endpoint.is_supplied().then_some(Trial::Hello);
     let needed = [Trial::EvalSha, Trial::Eval].into_iter().chain(hello);
     for needed in needed.chain([Trial::Subscribe]) {
@@ -265,7 +267,7 @@ fn is_secure(info: &ConnectionInfo) -> bool {
     matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }
 
-/// Whether a TLS library has made this error, by itself or within one of I/O.
+/// True if a TLS library has made this error, by itself or within an I/O error.
 fn is_of_tls(error: &RedisError) -> bool {
     let kinds = [io::ErrorKind::InvalidData, io::ErrorKind::Other];
     let is_within = |error: &io::Error| kinds.contains(&error.kind()) && error.get_ref().is_some();
@@ -273,7 +275,7 @@ fn is_of_tls(error: &RedisError) -> bool {
     is_by_itself || io_error(error).is_some_and(is_within)
 }
 
-/// Whether the server answers a command that is not encrypted.
+/// True if the server answers a command that is not encrypted.
 async fn is_plain(info: &ConnectionInfo) -> bool {
     let response = response_to(info, b"PING\r\n").await;
     matches!(response.first(), Some(b'+' | b'-'))

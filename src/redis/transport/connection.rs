@@ -1,13 +1,14 @@
-//! One connection, and whether it is alive.
+//! One connection, and the check that it is alive.
 //!
-//! Behind a gateway that swallows packets nothing but silence shows that a connection is dead. So
-//! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
-//! If no answer of any call comes for a second from then on, the connection is dead.
+//! Behind a gateway that drops packets, only silence shows that a connection is dead. So a call that ends without an
+//! answer, however soon its caller gave up, is followed by a `PING`. If no call is answered within a second after that,
+//! the connection is dead.
 //!
-//! A server that others have named has its place for a while, its tenure. With that all connections to it end, and
-//! nothing is sent over one from then on, not even over one that was being made.
+//! A server that other servers have named has its place for a while, its tenure. When the tenure ends, all connections
+//! to the server end. Nothing is sent over them from then on, not even over a connection that was being made.
 //!
-//! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
+//! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost its connection makes a new
+//! one.
 
 use super::{endpoint::Endpoint, subscription::Subscription};
 use crate::{redis::error::CallError, semaphore::timer};
@@ -28,11 +29,11 @@ use tokio::{
     time::sleep,
 };
 
-/// A connection on which nothing was answered for so long is pinged. So its end is known before it is needed.
+/// A connection without answers for this time is pinged, so that its end is known before the connection is needed.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How often a connection in use is looked at. That is sooner than a claim's own timer, so that no claim has the
-/// earliest timer of its runtime: Tokio wakes a thread for each of those.
+/// The interval at which a connection in use is checked. It is shorter than a claim's own timer, so that no claim has
+/// the earliest timer of its runtime: Tokio wakes a thread for each earliest timer.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How long the answer to a ping may take.
@@ -50,18 +51,18 @@ pub(in crate::redis) struct Connection {
     login: RedisConnectionInfo,
     endpoint: Endpoint,
     tenure: Tenure,
-    /// Whether an answer has come since the last look at this.
+    /// True if an answer has come since the last check.
     answered: AtomicBool,
-    /// A call has no answer.
+    /// Notified when a call ends without an answer.
     doubted: Notify,
-    /// True once it is of no use for any call.
+    /// True once the connection is of no use for any call.
     ended: watch::Sender<bool>,
 }
 
-/// How long a server has its place: until the other end is dropped.
+/// The tenure of a server. It ends when the sender is dropped.
 pub(super) type Tenure = watch::Receiver<()>;
 
-/// Of servers whose place no other takes.
+/// The tenure of servers that are never replaced.
 static FOREVER: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 
 impl Connection {
@@ -81,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// One that ends with the tenure of its server. An error: that is over.
+    /// Makes the connection end with the tenure of its server. Fails if the tenure has ended.
     pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, CallError> {
         self.tenure = tenure;
         match self.is_replaced() {
@@ -98,20 +99,21 @@ impl Connection {
         Subscription::open(&self.endpoint, channel).await
     }
 
-    /// The same server.
+    /// The server of the connection.
     pub(in crate::redis) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
+    /// Sends commands together, in this order, at the first poll. Returns one reply for each command, in the same
+    /// order.
     ///
-    /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may
-    /// stand for another server by now.
+    /// A connection that breaks, or whose server refuses writes as a replica, is over after this call. Then the caller
+    /// connects again, because the name in a URL may now stand for another server.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
         if self.is_replaced() {
             return vec![Err(gone(REPLACED)); commands.len()];
         }
-        // Dropped as such, it casts doubt on the connection.
+        // If the future is dropped before the answer, the connection is checked.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = send(self.multiplexed.clone(), commands).await.into_iter();
         let without = |error: CallError| error.without_password(&self.login);
@@ -125,17 +127,17 @@ impl Connection {
         replies
     }
 
-    /// Whether another server has taken the place of this one, so that nothing may be sent over it.
+    /// True if another server has taken the place of this one, so that nothing may be sent over the connection.
     fn is_replaced(&self) -> bool {
         self.tenure.has_changed().is_err()
     }
 
-    /// True if nothing more should be sent over it.
+    /// True if nothing more should be sent over the connection.
     pub(in crate::redis) fn is_over(&self) -> bool {
         *self.ended.borrow() || self.is_replaced()
     }
 
-    /// Ready when it has closed. For one caller.
+    /// Ready when the connection has closed. Only one caller at a time may wait.
     pub(in crate::redis) async fn closed(&self) {
         let (mut tenure, mut ended) = (self.tenure.clone(), self.ended.subscribe());
         loop {
@@ -155,7 +157,8 @@ impl Connection {
         }
     }
 
-    /// Sends a `PING`, and looks whether anything is answered.
+    /// Sends a `PING`, and waits for its reply while other calls are answered. Returns false after a time without any
+    /// answer.
     async fn is_alive(&self) -> bool {
         let mut ping = pin!(self.call(vec![cmd("PING")]));
         loop {
@@ -197,12 +200,12 @@ fn checked(value: Value) -> Result<Value, CallError> {
     }
 }
 
-/// There is no connection for this reason.
+/// The error of a missing connection, for this reason.
 pub(super) fn gone(why: &str) -> CallError {
     CallError::unconnected(io::Error::other(why))
 }
 
-/// A field of what a server says of itself.
+/// A field of a reply such as that of `INFO`.
 pub(in crate::redis) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -46,7 +46,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A server that has a password but no users calls its user `default`.
+    /// Makes credentials. On a server with a password but without users, the user is `default`.
     ///
     /// # Examples
     ///
@@ -67,7 +67,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The functions that make connections and return their users.
+/// The functions that make connections and return their credentials.
 #[derive(Clone, Default)]
 pub(in crate::redis) struct Connector {
     /// `None`: redis-rs connects.
@@ -103,7 +103,7 @@ impl Endpoint {
         &self.info
     }
 
-    /// The same for the server at another address.
+    /// The same settings for the server at another address.
     pub(super) fn at(&self, address: &Address) -> Self {
         Self::new(address.info(&self.info), self.connector.clone())
     }
@@ -118,7 +118,7 @@ impl Endpoint {
         self.connector.basic.lock().contains(&self.address())
     }
 
-    /// The server gets no optional commands from now on.
+    /// Sends the server no optional commands from now on.
     pub(super) fn leave_out_optional(&self) {
         self.connector.basic.lock().insert(self.address());
     }
@@ -157,7 +157,7 @@ impl Endpoint {
                 .await;
         };
         match contained(|| connect(info, config)).await {
-            // An error of the network or of a server is classified as without a connector.
+            // An error of the network or of a server is classified in the same way as without a connector.
             Some(Err(error)) if error.kind() == ErrorKind::InvalidClientConfig => {
                 Err(Failed::error("connector", error.into()))
             }

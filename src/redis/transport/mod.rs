@@ -1,4 +1,4 @@
-//! How commands get to Redis and back in bounded time.
+//! Sends commands to Redis and returns the replies, in bounded time.
 
 mod address;
 mod attempt;

@@ -26,7 +26,7 @@ use tokio::{
 /// How long the connection and the subscription may take together.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// How often it is pinged.
+/// The interval between pings.
 const PING: Duration = Duration::from_secs(2);
 
 /// How long the answer to a ping may take.
@@ -107,7 +107,7 @@ impl Subscription {
             true => CallError::unconnected(Unfit::WrongConnector),
             false => CallError::Redis(error).without_password(login),
         })?;
-        // The confirmation is the first one, and comes before `subscribe` returns.
+        // The first push confirms the subscription, and comes before `subscribe` returns.
         if pushes.try_recv().is_err() {
             return Err(CallError::unconnected(Unfit::WrongConnector));
         }

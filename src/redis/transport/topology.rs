@@ -1,5 +1,5 @@
-//! The servers of a store: one server, the primary that Sentinels name, or the nodes of a cluster. The trait [`Topology`] is
-//! all in which they differ.
+//! The servers of a store: one server, the primary that Sentinels name, or the nodes of a cluster. They differ only in
+//! how they implement the trait [`Topology`].
 
 use super::{
     attempt::{self, Inquiry},
@@ -14,12 +14,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What a server is to this store.
+/// The role of a server for this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Place {
     /// The server of a URL.
     Url,
-    /// A Sentinel, which is no store.
+    /// A Sentinel, which holds no semaphores.
     Sentinel,
     /// The primary that Sentinels name.
     Primary,
@@ -27,12 +27,12 @@ pub(in crate::redis) enum Place {
     Node,
 }
 
-/// Which slots are on which servers.
+/// Ranges of slots, each with its server.
 pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
 
-/// Where servers are, by their numbers, and connections to them.
+/// The servers by number, their addresses, and connections to them.
 pub(in crate::redis) trait Topology: Send + Sync + 'static {
-    /// What its servers are.
+    /// The role of its servers.
     fn place(&self) -> Place;
 
     /// The servers that are known to have slots.
@@ -40,12 +40,12 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         vec![0]
     }
 
-    /// The hash slot of a key, where a command may name keys of one slot only.
+    /// The hash slot of a key. It is 0 for all keys unless a command may name keys of one slot only.
     fn slot(&self, _key: &str) -> u16 {
         0
     }
 
-    /// Where a server listens, for people.
+    /// The address of a server, for people.
     fn address(&self, server: usize) -> String;
 
     /// Connects the current runtime to a server.
@@ -60,24 +60,25 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         (0, Vec::new())
     }
 
-    /// Does what has to run beside calls, until the map may be another one. The keeper's thread always waits for it.
+    /// Does the work that runs beside calls, until the map may have changed. The keeper's thread always waits for it.
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(pending())
     }
 
-    /// The server at an address that another one has named. `None`: its word does not count.
+    /// The server at an address that another server has named in a redirect. `None` if the redirect is not followed.
     fn server_at(&self, _address: &str, _by: usize) -> Option<usize> {
         None
     }
 
-    /// Something has failed, perhaps because slots are elsewhere by now.
+    /// Notes a failure, which may mean that slots have moved.
     fn failed(&self, _error: &CallError) {}
 }
 
 /// The server of a URL.
 pub(in crate::redis) struct Single {
     endpoint: Endpoint,
-    /// Whether it is a node of a cluster, as it says if it permits `INFO`. Known since the first connection.
+    /// True if the server is a node of a cluster, which it reports if it permits `INFO`. Known since the first
+    /// connection.
     is_node: OnceLock<bool>,
 }
 
@@ -130,11 +131,11 @@ async fn is_node(connection: &Connection) -> bool {
     info.is_some_and(|info| info.contains("cluster_enabled:1"))
 }
 
-/// How many slots there are.
+/// The number of slots in a cluster.
 pub(super) const SLOTS: usize = 16_384;
 
-/// The slot of a key, or of a semaphore's name, which all of its keys begin with, as the specification of Redis Cluster
-/// has it: what is hashed is the text within the first braces, unless there is none.
+/// The slot of a key, or of a semaphore's name, with which the names of all its keys begin. As the specification of
+/// Redis Cluster requires, only the text within the first braces is hashed, unless it is missing or empty.
 pub(super) fn slot_of(key: &str) -> u16 {
     let within = key
         .split_once('{')

@@ -11,19 +11,19 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testing::wait::{eventually, within};
 
-/// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
+/// Longer than anything here takes, so that a test that waits in vain fails instead of hanging.
 pub const BOUND: Duration = Duration::from_secs(30);
 
-/// A browser without a window. It ends when it is dropped.
+/// A headless browser. It ends when it is dropped.
 pub struct Browser {
     client: Client,
-    // Before its folder: fields are dropped in this order.
+    // Declared before its folder, because fields are dropped in this order.
     _driver: Driver,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts one, with a profile of its own.
+    /// Starts a browser with a fresh profile.
     pub async fn start() -> Self {
         let profile = TempDir::new().expect("a temporary folder can be made");
         let driver = Driver::start(profile.path());
@@ -31,11 +31,11 @@ impl Browser {
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": [
                 "--headless=new",
-                // For root, who has no sandbox.
+                // The sandbox does not work for root.
                 "--no-sandbox",
                 "--disable-dev-shm-usage",
                 "--disable-gpu",
-                // The same picture on every machine.
+                // Makes pictures identical on every machine.
                 "--hide-scrollbars",
                 "--lang=en",
                 format!("--user-data-dir={}", profile.path().display()),
@@ -61,40 +61,40 @@ impl Browser {
         opened.expect("the page opens");
     }
 
-    /// Goes back to the page before, and waits until it is shown.
+    /// Goes back to the previous page and waits until it is shown.
     pub async fn go_back(&self) {
         let shown = within("the page before", BOUND, self.client.back()).await;
         shown.expect("there is a page before");
     }
 
-    /// Loads the page again.
+    /// Reloads the page.
     pub async fn reload(&self) {
         let loaded = within("the page loads again", BOUND, self.client.refresh()).await;
         loaded.expect("the page opens");
     }
 
-    /// What a script says that runs in the page: `return document.title`.
+    /// Runs a script in the page, such as `return document.title`, and returns its result.
     pub async fn run(&self, script: &str, arguments: &[Value]) -> Value {
         let run = self.client.execute(script, arguments.to_vec());
         let answer = within(script, BOUND, run).await;
         answer.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// The text of the element that is first by this CSS selector, empty if there is none.
+    /// The text of the first element that matches this CSS selector, or an empty string.
     pub async fn text(&self, selector: &str) -> String {
         let script = "return document.querySelector(arguments[0])?.innerText ?? ''";
         let text = self.run(script, &[selector.into()]).await;
         text.as_str().expect("text").to_owned()
     }
 
-    /// The texts of all elements of this CSS selector.
+    /// The texts of all elements that match this CSS selector.
     pub async fn texts(&self, selector: &str) -> Vec<String> {
         let script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)";
         let texts = self.run(script, &[selector.into()]).await;
         serde_json::from_value(texts).expect("texts")
     }
 
-    /// Clicks the element that is first by this CSS selector, as a visitor would.
+    /// Clicks the first element that matches this CSS selector, as a visitor would.
     pub async fn click(&self, selector: &str) {
         let click = async {
             let element = self.client.find(Locator::Css(selector)).await;
@@ -104,14 +104,14 @@ impl Browser {
         clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }
 
-    /// Presses keys where the focus is.
+    /// Sends keys to the focused element.
     pub async fn press(&self, keys: &str) {
         let press = async { self.client.active_element().await?.send_keys(keys).await };
         let pressed = within("keys are pressed", BOUND, press).await;
         pressed.expect("keys are pressed");
     }
 
-    /// Presses the tabulator until the element of this CSS selector has the focus.
+    /// Presses the Tab key until an element that matches this CSS selector has the focus.
     pub async fn tab_to(&self, selector: &str) {
         let tab = char::from(Key::Tab).to_string();
         for _ in 0..60 {
@@ -130,7 +130,7 @@ impl Browser {
         eventually(what, BOUND, async || self.run(&script, &[]).await == true).await;
     }
 
-    /// Waits until the element that is first by this CSS selector has a text with these words.
+    /// Waits until the text of the first element that matches this CSS selector contains these words.
     pub async fn reads(&self, selector: &str, words: &str) {
         let what = format!("{selector} reads {words:?}");
         eventually(&what, BOUND, async || {
@@ -139,7 +139,7 @@ impl Browser {
         .await;
     }
 
-    /// What the browser has complained of since it was last asked.
+    /// The errors that the browser has logged since the last call.
     pub async fn complaints(&self) -> Vec<String> {
         let entries = within("a log", BOUND, self.client.issue_cmd(Console)).await;
         let entries = entries.expect("it has a log");
@@ -155,13 +155,13 @@ impl Browser {
             .await;
     }
 
-    /// Says that the visitor prefers this: `("prefers-color-scheme", "dark")`.
+    /// Emulates a preference of the visitor, such as `("prefers-color-scheme", "dark")`.
     pub async fn prefer(&self, feature: &str, value: &str) {
         let features = json!({"features": [{"name": feature, "value": value}]});
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// Runs no script of the pages that are opened from now on.
+    /// Disables the scripts of all pages that are opened from now on.
     pub async fn without_javascript(&self) {
         self.devtools(
             "Emulation.setScriptExecutionDisabled",
@@ -170,14 +170,14 @@ impl Browser {
         .await;
     }
 
-    /// A picture of the whole page in this format, `png` or `webp`, in base64.
+    /// A picture of the whole page as base64. The format is `png` or `webp`.
     pub async fn picture(&self, format: &str) -> String {
         let whole = json!({"format": format, "quality": 90, "captureBeyondViewport": true});
         let picture = self.devtools("Page.captureScreenshot", whole).await;
         picture["data"].as_str().expect("a picture").to_owned()
     }
 
-    /// All that a screen reader is told of: the nodes of the accessibility tree that are not ignored.
+    /// The nodes of the accessibility tree that a screen reader sees, without ignored nodes.
     pub async fn accessibility(&self) -> Vec<Value> {
         let tree = self
             .devtools("Accessibility.getFullAXTree", json!({}))

@@ -1,4 +1,4 @@
-//! What WebDriver has no word for, and Chromium has: its own protocol, through its driver.
+//! Commands of Chromium's own protocol, sent through its driver, for features that WebDriver lacks.
 
 use fantoccini::wd::WebDriverCompatibleCommand;
 use http::Method;
@@ -24,7 +24,7 @@ impl WebDriverCompatibleCommand for Devtools {
     }
 }
 
-/// What the browser has written to its console since it was last asked.
+/// Fetches the console messages since the last call.
 #[derive(Debug)]
 pub(crate) struct Console;
 

@@ -1,4 +1,4 @@
-//! The browser's driver, a process of its own.
+//! The browser's driver, a separate process.
 
 use std::{
     io::{BufRead, BufReader, ErrorKind},
@@ -10,8 +10,8 @@ use std::{
 const MISSING: &str = "these tests need `chromedriver` on the PATH: \
     `apt-get install chromium chromium-driver`";
 
-/// A driver and the browsers that it starts: one group of processes. They end when it is dropped, and
-/// also when this process is killed.
+/// A driver and the browsers that it starts, which form one process group. The group ends when this value is dropped,
+/// and also when this process is killed.
 pub(crate) struct Driver {
     driver: Child,
     watcher: Child,
@@ -19,14 +19,14 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Starts one on a port that is free. `profile` is removed if this process is killed.
+    /// Starts a driver on a free port. `profile` is removed if this process is killed.
     ///
     /// # Panics
     ///
-    /// When it is not installed, or does not say where it listens, five times in a row.
+    /// Panics if chromedriver is not installed, or if it fails to report its port five times in a row.
     pub(crate) fn start(profile: &Path) -> Self {
-        // It looks for a port that is free for IPv4 and then takes the same for IPv6. If another process has that,
-        // it ends.
+        // chromedriver picks a port that is free for IPv4 and then uses the same port for IPv6. If another process has
+        // that port, it exits.
         let started = (0..5).find_map(|_| Self::try_start(profile));
         started.expect("chromedriver says where it listens")
     }
@@ -66,13 +66,13 @@ impl Drop for Driver {
     }
 }
 
-/// A shell that ends the group when its standard input ends, as it does when this process dies.
+/// Starts a shell that kills the group when the shell's standard input closes, as it does when this process dies.
 fn watch(group: u32, profile: &Path) -> Child {
     Command::new("sh")
         .args(["-c", "read _; kill -s KILL -- \"-$0\"; rm -rf \"$1\""])
         .arg(group.to_string())
         .arg(profile)
-        // Not in the group of this process, which may be killed as a whole.
+        // It stays out of this process's group, which may be killed as a whole.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -81,7 +81,7 @@ fn watch(group: u32, profile: &Path) -> Child {
         .expect("sh is installed")
 }
 
-/// Where it listens. `None` if it has ended without saying so.
+/// The port that the driver reports. `None` if it exits without reporting one.
 fn port(driver: &mut Child) -> Option<u16> {
     let stdout = driver.stdout.take().expect("stdout is piped");
     let said = |line: &String| line.contains("started successfully on port");

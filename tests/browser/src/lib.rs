@@ -1,6 +1,6 @@
-//! The page of the example `market`, in a real browser: Debian's `chromium` and `chromium-driver`.
+//! Tests the page of the example `market` in a real browser: Debian's `chromium` and `chromium-driver`.
 //!
-//! `cargo test -p tower-semaphore-browser` runs its tests, and makes its pictures.
+//! `cargo test -p tower-semaphore-browser` runs the tests and makes the pictures.
 
 #![allow(
     missing_docs,

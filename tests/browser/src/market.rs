@@ -1,4 +1,4 @@
-//! A market that runs as a child process, and its clients that are no browsers.
+//! A market that runs as a child process, and clients of it that are not browsers.
 
 use crate::browser::BOUND;
 use serde_json::Value;
@@ -10,14 +10,14 @@ use tokio::{
     process::Child,
 };
 
-/// A running market. Killed when it is dropped.
+/// A running market. Dropping it kills the process.
 pub struct Market {
     child: Child,
     url: String,
 }
 
 impl Market {
-    /// Starts one with these settings, on a port of its own unless they say otherwise.
+    /// Starts a market with these settings, on a free port unless they name one.
     pub async fn start(settings: &[(&str, &str)]) -> Self {
         let mut command = example::command("market", &[&[("PORT", "0")], settings].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -26,28 +26,28 @@ impl Market {
         Self { child, url }
     }
 
-    /// The page that watches this account.
+    /// The URL of the page that watches this account.
     pub fn page(&self, account: &str) -> String {
         format!("{}/?account={account}", self.url)
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// The market's address, as `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("it runs");
     }
 
-    /// Sends a request without a body and does not read the answer. Dropping it hangs up.
+    /// Sends a request without a body and does not read the answer. Dropping the socket closes the connection.
     pub async fn send(&self, method: &str, target: &str) -> TcpStream {
         self.request(&format!("{method} {target} HTTP/1.1"), "")
             .await
     }
 
-    /// The same with a body of JSON.
+    /// Sends a POST with a JSON body and does not read the answer.
     pub async fn post(&self, target: &str, json: &str) -> TcpStream {
         let (kind, length) = ("content-type: application/json", json.len());
         let fields = format!("{kind}\r\ncontent-length: {length}\r\n\r\n{json}");
@@ -68,7 +68,7 @@ impl Market {
     }
 }
 
-/// The status of the answer.
+/// Reads the status of the answer.
 pub async fn status(socket: &mut TcpStream) -> u16 {
     let mut line = [0; "HTTP/1.1 200".len()];
     let read = within("an answer", BOUND, socket.read_exact(&mut line));
@@ -77,7 +77,7 @@ pub async fn status(socket: &mut TcpStream) -> u16 {
     line[line.len() - 3..].parse().expect("a status")
 }
 
-/// The JSON of the answer, whatever its status.
+/// Reads the JSON of the answer, whatever its status.
 pub async fn json(socket: &mut TcpStream) -> Value {
     let mut text = Vec::new();
     loop {

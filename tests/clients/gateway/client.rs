@@ -12,16 +12,16 @@ use std::{future::Future, process::Stdio, time::Duration};
 use testing::{example, wait::within};
 use tokio::{process::Child, task::JoinSet};
 
-/// Shorter than the stream of as many tokens as a key may have in flight, which takes 25 s.
+/// Shorter than a stream of all tokens that a key may have in flight, which takes 25 s.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
-/// As many tokens as a key may have in flight.
+/// The number of tokens that a key may have in flight.
 pub(crate) const ALL: u32 = 512;
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(what, BOUND, future).await
 }
 
-/// A running gateway. Killed when it is dropped.
+/// A running gateway. Dropping it kills the process.
 pub(crate) struct Gateway {
     http: Client<HttpConnector, Full<Bytes>>,
     url: String,
@@ -40,7 +40,7 @@ impl Gateway {
         }
     }
 
-    /// The head of the answer to this body; its stream is still to come.
+    /// Sends this body. Returns the head of the answer; its stream is still to come.
     pub(crate) fn post(
         &self,
         key: Option<&str>,
@@ -68,7 +68,7 @@ impl Gateway {
         self.post(Some(key), body.to_string())
     }
 
-    /// A stream of so many tokens, which is not read.
+    /// Opens a stream of `tokens` tokens, which is not read.
     pub(crate) async fn stream(&self, key: &str, model: &str, tokens: u32) -> Answer {
         let wanted = json!({"model": model, "max_tokens": tokens});
         let answer = self.complete(key, &wanted).await;
@@ -76,7 +76,7 @@ impl Gateway {
         answer
     }
 
-    /// Streams of all tokens that these keys have, as many for each model as it may have.
+    /// Opens streams that use all tokens of their keys, and fill these models to their limits.
     pub(crate) async fn crowd(&self, models: usize) -> Vec<Answer> {
         let mut streams = JoinSet::new();
         for (model, key) in (0..models).flat_map(|model| (0..8).map(move |key| (model, key))) {
@@ -88,8 +88,8 @@ impl Gateway {
         streams
     }
 
-    /// Offers all tokens of a key at once for each of these models. Says by which limit the refused
-    /// ones are refused.
+    /// Asks for all tokens of a new key at each of these models at once. Returns the limits that refused the refused
+    /// requests.
     pub(crate) async fn overflow(&self, models: impl Iterator<Item = String>) -> Vec<String> {
         let mut answers = JoinSet::new();
         for (number, model) in models.enumerate() {
@@ -113,7 +113,7 @@ impl Answer {
         self.0.status().as_u16()
     }
 
-    /// The values of all headers of this name.
+    /// The values of all headers with this name.
     pub(crate) fn header(&self, name: &str) -> String {
         let values = self.0.headers().get_all(name).iter();
         let values = values.map(|value| value.to_str().expect("headers are text"));

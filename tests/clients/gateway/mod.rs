@@ -1,4 +1,6 @@
-//! The example `gateway`, as a process of its own and over real sockets.
+//! The example `gateway`, run as a separate process and used over real sockets.
+//!
+//! Promises: P1, P9, P16.
 
 mod client;
 
@@ -29,7 +31,7 @@ async fn a_request_weighs_what_its_max_tokens_say_under_all_three_limits() {
 #[tokio::test]
 async fn a_request_that_is_too_heavy_is_told_so_in_tokens() {
     let gateway = Gateway::start(&[]).await;
-    // The second is more than any claim may weigh.
+    // The second number is more than any claim may weigh.
     for tokens in [ALL + 1, 20_000, u32::MAX] {
         let too_heavy = json!({"max_tokens": tokens});
         let too_heavy = gateway.complete("ann", &too_heavy).await;
@@ -109,7 +111,7 @@ async fn a_stream_frees_units_while_it_runs_and_sends_all_its_words() {
     let whole = gateway.stream("ann", "small", 40).await;
     let whole = tokio::spawn(whole.text());
     let _long = gateway.stream("bob", "small", ALL).await;
-    // The long one lasts longer than all of this may take.
+    // The long stream outlasts everything below.
     soon("a unit is free", async {
         while gateway
             .complete("bob", &json!({"max_tokens": 16}))
@@ -139,7 +141,7 @@ async fn an_interactive_request_goes_before_a_batch_one_in_all_gateways() {
     let batch = tokio::spawn(gateways[0].complete("ann", &batch));
     let queued = async || raw.zcard("semaphore:2:{key:ann}:queue").await == 1;
     eventually("the batch request waits", BOUND, queued).await;
-    // It needs all that the stream has, so whoever waits behind it waits until that has ended.
+    // This request needs everything that the stream holds, so the requests behind it wait until the stream has ended.
     soon("a unit is free", async {
         while gateways[1]
             .complete("ann", &json!({"max_tokens": 16}))
@@ -153,7 +155,7 @@ async fn an_interactive_request_goes_before_a_batch_one_in_all_gateways() {
     batch.abort();
 }
 
-/// Also while a job waits for more than it leaves.
+/// This holds even while a job waits for more than is left.
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn batch_jobs_leave_a_quarter_of_a_model_to_interactive_requests() {

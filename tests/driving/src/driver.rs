@@ -1,4 +1,4 @@
-//! The driver's own files, but for the one that needs a client of Redis.
+//! The driver's files, except for the file that needs a Redis client.
 
 #[path = "../../../src/redis/driver/carry.rs"]
 mod carry;

@@ -1,3 +1,7 @@
+//! The driver over a transport in memory: which calls leave when, and what its thread does.
+//!
+//! Promises: P6, P9, P11.
+
 use super::{
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
@@ -80,12 +84,12 @@ async fn acquire(driver: &Driver<Fake>, level: Level) -> Held<Fake> {
     claim_levels(driver, vec![level]).await.expect("a permit")
 }
 
-/// Polls once.
+/// Polls a future once.
 async fn once<R>(mut future: std::pin::Pin<&mut impl Future<Output = R>>) -> Poll<R> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// The driver's thread holds what it needs no longer than until it has ended.
+/// Asserts that the driver's thread releases the transport when it has ended.
 fn assert_over(fake: &Fake) {
     until("nothing holds the transport", || {
         Arc::strong_count(&fake.0) == 1
@@ -108,7 +112,7 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
     );
 }
 
-/// The thread carries it only if that holds the lock just then.
+/// The thread carries the release only if it holds the lock at that moment.
 #[test]
 fn the_release_of_a_full_key_leaves_within_its_drop() {
     let (fake, driver, _) = started(LEASE);
@@ -124,7 +128,7 @@ fn the_release_of_a_full_key_leaves_within_its_drop() {
     });
 }
 
-/// The store forgets a key between two requests of a client that sends one after the other.
+/// The store forgets a key between two requests of a client that sends one request after another.
 #[test]
 fn a_key_that_was_full_counts_as_full_after_the_store_has_forgotten_it() {
     let (_fake, driver, _) = started(LEASE);
@@ -178,7 +182,7 @@ fn the_thread_sends_the_release_of_a_runtime_that_stands_still() {
     });
 }
 
-/// Drops a permit and then the store, as the end of a `main` does. Returns whether nothing is held then.
+/// Drops a permit and then the store, as at the end of a `main`. Returns true if nothing is held then.
 async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
     let held = acquire(&driver, limited("a", limit)).await;
     fake.0.is_stuck.store(true, SeqCst);
@@ -187,7 +191,7 @@ async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
     fake.0.holds("a") == (0, 0)
 }
 
-/// How many of twenty ends of stores have sent what was released.
+/// Ends twenty stores. Returns how many of them have sent their last release.
 fn ends_that_sent(limit: u32) -> usize {
     let ends = (0..20).filter(|number| {
         let (fake, driver, _) = started(LEASE);
@@ -203,7 +207,7 @@ fn ends_that_sent(limit: u32) -> usize {
     ends.count()
 }
 
-/// The thread of a busy machine may not run within the moment for which the end waits, but not each time.
+/// On a busy machine the thread may not run within the time that the end waits, but most ends succeed in some try.
 #[test]
 fn the_end_of_a_store_outside_of_a_task_has_sent_what_was_released() {
     for limit in [1, 9] {
@@ -232,7 +236,7 @@ fn the_end_of_a_store_waits_for_a_moment_and_in_a_task_not_at_all() {
     assert!(fastest < Some(moment), "{fastest:?}");
 }
 
-/// Claims "b", and drops that while its call is in flight.
+/// Claims "b", and drops the claim while its call is in flight.
 fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
     fake.0.is_silent.store(true, SeqCst);
     let mut claim = Box::pin(claim_levels(driver, vec![limited("b", 1)]));
@@ -244,7 +248,7 @@ fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
     fake.0.is_silent.store(false, SeqCst);
 }
 
-/// What it sent may run until its deadline. A call that counts as under way until then begins another one.
+/// The dropped call may run until its deadline. A call that counts as under way until that time begins another one.
 #[test]
 fn a_call_that_is_dropped_costs_a_shutdown_one_deadline_at_most() {
     let lease = LEASE * 3 / 2;
@@ -297,7 +301,7 @@ fn an_ended_runtime_loses_no_permit_and_its_claim_goes_on_in_another() {
     drop(held);
 }
 
-/// Its runtime is none of Tokio's, so the thread carries.
+/// Its runtime is not Tokio's, so the thread carries its call.
 #[test]
 fn a_claim_outside_of_any_runtime_is_decided() {
     struct Unpark(thread::Thread);
@@ -349,7 +353,7 @@ fn a_waker_that_panics_ends_nothing() {
 
 type Job = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task that its executor drops at once when the keeper's thread wakes it, once it is told to.
+/// A task that its executor drops when the keeper's thread wakes it, once the flag is set.
 struct Task(parking_lot::Mutex<Option<Job>>, AtomicBool);
 
 impl Task {
@@ -419,7 +423,7 @@ fn a_waker_that_drops_a_claim_which_is_granted_does_not_stop_the_thread() {
     assert_over(&fake);
 }
 
-/// Panics once in the keeper's thread, if that is asked.
+/// Panics once in the keeper's thread, if `KILLS` is set.
 fn deadly() -> Time {
     let is_keeper = thread::current().name() == Some("tower-semaphore");
     let kills = is_keeper && !thread::panicking() && KILLS.swap(false, SeqCst);
@@ -441,7 +445,7 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
             all.push(acquire(&driver, limited("a", 2_000)).await);
         }
         for death in 1..=5 {
-            // A panic inside of a call ends the call only, so the thread is killed until it dies.
+            // A panic inside a call ends only the call, so panics go on until the thread dies.
             until("it dies", || {
                 let is_dead = deaths.0[0].load(SeqCst) >= death;
                 KILLS.store(!is_dead, SeqCst);
@@ -455,7 +459,7 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
         });
         assert!(all.iter().all(|held| !held.is_lost()));
         assert_eq!(fake.0.lost.load(SeqCst), 0);
-        // A second hand of the thread would have another connection.
+        // A second copy of the thread would open another connection.
         let deaths = deaths.0[0].load(SeqCst);
         assert!(fake.0.connects.load(SeqCst) <= 2 + deaths);
         all.clear();
@@ -474,7 +478,7 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
         let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
         let waiter = tokio::spawn(waiter);
         until("it waits", || fake.0.holds("a") == (1, 1));
-        // No claim has no levels.
+        // A claim without levels is refused.
         assert_eq!(
             claim_levels(&driver, Vec::new()).await.err(),
             Some(Refused::Closed)
@@ -499,7 +503,7 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
     assert_over(&fake);
 }
 
-/// From several threads, while others claim.
+/// Several threads acquire them, while others claim.
 #[test]
 fn ten_thousand_permits_are_held_for_several_leases() {
     let lease = Duration::from_secs(4);
@@ -532,7 +536,7 @@ fn ten_thousand_permits_are_held_for_several_leases() {
     });
 }
 
-/// Those of the thread, and of the runtime.
+/// Both the thread's connection and the runtime's are mute.
 #[test]
 fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
     let (fake, driver, _) = started(LEASE);
@@ -554,7 +558,7 @@ fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
     });
 }
 
-/// Each failure is followed by the next call, which may fail before another task has had a turn.
+/// The next call follows each failure at once, and may fail before another task has had a turn.
 #[test]
 fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken() {
     let (fake, driver, deaths) = started(LEASE);
@@ -563,7 +567,7 @@ fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken()
         for number in 0..40_000 {
             all.push(acquire(&driver, limited(&format!("k{number}"), 1)).await);
         }
-        // What is released meanwhile waits behind calls without an answer.
+        // The releases wait behind calls without an answer.
         fake.0.is_silent.store(true, SeqCst);
         drop(all);
         fake.0.is_silent.store(false, SeqCst);
@@ -622,7 +626,7 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
     assert_over(&fake);
 }
 
-/// A carrier has a timer of its own, which may be faster than the thread's. The simulation's calls have none.
+/// A carrier has a separate timer, which may be faster than the thread's. Calls in the simulation have no timer.
 #[test]
 fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
     let settings = settings(LEASE);
@@ -650,14 +654,14 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
     assert!(core.is_in_outage(0));
 }
 
-/// The name of the next test, and what it prints in another process.
+/// The name of the next test, and the line that it prints in another process.
 const CLOCK: (&str, &str) = (
     "redis::facts::time_for_which_the_machine_was_suspended_counts",
     "booted before ",
 );
 
-/// A machine that was suspended for an hour has booted an hour earlier than its monotonic clock tells. So has a process
-/// in a time namespace, where the system lets us make one.
+/// A machine that was suspended for an hour has booted an hour earlier than its monotonic clock shows. So has a process
+/// in a time namespace, on systems that let us create one.
 #[cfg(target_os = "linux")]
 #[test]
 fn time_for_which_the_machine_was_suspended_counts() {

@@ -1,4 +1,4 @@
-//! Servers that are made up: they grant up to a limit, first come, first served.
+//! Fake servers, which grant permits up to a limit, first come, first served.
 
 use super::driver::{Connection, Messages, News, Transport};
 use parking_lot::Mutex;
@@ -20,10 +20,10 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-/// A semaphore. Each permit has one unit.
+/// A semaphore in which each permit has one unit.
 #[derive(Default)]
 struct Semaphore {
-    /// Until when each permit is held.
+    /// The time until which each permit is held.
     held: HashMap<LeaseName, Instant>,
     queue: VecDeque<LeaseName>,
     token: u64,
@@ -36,17 +36,17 @@ pub(crate) struct Server {
     all: Mutex<HashMap<Arc<str>, Semaphore>>,
     messages: Mutex<Option<Messages>>,
     broken: Notify,
-    /// Whether nothing is answered.
+    /// True while nothing is answered.
     pub(crate) is_silent: AtomicBool,
-    /// Whether the calls of callers' runtimes do not leave, as if these stood still.
+    /// True while the calls of callers' runtimes do not leave, as if the runtimes stood still.
     pub(crate) is_stuck: AtomicBool,
-    /// Whether connections break at the next call, which fails at once.
+    /// True while each connection breaks at its next call, which fails at once.
     pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
-    /// So many connections, the first ones, answer nothing.
+    /// This many connections, starting with the first, answer nothing.
     pub(crate) mute: AtomicUsize,
-    /// Refreshes that have found nothing.
+    /// The number of refreshes that have found nothing.
     pub(crate) lost: AtomicUsize,
     pub(crate) refreshes: AtomicU64,
 }
@@ -54,23 +54,23 @@ pub(crate) struct Server {
 #[derive(Clone)]
 pub(crate) struct Fake(pub(crate) Arc<Server>);
 
-/// What is to be told later, and to whom.
+/// A delayed notification: its time, and its receiver.
 type Delayed = (Instant, oneshot::Sender<()>);
 
 pub(crate) struct Wire {
     server: Arc<Server>,
-    /// How many connections there were before it.
+    /// The number of earlier connections.
     number: usize,
     is_of_thread: bool,
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
-/// Counts deaths.
+/// Counts deaths of the keeper and of calls.
 #[derive(Clone, Default)]
 pub(crate) struct Deaths(pub(crate) Arc<[AtomicUsize; 2]>);
 
 impl Deaths {
-    /// Counts what the driver tells.
+    /// Counts the deaths that the driver reports.
     pub(crate) fn observer(&self) -> impl Fn(News) + Send + Sync + use<> {
         let deaths = self.clone();
         move |news| {
@@ -115,7 +115,7 @@ impl Fake {
 }
 
 impl Server {
-    /// How many permits of a semaphore are held, and how many wait.
+    /// The numbers of held permits and of waiters of a semaphore.
     pub(crate) fn holds(&self, name: &str) -> (usize, usize) {
         let all = self.all.lock();
         let of = all.get(name);
@@ -235,7 +235,7 @@ impl Server {
         is_held
     }
 
-    /// Grants to the first of the queue.
+    /// Releases a permit, and grants its unit to the head of the queue.
     fn release(&self, of: &mut Semaphore, name: LeaseName, told: &mut Vec<Message>) -> bool {
         of.queue.retain(|other| *other != name);
         let was_held = of.held.remove(&name).is_some();
@@ -299,7 +299,7 @@ impl Connection for Wire {
     }
 }
 
-/// A thread that tells each at its time. Tokio's timers are too coarse.
+/// Starts a thread that notifies each receiver at its time, because Tokio's timers are too coarse.
 fn delayed() -> mpsc::Sender<Delayed> {
     let (send, receive) = mpsc::channel::<Delayed>();
     thread::spawn(move || {

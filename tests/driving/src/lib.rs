@@ -1,11 +1,11 @@
-//! The driver over servers that are made up, in real time.
+//! The driver over fake servers, in real time.
 //!
 //! ```text
 //! cargo test -p tower-semaphore-driving
 //! cargo run --release -p tower-semaphore-driving --example pairs
 //! ```
 
-// Nothing is counted or told: these features do not exist here.
+// Metrics and events are off, because these features do not exist here.
 #![allow(unexpected_cfgs)]
 
 #[path = "../../../src/redis"]

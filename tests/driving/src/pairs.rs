@@ -1,4 +1,4 @@
-//! How fast the driver is, over a server that is made up.
+//! Measures the driver's speed over a fake server.
 
 use super::{
     driver::{Driver, Held, Refused},
@@ -25,7 +25,7 @@ pub(super) fn claim_levels(
     driver.clone().acquire((levels, policies), |_| ())
 }
 
-/// Prints a row.
+/// Measures pairs of acquire and release, and prints a row.
 pub fn measure(threads: usize, tasks: usize, delay: Duration, keys: usize) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
@@ -54,7 +54,8 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         let level = level(&format!("k{}", task % keys));
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
-                // On a busy machine who has the lock may stand still for longer than a claim may take.
+                // On a busy machine the lock's holder may stand still for longer than a claim may take, so claims may
+                // fail.
                 let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;

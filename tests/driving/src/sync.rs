@@ -1,4 +1,4 @@
-//! What the driver synchronizes through. The mutex notes for how long the core's lock is held, if that is asked.
+//! The driver's synchronization. On request, the mutex records how long the core's lock is held.
 
 pub(crate) use futures_util::task::AtomicWaker;
 use parking_lot::MutexGuard as Guard;
@@ -14,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-/// How often the core's lock was held for so long, in steps of an eighth of a power of two, nanoseconds.
+/// A histogram of how long the core's lock was held, in steps of an eighth of a power of two, in nanoseconds.
 static HOLDS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
 static IS_MEASURED: AtomicBool = AtomicBool::new(false);
 static IS_OWN: AtomicBool = AtomicBool::new(false);
 
-/// Measures from now on, by the thread's own time, which stands still while another one runs, or by the wall's,
-/// which is cheaper to read.
+/// Starts to measure. With `is_own`, uses the thread's CPU time, which stands still while another thread runs.
+/// Otherwise uses the wall time, which is cheaper to read.
 pub(crate) fn measure(is_own: bool) {
     for hold in &HOLDS {
         hold.store(0, Relaxed);
@@ -44,7 +44,7 @@ fn step(time: Duration) -> usize {
     (power * 8) as usize + ((nanos >> (power - 3)) & 7) as usize
 }
 
-/// Holds no longer than this are so many of all: the median, of 100, of 1,000, and the longest.
+/// Percentiles of the hold times: the median, 99 %, 99.9 %, and the longest.
 pub(crate) fn holds() -> [Duration; 4] {
     let counts = HOLDS.each_ref().map(|hold| hold.load(Relaxed));
     let all: usize = counts.iter().sum();

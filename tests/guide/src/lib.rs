@@ -1,4 +1,4 @@
-//! Compiles the examples of the guide that need crates which the library does not.
+//! Compiles the examples of the guide that need crates that the library does not need.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../src/guide/recipes/tonic.md")]

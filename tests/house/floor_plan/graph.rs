@@ -1,4 +1,4 @@
-//! Which file uses which, as far as their paths tell.
+//! The uses between files, as far as their paths show them.
 
 use super::{
     paths::{NamedPath, paths},
@@ -79,7 +79,7 @@ impl Modules {
         let (name, rest) = path.split_first()?;
         let imports = self.0.get(module).into_iter().flatten();
         let mut origins = imports.filter(|import| {
-            // `use name::name` says nothing of a `name` from outside.
+            // `use name::name` is no use of a `name` from outside.
             let is_itself = import.segments.first() == Some(name) && !self.has_child(module, name);
             import.imported_as.as_ref() == Some(name) && !is_itself
         });
@@ -102,10 +102,10 @@ fn join(module: &str, name: &str) -> String {
     }
 }
 
-/// A way along the arrows that comes back to its start, if there is one.
+/// A way along the arrows that comes back to its start, if any.
 pub(crate) fn circle(arrows: &Arrows) -> Option<Vec<String>> {
     let mut left = arrows.clone();
-    // Whatever uses nothing that is left cannot be on a circle.
+    // A module that uses none of the others left cannot be on a circle.
     while let Some(end) = left
         .keys()
         .find(|name| next(&left, name).is_none())

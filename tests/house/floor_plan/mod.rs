@@ -3,7 +3,7 @@
 mod graph;
 mod inside;
 mod paths;
-mod source;
+pub(crate) mod source;
 
 use graph::arrows;
 use source::{Source, sources};
@@ -33,13 +33,13 @@ const HTTP: [&str; 18] = [
 /// The stores. Each stands by itself on the seam.
 const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
 
-/// What both halves stand on.
+/// The modules that both halves use.
 const GROUND: [&str; 4] = ["background", "observe", "sync", "timer"];
 
 /// Only documentation, so it uses nothing.
 const GUIDE: &str = "guide";
 
-/// Whether a module may use another one beside itself. `None`: the plan does not know it.
+/// True if a module may use another. `None` if the plan does not list it.
 fn may_use(module: &str, used: &str) -> Option<bool> {
     match module {
         GUIDE => return Some(false),

@@ -30,7 +30,7 @@ pub(crate) fn paths(code: &str) -> Vec<NamedPath> {
     found
 }
 
-/// Whether a `use` has begun that has not ended. Its tree was read from its first name on.
+/// True inside of a `use` that has not ended. Its tree was read from its first name on.
 fn is_within_import(before: &[&str]) -> bool {
     let last = before
         .iter()

@@ -35,7 +35,7 @@ impl Source {
         &self.code
     }
 
-    /// Whether the code has this word.
+    /// True if the code has this word.
     pub(crate) fn names(&self, word: &str) -> bool {
         words(&self.code).any(|found| found == word)
     }
@@ -61,7 +61,7 @@ fn below(folder: &str) -> Vec<Source> {
     files(&root).into_iter().map(read).collect()
 }
 
-fn files(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
     }

@@ -1,4 +1,6 @@
-//! A handler whose permit is lost while it works on its answer: by the longest hold, or by an operator.
+//! A handler whose permit is lost before it has answered: to the longest hold, or to an operator.
+//!
+//! Promises: P23.
 
 use super::{
     client::{BOTH, Client, Http, read},
@@ -15,7 +17,7 @@ use tower_semaphore::OnLost;
 
 const MAX_HOLD: Duration = Duration::from_millis(500);
 
-/// What takes the permit.
+/// How the permit is lost.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Bound,
@@ -36,7 +38,7 @@ async fn work(Extension((witness, end)): Extension<(InFlight, Arc<Notify>)>) -> 
 }
 
 impl Works {
-    /// One permit, for which others wait.
+    /// Starts a server with one permit that other requests can wait for.
     async fn start(store: &impl Store, on_lost: OnLost, loss: Loss) -> Self {
         let (witness, end) = (InFlight::default(), Arc::new(Notify::new()));
         let layer = limit(1, store.clone()).with_on_lost(on_lost);
@@ -58,7 +60,7 @@ impl Works {
         }
     }
 
-    /// A request whose handler works, and a second one that waits behind it; then the first loses its permit.
+    /// Sends a request and one more, which waits behind it. Then the first loses its permit while its handler works.
     async fn lose(
         &self,
         store: &impl Store,
@@ -76,7 +78,7 @@ impl Works {
         [first, next]
     }
 
-    /// How many handlers work now.
+    /// The number of handlers that work now.
     fn inside(&self) -> usize {
         self.witness.restart();
         self.witness.most()

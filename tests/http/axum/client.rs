@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// HTTP/1.1 or HTTP/2 with prior knowledge.
+/// HTTP/1.1, or HTTP/2 with prior knowledge.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Http {
     One,
@@ -54,13 +54,13 @@ impl Client {
         self.hyper.request(request).await
     }
 
-    /// The head of the response to a request of alice's.
+    /// Sends a request as alice and returns the head of the response.
     pub(crate) async fn get(&self, path: &str) -> Response<Incoming> {
         let response = self.send(Method::GET, path, "alice").await;
         response.expect("a response")
     }
 
-    /// Five requests of alice's that the server goes on answering.
+    /// Sends five requests as alice, whose responses the server keeps streaming.
     pub(crate) async fn five(&self) -> [Response<Incoming>; 5] {
         let path = "/stream";
         let five = [path; 5].map(|path| self.get(path));
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-/// The whole of a body, and its trailers.
+/// Reads a body to its end. Returns its bytes and its trailers.
 pub(crate) async fn read(response: Response<Incoming>) -> (Bytes, Option<HeaderMap>) {
     let body = response.into_body().collect().await;
     let body = body.expect("a body that ends well");
@@ -77,7 +77,7 @@ pub(crate) async fn read(response: Response<Incoming>) -> (Bytes, Option<HeaderM
     (body.to_bytes(), trailers)
 }
 
-/// A connection on which alice has requested `path`.
+/// Opens a connection and requests `path` on it as alice.
 pub(crate) async fn open(server: &Server, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: alice\r\n\r\n");
@@ -86,7 +86,7 @@ pub(crate) async fn open(server: &Server, path: &str) -> TcpStream {
     socket
 }
 
-/// The head of the response, and nothing after it.
+/// Reads the head of the response and nothing after it.
 pub(crate) async fn head(socket: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

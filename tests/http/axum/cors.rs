@@ -1,4 +1,6 @@
-//! The layer beside CORS, as the guide says and the other way round.
+//! The layer beside CORS, in the order that the guide recommends and in the reverse order.
+//!
+//! Promises: P21.
 
 use super::{
     client::{Client, Http, head},
@@ -24,7 +26,7 @@ fn one() -> ConcurrencyLimitLayer<key::Header> {
     limit(1, MemorySemaphore::new())
 }
 
-/// The head of the answer to what a browser asks before it sends the request: no account is in it.
+/// Sends the preflight of a browser, which names no account. Returns the head of the answer.
 async fn preflight(server: &Server) -> String {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
     let request = format!(
@@ -36,7 +38,7 @@ async fn preflight(server: &Server) -> String {
     head(&mut socket).await
 }
 
-/// A request of an account whose only permit is held, after a preflight.
+/// A preflight and then the refused request of an account whose only permit is held.
 async fn refused(layers: impl FnOnce(Router) -> Router) -> (String, Response<Incoming>) {
     let server = Server::with(layers).await;
     let client = Client::new(Http::One, &server);

@@ -1,4 +1,6 @@
-//! The ways in which a response ends: each frees the permit, once.
+//! The ways in which a response ends. Each releases the permit exactly once.
+//!
+//! Promises: P9.
 
 use super::{
     client::{BOTH, Client, Http, head, open, read},
@@ -21,7 +23,7 @@ async fn assert_freed(server: &Server, case: &str) {
     assert_eq!(server.page(), FREED, "{case}");
 }
 
-/// Five are admitted again and a sixth is not.
+/// Asserts that five requests are admitted again and a sixth is refused.
 async fn assert_all_five_are_free(server: &Server, client: &Client) {
     let five = client.five().await;
     assert!(five.iter().all(|response| response.status() == 200));
@@ -47,7 +49,7 @@ async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
             assert!(path != "/full" || length.is_some_and(|length| length == "9"));
             let (body, trailers) = read(response).await;
             assert_eq!(body, bytes, "{path}");
-            // A client of HTTP/1.1 that does not ask for trailers gets none.
+            // An HTTP/1.1 client gets no trailers unless it asks for them.
             let has_trailers = path == "/trailers" && matches!(http, Http::Two);
             let checksum = trailers.map(|trailers| trailers["x-checksum"].clone());
             assert_eq!(checksum, has_trailers.then(|| "42".parse().expect("ASCII")));
@@ -102,7 +104,7 @@ async fn a_client_that_hangs_up_frees_the_permit() {
     }
 }
 
-/// What is left of the socket: the half that is not closed.
+/// Hangs up in the given way. Returns the half of the socket that stays open, if any.
 async fn hang_up(mut socket: TcpStream, way: &str) -> Option<TcpStream> {
     match way {
         "close its half" => {

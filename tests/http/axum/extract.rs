@@ -1,4 +1,6 @@
 //! A handler that extracts its permit.
+//!
+//! Promises: P9.
 
 use axum::{Router, body::Body, routing::get};
 use http_body_util::BodyExt;

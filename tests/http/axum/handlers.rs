@@ -1,4 +1,4 @@
-//! What the service does for each path.
+//! The handlers of the test service, one for each path.
 
 use axum::{
     Router,
@@ -20,10 +20,10 @@ use testing::{
 use tokio::{sync::mpsc, task::yield_now};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// The other end of a response's body.
+/// The sender that feeds a response's body.
 pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
 
-/// Where handlers put the other ends of their bodies.
+/// Handlers send their bodies' feeds here.
 pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
 
 pub(crate) fn routes(feeds: Feeds, witness: InFlight) -> Router {
@@ -56,14 +56,14 @@ async fn panicking() -> StatusCode {
     panic!("on purpose")
 }
 
-/// A body that the test feeds.
+/// A body whose frames come from the test.
 async fn streaming(State(feeds): State<Feeds>) -> Body {
     let (feed, frames) = mpsc::channel(8);
     feeds.send(feed).expect("a test that runs");
     Body::from_stream(ReceiverStream::new(frames))
 }
 
-/// A body that has always more to say, so that a client which does not read stops it.
+/// A body that never ends. A client that does not read it applies backpressure.
 async fn endless() -> Body {
     let chunk = Bytes::from_static(&[b'.'; 16 * 1024]);
     Body::from_stream(stream::repeat_with(move || {
@@ -71,7 +71,7 @@ async fn endless() -> Body {
     }))
 }
 
-/// Seen by the witness from the handler to the body's last frame.
+/// The witness counts this request from the handler's start to the body's last frame.
 async fn witnessed(Extension(witness): Extension<InFlight>) -> Body {
     let inside = witness.begin();
     yield_now().await;

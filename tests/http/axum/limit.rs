@@ -1,4 +1,6 @@
-//! Five requests of an account, and the sixth.
+//! Five requests of an account are admitted and the sixth is refused.
+//!
+//! Promises: P1.
 
 use super::{
     client::{BOTH, Client, read},

@@ -1,4 +1,4 @@
-//! The layer in an axum service on real sockets, with clients that behave and clients that do not.
+//! The layer in an axum service on real sockets, with well-behaved and misbehaving clients.
 
 mod aborted;
 mod client;

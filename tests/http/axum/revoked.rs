@@ -1,4 +1,6 @@
 //! A response that streams while an operator revokes its permit.
+//!
+//! Promises: P23, P24.
 
 use super::{
     client::{BOTH, Client, Http},
@@ -18,7 +20,7 @@ use testing::{http_requests::limit, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{MemorySemaphore, OnLost, Operate, Semaphore, semaphore::Usage};
 
-/// A store that tests ask who holds what.
+/// A store whose permits tests can list and revoke.
 pub(super) trait Store: Semaphore + Operate + Clone + Debug {}
 
 impl<S: Semaphore + Operate + Clone + Debug> Store for S {}
@@ -28,7 +30,7 @@ async fn usage(store: &impl Store) -> Usage {
     usage.expect("the store answers")
 }
 
-/// A server with one permit, for which others wait.
+/// Starts a server with one permit that other requests can wait for.
 async fn server(store: &impl Store, on_lost: OnLost) -> Server {
     let layer = limit(1, store.clone())
         .with_on_lost(on_lost)
@@ -40,13 +42,13 @@ async fn server(store: &impl Store, on_lost: OnLost) -> Server {
     .await
 }
 
-/// One event, and then nothing for ever.
+/// Sends one event and then never ends.
 async fn events() -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
     let one = stream::iter([Ok(Event::default().data("hello"))]);
     Sse::new(futures_util::StreamExt::chain(one, stream::pending()))
 }
 
-/// Revokes the only permit that is held, while a second request waits.
+/// Revokes the only held permit while a second request waits.
 pub(super) async fn revoke(store: &impl Store) {
     eventually("the next one waits", BOUND, async || {
         usage(store).await.waiting.len() == 1
@@ -59,13 +61,13 @@ pub(super) async fn revoke(store: &impl Store) {
     assert!(revoked.expect("the store answers"), "it is held");
 }
 
-/// A request that waits.
+/// Spawns a request that waits for the permit.
 pub(super) fn next(http: Http, server: &Server) -> JoinHandle<Response<Incoming>> {
     let next = Client::new(http, server);
     tokio::spawn(async move { next.get("/stream").await })
 }
 
-/// The request that waited is answered, and has the only permit.
+/// Asserts that the waiting request is answered and holds the only permit.
 async fn is_served(store: &impl Store, next: JoinHandle<Response<Incoming>>) -> Response<Incoming> {
     let next = timeout(BOUND, next).await.expect("it is its turn");
     let next = next.expect("no panic");
@@ -80,12 +82,12 @@ async fn nothing_is_left(store: &impl Store) {
     eventually("nothing is left", BOUND, is_free).await;
 }
 
-/// The rows that arrive until the body ends, and whether it ends well.
+/// Reads until the body ends. Returns the number of rows, and true if the body ended without an error.
 async fn read_on(body: &mut Incoming) -> (usize, bool) {
     let mut rows = 0;
     while let Some(frame) = body.frame().await {
         match frame {
-            // The end of the body may be a frame of its own.
+            // The end of the body may arrive as a separate, empty frame.
             Ok(frame) => rows += usize::from(frame.data_ref().is_some_and(|row| !row.is_empty())),
             Err(_) => return (rows, false),
         }
@@ -110,7 +112,7 @@ async fn aborted(store: impl Store, http: Http, path: &str) {
     drop((response, feed));
     drop((next, server.feed().await));
     nothing_is_left(&store).await;
-    // The connection of HTTP/2 goes on.
+    // The HTTP/2 connection stays usable.
     let again = client.get("/full").await;
     assert_eq!(again.status(), StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-//! A server, and what can be seen of its permits.
+//! A test server, and a view of its permits.
 
 pub(crate) use super::handlers::Feed;
 use super::handlers::routes;
@@ -13,7 +13,7 @@ use testing::{
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tower_semaphore::{ConcurrencyLimitLayer, key};
 
-/// How long a condition may take to come true on a busy machine.
+/// The longest time for a condition to become true, even on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
@@ -24,12 +24,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server with five requests in flight for each account.
+    /// Starts a server that admits five requests per account.
     pub(crate) async fn start() -> Self {
         Self::start_with(|layer| layer).await
     }
 
-    /// The same under a layer with other settings.
+    /// Starts a server whose layer has changed settings.
     pub(crate) async fn start_with(
         settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
     ) -> Self {
@@ -39,12 +39,12 @@ impl Server {
         Self { ledger, ..server }
     }
 
-    /// A server under this layer; where its store is not the ledger, the page stays empty.
+    /// Starts a server under `layer`. `page` stays empty unless the layer's store is the server's ledger.
     pub(crate) async fn under(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
         Self::with(|routes| routes.layer(layer)).await
     }
 
-    /// A server whose routes are under any layers.
+    /// Starts a server with any `layers` around its routes.
     pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
         let (feed, feeds) = mpsc::unbounded_channel();
         let witness = InFlight::default();
@@ -61,13 +61,13 @@ impl Server {
         }
     }
 
-    /// The other end of the next body that `/stream` answers with.
+    /// The feed of the next body that `/stream` answers with.
     pub(crate) async fn feed(&mut self) -> Feed {
         let feed = timeout(BOUND, self.feeds.recv()).await;
         feed.expect("a stream in time").expect("a server that runs")
     }
 
-    /// The permits that alice was granted.
+    /// The ledger's record of alice's permits.
     pub(crate) fn page(&self) -> Page {
         self.ledger.page("alice")
     }

@@ -1,4 +1,6 @@
 //! Clients that stop reading.
+//!
+//! Promises: P23.
 
 use super::{
     client::{BOTH, Client},
@@ -37,7 +39,7 @@ async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() 
         assert_eq!(server.held(), 1);
         let is_back = async || server.page().returned == 1;
         eventually("it is returned", BOUND, is_back).await;
-        // It is not cut off: it may read on.
+        // The response is not cut off: the client can go on reading.
         read_some(&mut stalled).await;
     }
 }

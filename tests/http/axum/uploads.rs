@@ -1,4 +1,6 @@
-//! Clients that are slow to send their request's body.
+//! Clients that send their request's body slowly.
+//!
+//! Promises: P21, P23.
 
 use super::{
     client::{BOTH, Http},
@@ -30,23 +32,23 @@ const MAX_STALL: Duration = Duration::from_secs(2);
 
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
 
-/// A server whose handlers read, and what is held.
+/// A server whose handlers read request bodies, with a view of the permits in use.
 struct Reads {
     server: Server,
     ledger: Ledger,
     witness: InFlight,
-    /// Lets the handler read that reads late.
+    /// Lets the `late` handler start reading.
     late: Arc<Notify>,
 }
 
-/// Reads all, seen by the witness, and answers with the length.
+/// Reads the whole body, counted by the witness, and answers with its length.
 async fn whole(Extension(witness): Extension<InFlight>, body: axum::body::Body) -> String {
     let _inside = witness.begin();
     let body = body.collect().await.expect("it is whole");
     body.to_bytes().len().to_string()
 }
 
-/// The same, when it may.
+/// Does the same as `whole`, but starts only when the test lets it.
 async fn late(
     Extension(late): Extension<Arc<Notify>>,
     witness: Extension<InFlight>,
@@ -75,7 +77,7 @@ impl Reads {
         }
     }
 
-    /// An upload of alice's, whose frames the test sends.
+    /// Starts an upload as alice. The test sends the frames.
     fn upload(&self, http: Http, path: &str) -> (Sending, JoinHandle<Response<Incoming>>) {
         let (frames, body) = mpsc::channel(1);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
@@ -95,7 +97,7 @@ impl Reads {
         self.ledger.page("alice").returned
     }
 
-    /// How many handlers read now.
+    /// The number of handlers that read now.
     fn inside(&self) -> usize {
         self.witness.restart();
         self.witness.most()
@@ -105,7 +107,7 @@ impl Reads {
 struct Sending(mpsc::Sender<Result<Frame<Bytes>, Infallible>>);
 
 impl Sending {
-    /// Whether the client still sends.
+    /// Sends `length` bytes. Returns true while the client still accepts frames.
     async fn send(&self, length: usize) -> bool {
         let frame = Frame::data(vec![b'.'; length].into());
         self.0.send(Ok(frame)).await.is_ok()

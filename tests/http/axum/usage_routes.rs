@@ -1,4 +1,6 @@
-//! The routes that show operators who holds what.
+//! The routes that show operators who holds which permits.
+//!
+//! Promises: P24.
 
 use axum::{Router, body::Body};
 use futures_util::{StreamExt, stream};
@@ -15,10 +17,10 @@ use tower_semaphore::{
 };
 use url::{Position, Url};
 
-/// Where an operator would nest the routes.
+/// The address under which the routes are nested.
 const BASE: &str = "http://host/debug/permits/";
 
-/// The text that is answered at an address, of which a client sends what the `url` crate makes of it.
+/// Requests an address, with its path and query as the `url` crate encodes them. Returns the status and the text.
 async fn text(semaphore: impl Operate, address: &Url) -> (StatusCode, String) {
     let app: Router = Router::new().nest("/debug/permits", usage_routes(semaphore));
     let request = Request::get(&address[Position::BeforePath..]);
@@ -36,20 +38,20 @@ async fn get(semaphore: impl Operate, address: &Url) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// An address relative to the routes, as a browser resolves it.
+/// Resolves a link relative to the routes, as a browser does.
 fn at(link: &str) -> Url {
     let base = Url::parse(BASE).expect("an address");
     base.join(link).expect("a link")
 }
 
-/// The address of a list or of a usage, with a query as a form makes it.
+/// The address of a route, with its query encoded as an HTML form encodes it.
 fn form(route: &str, parameters: &[(&str, &str)]) -> Url {
     let mut address = at(route);
     address.query_pairs_mut().extend_pairs(parameters);
     address
 }
 
-/// The links to the usage of all keys of a policy.
+/// The usage links of all keys of a policy, collected from every page.
 async fn links(semaphore: impl Operate + Clone, policy: &str) -> Vec<String> {
     let (mut links, mut next) = (Vec::new(), Some(form("keys", &[("policy", policy)])));
     while let Some(address) = next {
@@ -205,7 +207,7 @@ async fn all_pages_together_have_each_key_once() {
     );
 }
 
-/// A store that lists as it was told, with the trait's own pages.
+/// A store that lists keys in the way its variant names, and uses the default `Operate` methods for pages.
 #[derive(Clone)]
 enum Told {
     Keys(usize),

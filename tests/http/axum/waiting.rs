@@ -1,4 +1,6 @@
 //! Requests that wait for their permit, over real sockets.
+//!
+//! Promises: P10, P12, P14.
 
 use super::{
     client::{BOTH, Client, Http, open, read},
@@ -22,10 +24,10 @@ use testing::{
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle, time::timeout};
 use tower_semaphore::{AcquireError, Claim, MemorySemaphore};
 
-/// Sooner than a waiter counts as dead under the default lease.
+/// Shorter than the time after which a waiter counts as dead under the default lease.
 const SOON: Duration = Duration::from_millis(1_500);
 
-/// A server that keeps five requests of alice's in flight, so that the next ones wait.
+/// A server on which alice has five requests in flight, so that her next ones wait.
 struct Busy {
     server: Server,
     client: Client,
@@ -39,7 +41,7 @@ impl Busy {
         Self::on(Server::under(layer).await, http, store).await
     }
 
-    /// On a server under a limit of 5, counted by this store.
+    /// Fills a server whose limit of 5 is counted by `store`.
     async fn on(mut server: Server, http: Http, store: Store) -> Self {
         let client = Client::new(http, &server);
         let mut five = Vec::new();
@@ -61,7 +63,7 @@ impl Busy {
         read(response).await;
     }
 
-    /// Starts a request that waits at `position` in the queue.
+    /// Starts a request and returns once it waits at `position` in the queue.
     async fn wait(&self, position: u32) -> JoinHandle<Response<Incoming>> {
         let client = self.client.clone();
         let waiting = tokio::spawn(async move { client.get("/full").await });
@@ -69,7 +71,7 @@ impl Busy {
         waiting
     }
 
-    /// Waits until so many requests of alice's wait.
+    /// Waits until alice has `count` waiting requests.
     async fn waits(&self, count: u32) {
         eventually("as many wait as should", BOUND, async || {
             matches!(self.probe(count).await, AcquireError::QueueFull { .. })
@@ -78,7 +80,7 @@ impl Busy {
         .await;
     }
 
-    /// How one more claim fails if at most `longest` may wait.
+    /// The error of one more claim whose queue may hold at most `longest` claims.
     async fn probe(&self, longest: u32) -> AcquireError {
         let claim = Claim::new("alice")
             .with_limit(5)
@@ -89,7 +91,7 @@ impl Busy {
     }
 }
 
-/// It leaves, and is not passed over when it is dead.
+/// A dropped request leaves the queue at once; its entry does not have to expire first.
 async fn leaves_the_queue(http: Http, store: Store) {
     let mut busy = Busy::start(http, store).await;
     tokio::select! {
@@ -139,7 +141,7 @@ async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
 }
 
-/// Reads an upload before its request waits.
+/// Reads the whole upload before the request waits.
 async fn read_first(request: Request, next: Next) -> axum::response::Response {
     let (parts, body) = request.into_parts();
     match to_bytes(body, 1 << 20).await {
@@ -148,7 +150,7 @@ async fn read_first(request: Request, next: Next) -> axum::response::Response {
     }
 }
 
-/// A client that has sent 100 kB with its request.
+/// A connected client that has sent 100 kB with its request.
 async fn upload(server: &Server) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
     let head = "POST /full HTTP/1.1\r\nhost: market\r\nx-account-id: alice\r\ncontent-length: 100000\r\n\r\n";
@@ -190,7 +192,7 @@ async fn requests_that_wait_take_their_connections_streams_unless_few_may_wait()
         let client = busy.client.clone();
         tokio::spawn(async move { client.send(Method::GET, "/full", "bob").await })
     };
-    // As many streams as hyper allows.
+    // Sends the largest number of streams that hyper allows.
     let ask = |busy: &Busy| {
         let client = busy.client.clone();
         tokio::spawn(async move { client.get("/full").await.status() })

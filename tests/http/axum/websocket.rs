@@ -1,4 +1,6 @@
 //! A WebSocket whose handler extracts its permit and keeps it.
+//!
+//! Promises: P9.
 
 use super::server::{BOUND, Server};
 use axum::{
@@ -62,7 +64,7 @@ async fn try_open(server: &Server) -> Result<Socket, Error> {
         .map(|(socket, _)| socket)
 }
 
-/// An open socket of alice's, over which a message has come back.
+/// Opens a socket as alice and returns it once a message has been echoed.
 async fn open(ledger: &Ledger, server: &Server) -> Socket {
     let mut socket = try_open(server).await.expect("admitted");
     say(&mut socket, "hello").await;

@@ -1,5 +1,6 @@
-//! Unused readiness: answers that are out of date, permits that were lost, and services that are
-//! idle: alive, but not polled any more.
+//! Unused readiness: outdated answers, lost permits, and idle services, which are alive but no longer polled.
+//!
+//! Promises: P1, P10, P11.
 
 use super::inner::{BOUND, Limited, call, is_ready, limited, ok, one, read};
 use bytes::Bytes;
@@ -19,18 +20,18 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::BufferLayer};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore, PermitLost};
 use tower_test::mock;
 
-/// Longer than a refusal counts.
+/// Longer than a refusal stays valid.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Longer than an abandoned service holds anything. Probes go by the real clock.
+/// Longer than an abandoned service keeps a permit or a place in the queue. Probes go by the real clock.
 const ABANDONED: Duration = Duration::from_millis(4_500);
 
-/// The idle service has lost its permit.
+/// Waits until the idle service has lost its permit.
 async fn is_free(memory: &MemorySemaphore) {
     eventually("it is free", BOUND, async || memory.busy_keys() == 0).await;
 }
 
-/// Polls a service in a task of its own until it is ready.
+/// Polls a service until it is ready.
 async fn becomes_ready(service: Limited) -> Limited {
     let mut service = service.into_inner();
     let ready = timeout(BOUND, service.ready()).await;
@@ -97,7 +98,7 @@ async fn a_call_whose_permit_was_lost_since_the_poll_is_refused_with_503_without
     assert!(answer.extensions().get::<PermitLost>().is_some());
 }
 
-/// A service under `load_shed` that has shed a call, because there was no room.
+/// A service under `load_shed` that has shed a call because the limit was reached.
 async fn shed(layer: &GlobalConcurrencyLimitLayer) -> impl Sized + use<> {
     let mut service = ServiceBuilder::new()
         .load_shed()
@@ -211,7 +212,7 @@ fn an_idle_service_pins_no_permit_without_a_runtime_either() {
     waiting.block_on(is_free(&memory));
 }
 
-/// Its probes have ended meanwhile.
+/// The layer's probes end while it has no service.
 #[tokio::test]
 async fn a_layer_that_had_no_service_for_a_while_probes_again() {
     let memory = MemorySemaphore::new();

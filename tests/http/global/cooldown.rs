@@ -1,4 +1,6 @@
-//! A client of one host pauses the host's key as a response's `Retry-After` asks.
+//! The client of one host pauses the host's key when a response's `Retry-After` asks for it.
+//!
+//! Promises: P17.
 
 use super::inner::one;
 use bytes::Bytes;

@@ -22,16 +22,16 @@ use tower_semaphore::{
 };
 use tower_test::mock::Spawn;
 
-/// Generous: nothing that waits for it is about time.
+/// Generous, because no test that uses it measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 pub(crate) type Ok = ServiceFn<fn(Request<String>) -> Answered>;
 
-/// A response. Holding it is holding the permit.
+/// A response that holds the permit while it exists.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
-/// A service under a limit, with a task that records wake-ups.
+/// A limited service in a mock task that records wake-ups.
 pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<Ok>>;
 
 /// Answers every request with the same two bytes.
@@ -39,7 +39,7 @@ pub(crate) fn ok() -> Ok {
     service_fn(|_| ready(Ok(Response::new("ok".into()))))
 }
 
-/// At most one request in flight for `host`.
+/// A layer that admits one request at a time for `host`.
 pub(crate) fn one(semaphore: impl Semaphore) -> GlobalConcurrencyLimitLayer {
     GlobalConcurrencyLimitLayer::new(1, "host", semaphore)
 }
@@ -48,7 +48,7 @@ pub(crate) fn limited(layer: &GlobalConcurrencyLimitLayer) -> Limited {
     Spawn::new(layer.layer(ok()))
 }
 
-/// Whether a service is ready now.
+/// Polls a service once. Returns true if it is ready.
 pub(crate) fn is_ready(service: &mut Limited) -> bool {
     match service.poll_ready() {
         std::task::Poll::Ready(Ok(())) => true,
@@ -56,7 +56,7 @@ pub(crate) fn is_ready(service: &mut Limited) -> bool {
     }
 }
 
-/// Calls a service that has to be ready.
+/// Calls a service that must be ready.
 pub(crate) async fn call(service: &mut Limited) -> Answer {
     assert!(is_ready(service));
     let Ok(answer) = service.call(Request::new(String::new())).await;
@@ -72,7 +72,7 @@ where
     body.expect("a body that ends well").to_bytes()
 }
 
-/// Sends a request to each service at once, and waits for the ends of all bodies.
+/// Sends a request to each service at the same time and waits for the ends of all bodies.
 pub(crate) async fn all_served<S, B>(services: Vec<S>)
 where
     S: Service<Request<String>, Response = Response<B>, Error: Debug + Send, Future: Send>,
@@ -96,11 +96,10 @@ where
     }
 }
 
-/// A body of a few frames, seen by a witness.
+/// A body of a few frames, counted by a witness.
 pub(crate) type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// Answers with a body that takes a while, and lets the witness see each request from its call to
-/// the end of its body.
+/// Answers with a body that takes a while. The witness counts each request from its call to the end of its body.
 pub(crate) fn watched(
     witness: &InFlight,
 ) -> impl Service<Request<String>, Response = Response<Frames>, Error = Infallible, Future: Send>

@@ -1,4 +1,4 @@
-//! The limit whose permit is readiness.
+//! The layer whose services take a permit to become ready.
 
 mod abandoned;
 mod cooldown;

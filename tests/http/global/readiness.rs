@@ -1,4 +1,6 @@
-//! Readiness is the permit.
+//! A service is ready only while it holds a permit.
+//!
+//! Promises: P1, P12.
 
 use super::inner::{call, is_ready, limited, one, read};
 use bytes::Bytes;

@@ -1,4 +1,6 @@
-//! Ready to refuse: when there will be no permit, readiness is for one refusal.
+//! When a claim is refused, the service becomes ready for one call, which returns the refusal.
+//!
+//! Promises: P14, P21.
 
 use super::inner::{call, is_ready, limited, one, read};
 use crate::layer::rig::error;

@@ -1,4 +1,6 @@
 //! One layer in several runtimes.
+//!
+//! Promises: P1, P10.
 
 use super::inner::{is_ready, limited, one};
 use http::Request;
@@ -11,7 +13,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_semaphore::MemorySemaphore;
 
-/// Longer than it takes to find that a service is abandoned.
+/// Longer than it takes to detect an abandoned service.
 const BOUND: Duration = Duration::from_secs(60);
 
 fn runtime() -> Runtime {

@@ -1,4 +1,6 @@
-//! One limit for services in several processes.
+//! Services in several processes that share one limit.
+//!
+//! Promises: P1.
 
 use super::inner::{BOUND, read};
 use http::{Request, Response};
@@ -23,7 +25,7 @@ use tower_semaphore::{
 
 const QUEUE: &str = "semaphore:2:{concurrency:host}:queue";
 
-/// A response. Holding it is holding the permit, because its body does not end in its first frame.
+/// A response that holds the permit while it exists, because its body does not end in its first frame.
 type Answer = Response<ResponseBody<Script>>;
 
 type Answered = Ready<Result<Response<Script>, Infallible>>;
@@ -34,7 +36,7 @@ fn ok() -> Ok {
     service_fn(|_| ready(Ok(Response::new(Script::stream([Data("ok")])))))
 }
 
-/// A layer over a store of its own, as another process has it.
+/// A layer over a separate store, as in another process.
 async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {
     let store = RedisSemaphore::connect(server.url()).await;
     GlobalConcurrencyLimitLayer::new(limit, "host", store.expect("it connects"))
@@ -47,7 +49,7 @@ async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
     answer
 }
 
-/// A request that waits in the queue.
+/// Spawns a request and returns once it waits in the queue.
 async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
     let waiter = tokio::spawn(call(service.clone()));
     let mut raw = Raw::connect(server.port()).await;
@@ -86,7 +88,7 @@ async fn the_first_poll_is_shed_because_an_acquire_takes_a_round_trip() {
     let server = RedisServer::start();
     let limit = layer(1, &server).await;
     let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
-    // So that the round trip outlasts the poll, however busy the machine is.
+    // Stops the server so that the round trip outlasts the poll, however busy the machine is.
     server.stop();
     let shed = service.clone().oneshot(Request::new(String::new())).await;
     server.cont();

@@ -1,4 +1,6 @@
 //! The limit among tower's other layers.
+//!
+//! Promises: P1.
 
 use super::inner::{all_served, ok, read, watched};
 use futures_util::future::BoxFuture;

@@ -1,4 +1,6 @@
-//! A request whose permit is lost before its response has a head.
+//! A request that loses its permit before its response has a head.
+//!
+//! Promises: P23.
 
 use super::rig::{Answer, ok, problem, send, values};
 use bytes::Bytes;
@@ -27,13 +29,13 @@ use tower_semaphore::{
 const MAX_HOLD: Duration = Duration::from_millis(500);
 const WORK: Duration = Duration::from_millis(1_500);
 
-/// One request of an account at a time, for a while.
+/// A layer that admits one request per account, each for a limited time.
 fn bounded(memory: &MemorySemaphore, on_lost: OnLost) -> ConcurrencyLimitLayer<key::Header> {
     let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
     layer.with_on_lost(on_lost)
 }
 
-/// Works for a while before it answers, seen by the witness.
+/// Works for a while before it answers, counted by the witness.
 fn working(
     witness: &InFlight,
 ) -> impl Service<Request<String>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
@@ -50,13 +52,13 @@ fn working(
     })
 }
 
-/// How many are inside now.
+/// The number of requests inside the service now.
 fn inside(witness: &InFlight) -> usize {
     witness.restart();
     witness.most()
 }
 
-/// The response to a request that was ended.
+/// Asserts that this is the response to an aborted request.
 fn assert_aborted<B>(answer: &Response<B>) {
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(answer.extensions().get::<PermitLost>().is_some());
@@ -123,7 +125,7 @@ async fn a_handler_that_has_released_its_permit_finishes_after_the_bound() {
     assert_eq!(body.to_bytes(), "done");
 }
 
-/// Is never ready.
+/// A service that is never ready.
 #[derive(Clone)]
 struct Unready {
     _inside: Arc<One>,

@@ -1,4 +1,6 @@
 //! The public types that users combine.
+//!
+//! Promises: P20.
 
 use super::rig::{ok, send, statuses};
 use futures_util::FutureExt;
@@ -151,7 +153,7 @@ async fn a_permit_that_keeps_another_store_s_is_lost_with_it_and_releases_it() {
     assert!(!inner.is_out() && other.busy_keys() == 0);
 }
 
-/// What the compiler says of a program that uses this crate.
+/// The errors that the compiler prints for a program that uses this crate.
 fn compile_errors(program: &str) -> String {
     let deps = env::current_exe().expect("a path");
     let deps = deps.parent().expect("it is in a folder");

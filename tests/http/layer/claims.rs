@@ -1,4 +1,6 @@
-//! Claims with a limit, a weight or a policy of their own.
+//! Claims that set their limit, weight or policy themselves.
+//!
+//! Promises: P1, P3.
 
 use super::rig::{ok, problem, send, statuses, values};
 use http::{Request, request::Parts};

@@ -1,4 +1,6 @@
-//! A layer around a client pauses a key as a response's `Retry-After` asks.
+//! A layer around a client pauses a key when a response's `Retry-After` asks for it.
+//!
+//! Promises: P17.
 
 use super::rig::send;
 use bytes::Bytes;
@@ -26,7 +28,7 @@ use tower_semaphore::{
 const MAX: Duration = Duration::from_secs(300);
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The longest time for which a response waits for its pause.
+/// The longest time that a response waits for its pause to be stored.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 type Limit = ConcurrencyLimitLayer<key::Header>;
@@ -35,7 +37,7 @@ fn limited(store: impl Semaphore) -> Limit {
     limit(1, store).with_cooldown("concurrency", MAX)
 }
 
-/// An upstream that answers every request with this status and these fields.
+/// An upstream that answers every request with this status and these headers.
 fn upstream(
     status: u16,
     fields: &[(&'static str, &str)],
@@ -54,7 +56,7 @@ fn upstream(
     })
 }
 
-/// The pauses after a response with this status and these fields.
+/// The pauses that a response with this status and these headers causes.
 async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<RecordedPause> {
     let store = PauseRecorder::prompt();
     let service = limited(store.clone()).layer(upstream(status, fields));
@@ -63,7 +65,7 @@ async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<RecordedPau
     store.pauses()
 }
 
-/// How long the key is paused after a 429 with these fields.
+/// How long a 429 with these headers pauses the key.
 async fn paused(fields: &[(&'static str, &str)]) -> Option<Duration> {
     let pauses = pauses(429, fields).await;
     assert!(pauses.len() < 2, "{pauses:?}");

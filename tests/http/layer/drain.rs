@@ -1,4 +1,6 @@
-//! What the layer does with the body of a refused request.
+//! How the layer drains the body of a refused request.
+//!
+//! Promises: P21.
 
 use super::rig::{ok, send, values};
 use bytes::Bytes;
@@ -28,7 +30,7 @@ use tower_semaphore::{
     ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, ResponseBody, key::Header,
 };
 
-/// An upload, whose frames are counted when they are read.
+/// An upload that counts its frames as they are read.
 struct Upload {
     frames: u64,
     frame: Bytes,
@@ -37,7 +39,7 @@ struct Upload {
     read: Arc<AtomicU64>,
 }
 
-/// What follows the last frame.
+/// The end of the body, after its last frame.
 #[derive(Clone, Copy)]
 enum End {
     Trailers,
@@ -99,7 +101,7 @@ fn post(upload: Upload) -> Request<Upload> {
     request::<String>("alice").map(|_| upload)
 }
 
-/// Waits until nothing of an upload is left. Returns how many of its frames were read.
+/// Waits until the upload has been dropped. Returns how many of its frames were read.
 async fn frames_read(read: Arc<AtomicU64>) -> u64 {
     let is_dropped = async || Arc::strong_count(&read) == 1;
     eventually(

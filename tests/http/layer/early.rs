@@ -1,4 +1,6 @@
-//! Permits that are released before the response's head, because their key is full and the release travels.
+//! Permits that are released before the response's head because their key is full and the release needs a round trip.
+//!
+//! Promises: P9, P22.
 
 use super::rig::{Held, ok, stalled, take};
 use bytes::Bytes;
@@ -25,12 +27,12 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost, Permit, ReleaseAt, Response
 
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
-/// More than a tick of the clock.
+/// Longer than one tick of the clock.
 const EARLY: Duration = Duration::from_millis(5);
 
 type Limit = ConcurrencyLimitLayer<key::Header>;
 
-/// Answers with a body that has this script.
+/// Answers with a body that follows this script.
 fn scripted(
     body: Script,
 ) -> impl Service<Request<String>, Response = Response<Script>, Error = Infallible, Future: Send> + Clone
@@ -41,7 +43,7 @@ fn scripted(
     })
 }
 
-/// The response, if it is there without a wait.
+/// Returns the response if it is available without waiting.
 fn at_once<S, B>(limit: &Limit, service: S) -> Option<Response<ResponseBody<B>>>
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
@@ -52,7 +54,7 @@ where
     Some(response)
 }
 
-/// Every script that ends with its first frame.
+/// Every script whose body ends with its first frame.
 fn short() -> impl Iterator<Item = Script> {
     let exact = [
         vec![],
@@ -213,7 +215,7 @@ async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
     }
 }
 
-/// The time between the first poll and the server's is the client's.
+/// Stall time counts from the layer's own first poll until the server polls the body.
 #[tokio::test(start_paused = true)]
 async fn a_frame_that_nobody_takes_is_a_stall() {
     let max_stall = Duration::from_secs(30);

@@ -1,4 +1,6 @@
 //! The RateLimit fields.
+//!
+//! Promises: P21.
 
 use super::rig::{ok, send, values};
 use http::{HeaderValue, Method, Request, Response};
@@ -39,7 +41,7 @@ async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() 
     }
 }
 
-/// What a client that is refused by this error may know of its limit.
+/// The RateLimit and `Retry-After` headers of a response that is refused with this error.
 async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String>; 3] {
     let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
     ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))

@@ -1,4 +1,6 @@
-//! The first of several extractors that finds a key.
+//! `key::first_of`: the first extractor that finds a key decides.
+//!
+//! Promises: P7.
 
 use super::rig::{ok, send, statuses};
 use http::{HeaderName, HeaderValue, Request};
@@ -7,7 +9,7 @@ use testing::http_requests::ACCOUNT;
 use tower::Layer;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, MemorySemaphore, key};
 
-/// A request of an account, if it has one, from an address.
+/// A request from an address, with an account if given.
 fn from(account: Option<&'static str>, address: &str) -> Request<String> {
     let mut request = Request::new(String::new());
     let address: IpAddr = address.parse().expect("an address");
@@ -87,7 +89,7 @@ fn what_is_absent_everywhere_is_what_the_last_one_says() {
     assert_eq!(found, Err(KeyError::missing_extension::<u64>()));
 }
 
-/// The policies that a layer named `read` gives to the first of `a`, `b` and so on.
+/// The policies of a layer named `read` whose extractor tries the keys `a`, `b` and so on.
 async fn policies<K: KeyExtractor>(extractor: K, keys: &str) -> Vec<String> {
     let layer = ConcurrencyLimitLayer::new(1, extractor, MemorySemaphore::new());
     let service = layer.with_policy("read").layer(ok());

@@ -1,4 +1,4 @@
-//! A request that its service gives back and that is sent again, with the permit of the first attempt in its extensions.
+//! A request that its service returns unsent and that is sent again, with the first attempt's permit in its extensions.
 
 use super::{
     rig::{Held, ok, send, stalled, take},
@@ -21,15 +21,15 @@ use tower_semaphore::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, Permit
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The error of a client that has not sent a request, as hyper-util's `TrySendError`.
+/// The error of a client that did not send a request. It returns the request, as hyper-util's `TrySendError` does.
 #[derive(Debug)]
 struct NotSent(Request<String>);
 
-/// The number of a request's attempts.
+/// How often a request has been attempted.
 #[derive(Clone, Copy, Default)]
 struct Attempts(u32);
 
-/// Gives each request back, with its extensions, until `attempts` were made.
+/// Returns each request unsent, with its extensions, until `attempts` attempts were made.
 fn given_back<S>(
     attempts: u32,
     service: S,
@@ -52,7 +52,7 @@ where
     })
 }
 
-/// Sends a request again, each time that it is given back.
+/// Sends a request again each time it is returned.
 async fn insist<S>(service: &S, mut request: Request<String>) -> S::Response
 where
     S: Service<Request<String>, Error = NotSent> + Clone,
@@ -66,7 +66,7 @@ where
     }
 }
 
-/// As a service. A limit outside of it has admitted the request once, however often it is sent.
+/// `insist` as a service. A limit outside it admits the request once, however often it is sent.
 fn insisting<S>(
     service: S,
 ) -> impl Service<Request<String>, Response = S::Response, Error = Infallible, Future: Send> + Clone
@@ -150,7 +150,7 @@ pub(crate) async fn a_permit_that_the_handler_keeps_stays_held(store: Store) {
     is_free(&store, "ann").await;
 }
 
-/// Where a service puts a request that it has answered, or that its caller gave up.
+/// Holds a request that a service has answered or that its caller has abandoned.
 type Kept = Arc<Mutex<Option<Request<String>>>>;
 
 fn keep(kept: &Kept) -> impl FnMut(Request<String>) -> Request<String> + Clone + use<> {
@@ -198,7 +198,7 @@ pub(crate) async fn a_request_that_was_given_up_may_be_sent_again(store: Store) 
     is_free(&store, "ann").await;
 }
 
-/// The first permit would otherwise end with the second response.
+/// If the second attempt kept the first permit, the permit would end with the second response.
 pub(crate) async fn a_request_without_a_key_keeps_no_permit_either(store: Store) {
     let first = |parts: &http::request::Parts| {
         let is_first = parts.extensions.get::<Attempts>().is_none();

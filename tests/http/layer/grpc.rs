@@ -1,4 +1,6 @@
-//! What gRPC clients are told.
+//! Refusals and lost permits as gRPC clients see them.
+//!
+//! Promises: P21.
 
 use super::rig::{Answer, Stalled, answer, ok, refused, send, values};
 use bytes::Bytes;
@@ -16,7 +18,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// A call of alice's.
+/// A call by alice with this content type.
 fn of_kind(kind: &'static str) -> Request<String> {
     let mut request = request("alice");
     *request.method_mut() = Method::POST;
@@ -75,7 +77,7 @@ async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
     }
 }
 
-/// Their answer would have status 200, and a shared cache may keep that of a GET for all clients.
+/// A refusal in gRPC's form has status 200, and a shared cache may serve the answer to a GET to all clients.
 #[tokio::test]
 async fn a_request_that_is_no_post_is_no_grpc() {
     for kind in ["application/grpc", "application/grpc-web+proto"] {
@@ -160,7 +162,7 @@ fn streaming(
     })
 }
 
-/// What a body of this content type ends in when its permit is lost.
+/// The last frame or the error of a body of this content type whose permit is lost.
 async fn end_of_a_lost(kind: &'static str) -> Result<Frame<Bytes>, String> {
     let store = Fickle::default();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
@@ -186,7 +188,7 @@ async fn a_grpc_response_that_lost_its_permit_ends_in_trailers() {
 
 #[tokio::test]
 async fn other_responses_that_lost_their_permit_end_in_an_error() {
-    // The trailers of gRPC-Web would be a message in the body.
+    // gRPC-Web puts trailers into the body as a message, and JSON has none, so these bodies end in an error.
     for kind in ["application/grpc-web", "application/json"] {
         let error = end_of_a_lost(kind).await.expect_err("it is not whole");
         assert_eq!(error, "the permit was lost");

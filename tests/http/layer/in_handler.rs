@@ -1,4 +1,6 @@
-//! Rejections that a handler makes itself, and how long its client should wait.
+//! Rejections that a handler builds itself, and the wait that they ask of the client.
+//!
+//! Promises: P21.
 
 use http::{Request, Response, StatusCode, request::Parts};
 use serde_json::{Value, json};

@@ -1,4 +1,6 @@
-//! What the layer does to the service under it.
+//! How the layer uses the service under it.
+//!
+//! Promises: P9, P10.
 
 use super::rig::{is_refused, send};
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use tower_test::mock;
 
 type Full1 = Response<Full<Bytes>>;
 
-/// A service that must be ready before each call, and whose clone is not.
+/// A service that must be ready before each call. Its clones are not ready.
 struct Strict {
     ready: bool,
 }
@@ -103,7 +105,7 @@ async fn an_error_of_the_service_keeps_its_type_and_frees_the_permit() {
     drop(response);
 }
 
-/// A service that will never be ready.
+/// A service whose readiness always fails.
 #[derive(Clone)]
 struct Failed;
 

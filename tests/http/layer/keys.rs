@@ -1,4 +1,6 @@
-//! The account that a request counts for.
+//! The key that a request counts under.
+//!
+//! Promises: P7, P21.
 
 use super::rig::{ok, problem, send, statuses};
 use bytes::Bytes;
@@ -63,7 +65,7 @@ fn a_closure_returns_a_key_or_a_claim_or_none_or_an_error() {
     assert!(key_in(&bad, &parts()).is_err());
 }
 
-/// A function is an extractor as well as a closure.
+/// A plain function serves as an extractor, as a closure does.
 fn account(parts: &Parts) -> Option<String> {
     let value = parts.headers.get(ACCOUNT)?;
     value.to_str().ok().map(str::to_owned)
@@ -224,7 +226,7 @@ fn addresses_of_one_network_share_a_key() {
     assert_eq!(key_of("2001:db8::1", whole), "2001:db8::1".into());
     let wide = default.with_prefix(24, 48);
     assert_eq!(key_of("192.0.2.7", wide), "192.0.2.0/24".into());
-    // A mapped address is an IPv4 address before its network is found.
+    // A mapped address is converted to IPv4 before its network is computed.
     assert_eq!(key_of("::ffff:192.0.2.7", wide), "192.0.2.0/24".into());
     assert_eq!(key_of("2001:db8:1:2::1", wide), "2001:db8:1::/48".into());
     let none = default.with_prefix(0, 0);
@@ -248,7 +250,7 @@ fn the_peer_s_address_never_comes_from_a_header() {
     assert!(matches!(missing, Err(KeyError::MissingExtension { .. })));
 }
 
-/// A request whose account is any bytes that a header can have.
+/// A request whose account is any bytes that a header value may have.
 fn bytes(account: impl AsRef<[u8]>) -> Request<String> {
     let mut request = Request::new(String::new());
     let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");

@@ -1,4 +1,6 @@
-//! How many requests are admitted.
+//! The number of requests that are admitted.
+//!
+//! Promises: P1, P21.
 
 use super::rig::{is_refused, ok, send, statuses};
 use bytes::Bytes;

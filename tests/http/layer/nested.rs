@@ -1,4 +1,6 @@
-//! Limits within limits: the permit in a request's extensions stands for all of them.
+//! Nested limits: the permit in a request's extensions covers all of them.
+//!
+//! Promises: P3, P9.
 
 use super::rig::{Held, is_refused, send, take};
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Upgrades every request, so that the body ends at once, and keeps the permit.
+/// Upgrades every request and keeps its permit. The body ends at once.
 fn upgrading(
     held: &Held,
 ) -> impl Service<Request<String>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
@@ -33,7 +35,7 @@ fn upgrading(
     })
 }
 
-/// A limit of all accounts together.
+/// A limit that all accounts share.
 fn all(semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Fixed> {
     ConcurrencyLimitLayer::new(9, key::fixed("all"), semaphore).with_policy("all")
 }

@@ -1,4 +1,6 @@
-//! The refusal of a key that is paused.
+//! The refusal of a paused key.
+//!
+//! Promises: P17, P21.
 
 use super::rig::{ok, problem, send, values};
 use http::{HeaderValue, Method, Request, request::Parts};
@@ -12,7 +14,7 @@ use tower_semaphore::{
     Acquire, AcquireError, Claim, Claims, GlobalConcurrencyLimitLayer, Rejection, Semaphore,
 };
 
-/// A rest of 29.2 s.
+/// The time until the pause ends: 29.2 s.
 const REST: Duration = Duration::from_millis(29_200);
 
 fn paused(rest: Duration) -> AcquireError {
@@ -36,7 +38,7 @@ async fn a_client_is_asked_to_come_back_when_the_pause_is_over() {
         (Duration::from_secs(31 * 24 * 60 * 60), 2_678_400),
     ] {
         let service = limit(2, Refusing(paused(rest))).layer(ok());
-        // The second and the third are no later than the first.
+        // The second and third times are no earlier than the first.
         for _ in 0..3 {
             let answer = send(&service, request("ann")).await;
             assert_eq!(answer.status(), 429);
@@ -96,7 +98,7 @@ async fn a_global_limit_refuses_with_the_rest_of_the_pause() {
     assert_eq!(values(&answer, "retry-after"), ["30"]);
 }
 
-/// A store with one paused key. All other keys are full.
+/// A store in which `ann` is paused and all other keys are full.
 struct PausedAnn;
 
 impl Semaphore for PausedAnn {
@@ -119,7 +121,7 @@ async fn a_pause_sends_clients_of_other_keys_no_later() {
     assert_eq!(values(&bob, "retry-after"), ["1"]);
 }
 
-/// A store that is paused for a while, and full afterwards.
+/// A store whose key is paused for the first claims and full afterwards.
 struct OncePaused(std::sync::atomic::AtomicUsize);
 
 impl Semaphore for OncePaused {

@@ -1,5 +1,7 @@
-//! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
-//! as the handler wants.
+//! How long a permit is held: until the head, until the end of the body, for a limited time, or as long as the handler
+//! wants.
+//!
+//! Promises: P9, P23.
 
 use super::rig::{Held, Stalled, is_refused, ok, send, stalled, take};
 use futures_util::{FutureExt, stream};
@@ -170,7 +172,7 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
     assert!(!store.is_out());
 }
 
-/// Comes back just before it is released.
+/// A grant whose lost permit returns while it is being released.
 #[derive(Default)]
 struct Returning(Loss);
 

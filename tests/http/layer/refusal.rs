@@ -1,4 +1,6 @@
-//! What the response to a refused request says.
+//! The response to a refused request.
+//!
+//! Promises: P18, P21.
 
 use super::rig::{answer, is_refused, ok, problem, refused, send, values};
 use axum::response::IntoResponse;

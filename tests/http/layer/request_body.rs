@@ -1,4 +1,6 @@
-//! Requests whose client is slow.
+//! Slow uploads.
+//!
+//! Promises: P23.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -19,7 +21,7 @@ use tower_semaphore::{
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-/// Bytes that a client sends at once: the docs count so many as progress.
+/// The number of bytes that the docs count as progress.
 const KIBIBYTE: usize = 1_024;
 
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
@@ -31,7 +33,7 @@ fn strict(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
     layer.with_on_lost(OnLost::Abort)
 }
 
-/// Sends so many bytes after each of the pauses, and then ends.
+/// Sends a chunk of the given length after each pause, and then ends.
 fn upload(
     chunks: impl IntoIterator<Item = (Duration, usize), IntoIter: Send> + Send + 'static,
 ) -> Request<Upload> {
@@ -50,7 +52,7 @@ fn upload(
     request.body(body).expect("a request")
 }
 
-/// A handler that reads the whole body and answers with its length, `pause` before it reads and after each frame.
+/// Reads the whole body and answers with its length. Pauses before the first read and after each frame.
 async fn read<B>(request: Request<B>, pause: Duration) -> Result<Response<Full<Bytes>>, Infallible>
 where
     B: Body<Data = Bytes, Error: std::fmt::Debug>,
@@ -65,7 +67,7 @@ where
     Ok(Response::new(length.to_string().into()))
 }
 
-/// The service that reads, by way of the wrapper and by way of axum's body.
+/// The reading service, once with this crate's wrapper around the request's body and once with axum's body.
 fn services(layer: &ConcurrencyLimitLayer<key::Header>, pause: Duration) -> Vec<Limited> {
     let watched = ServiceBuilder::new()
         .layer(layer.clone())
@@ -99,7 +101,7 @@ where
     BoxCloneService::new(service.map_response(text))
 }
 
-/// The status of a request, its text if it is 200, and how long it took.
+/// The status of a response, its text, and how long the request took.
 fn outcome(
     service: &Limited,
     request: Request<Upload>,
@@ -115,7 +117,7 @@ fn outcome(
     }
 }
 
-/// Within a timer's granularity.
+/// Asserts equality within a timer's granularity.
 fn assert_about(took: Duration, expected: Duration) {
     let slack = Duration::from_millis(5);
     assert!(
@@ -208,7 +210,7 @@ async fn a_permit_that_is_held_to_the_head_only_is_lost_in_the_same_way() {
     }
 }
 
-/// Answers at once with the request's body.
+/// Answers at once with the request's own body.
 fn echo<B>(request: Request<B>) -> BoxFuture<'static, Result<Response<B>, Infallible>>
 where
     B: Send + 'static,

@@ -1,4 +1,4 @@
-//! Services to put under the layer, and how a test calls them.
+//! Services to put under the layer, and helpers to call them.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,7 +15,7 @@ use testing::http_requests::limit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{AcquireError, MemorySemaphore, Permit, ResponseBody, Semaphore};
 
-/// A response of a service under the layer. Holding it is holding the permit.
+/// A response from under the layer. It holds the permit while it exists.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
 type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
@@ -45,25 +45,25 @@ where
     answer
 }
 
-/// The answer to a request when `semaphore` has no room for it.
+/// The answer to a request when `semaphore` has no room.
 pub(crate) async fn answer(semaphore: impl Semaphore, request: Request<String>) -> Answer {
     send(&limit(1, semaphore).layer(ok()), request).await
 }
 
-/// The answer to a second request of an account.
+/// The answer to an account's second request, which is over its limit of 1.
 pub(crate) async fn refused(request: Request<String>) -> Answer {
     let service = limit(1, MemorySemaphore::new()).layer(ok());
     let _first = send(&service, request.clone()).await;
     send(&service, request).await
 }
 
-/// Why a request was refused.
+/// The error with which a request was refused.
 pub(crate) fn error(answer: &Answer) -> &AcquireError {
     let error = answer.extensions().get();
     error.expect("a refusal has a reason")
 }
 
-/// Where a handler puts its permit.
+/// A slot in which a handler stores its permit.
 pub(crate) type Held = Arc<Mutex<Option<Permit>>>;
 
 pub(crate) fn take(held: &Held) -> Permit {
@@ -71,7 +71,7 @@ pub(crate) fn take(held: &Held) -> Permit {
     permit.expect("a permit in the request")
 }
 
-/// The statuses of `requests` that are all in flight at once.
+/// The statuses of `requests`, all in flight at once.
 pub(crate) async fn statuses<S, B>(
     service: &S,
     requests: impl IntoIterator<Item = Request<String>>,
@@ -87,7 +87,7 @@ where
     in_flight.iter().map(status).collect()
 }
 
-/// A problem of RFC 9457, its status checked against the response's.
+/// The problem (RFC 9457) in a response. Its status must equal the response's.
 pub(crate) async fn problem(answer: Answer) -> Value {
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
     let status = answer.status();
@@ -102,7 +102,7 @@ pub(crate) async fn problem(answer: Answer) -> Value {
     problem
 }
 
-/// The values of a field, one for each time that it is there.
+/// All values of a header, one per line.
 pub(crate) fn values<B>(answer: &Response<B>, field: &str) -> Vec<String> {
     let lines = answer.headers().get_all(field).iter();
     lines
@@ -110,7 +110,7 @@ pub(crate) fn values<B>(answer: &Response<B>, field: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a response says that the limit was reached.
+/// True if the response reports that the limit was reached.
 pub(crate) fn is_refused<B>(answer: &Response<B>) -> bool {
     answer.status() == StatusCode::TOO_MANY_REQUESTS
 }

@@ -1,4 +1,6 @@
 //! A permit that outlives the runtime in which it was granted.
+//!
+//! Promises: P9, P11.
 
 use super::rig::{is_refused, ok, send, stalled};
 use http_body_util::BodyExt;
@@ -16,7 +18,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, PermitLost
 
 const MAX_HOLD: Duration = Duration::from_millis(300);
 
-/// Generous: how late a permit ends is not the point.
+/// Generous, because no test here measures how late a permit ends.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn runtime() -> Runtime {
@@ -59,7 +61,7 @@ fn a_permit_that_is_dropped_after_its_runtime_has_ended_is_released_once() {
     let first = runtime().block_on(send(&service, request("alice")));
     drop(first);
     let next = runtime();
-    // Longer than the first might have been held.
+    // Wait for longer than the first permit might have been held.
     let second = next.block_on(async {
         let service = limit(1, memory.clone()).layer(stalled());
         let second = send(&service, request("alice")).await;

@@ -1,4 +1,6 @@
-//! Nested limits that count in one semaphore: a mistake, which the first request reveals.
+//! Nested limits that count in one semaphore: a mistake that the first request reveals.
+//!
+//! Promises: P20.
 
 use super::rig::{error, ok, send, stalled, values};
 use bytes::Bytes;
@@ -48,7 +50,7 @@ pub(crate) async fn is_free(store: &Store, key: &str) {
 type Boxed =
     BoxCloneSyncService<Request<String>, Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>;
 
-/// Any service that answers every request.
+/// Boxes any service that answers every request.
 fn boxed<S, B, E>(service: S) -> Boxed
 where
     S: Service<Request<String>, Response = Response<B>, Error = E, Future: Send>,
@@ -78,7 +80,7 @@ fn is_nested<B>(answer: &Response<B>, what: &str) {
     assert!(values(answer, "retry-after").is_empty(), "{what}");
 }
 
-/// A store, and what wraps it.
+/// The store in each of the wrappers that users can build, with the wrapper's name.
 pub(crate) fn wrapped(store: &Store) -> Vec<(&'static str, Wrapped)> {
     let other = MemorySemaphore::new();
     let fails = Arc::<AtomicBool>::default();
@@ -147,7 +149,7 @@ pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit
         let service = outer.layer(inner.layer(ok()));
         let answer = timeout(BOUND, send(&service, request("ann"))).await;
         match name {
-            // It sends these claims to its other store.
+            // This wrapper sends these claims to its other store.
             "one that chooses" => assert_eq!(answer.expect("there is room").status(), 200),
             _ => is_nested(&answer.expect("it waits for itself"), name),
         }
@@ -179,7 +181,7 @@ fn fleet(weight: u32) -> Claim {
     all.with_weight(weight)
 }
 
-/// A limit of an account and of the fleet.
+/// A layer with a limit per account and one for the fleet.
 fn both(
     account: &'static str,
     store: &Store,
@@ -290,7 +292,7 @@ facts_of_two! {
     a_limit_in_shadow_refuses_nobody_inside_or_outside
 }
 
-/// Changes each claim.
+/// A store that changes each claim.
 struct Changing<F>(MemorySemaphore, F);
 
 impl<F: Fn(&Claim) -> Claim + Send + Sync + 'static> Semaphore for Changing<F> {
@@ -311,7 +313,7 @@ async fn a_claim_of_another_policy_does_not_wait_for_its_own_permit() {
     assert_eq!(memory.busy_keys(), 0);
 }
 
-/// Makes a new claim, which does not contain the limits outside. So only the answer shows the mistake.
+/// Rebuilds the claim without the outer limits, so that only the answer can reveal the mistake.
 fn anew(claim: &Claim) -> Claim {
     let limit = claim.limit().expect("a limit");
     let wait = claim.wait().expect("a wait");
@@ -364,7 +366,7 @@ async fn a_store_of_one_s_own_has_ids_too() {
     assert_eq!(page.granted, page.returned);
 }
 
-/// A store that never answers a claim without room, unless a limit outside counts in the same semaphore.
+/// A store that never answers a claim without room, unless an outer limit counts in the same semaphore.
 struct Patient(Ledger);
 
 impl Semaphore for Patient {

@@ -1,4 +1,6 @@
-//! Several limits of one request: what the responses say, and that stacked layers mean the same.
+//! Several limits on one request: the responses, and their equivalence to stacked layers.
+//!
+//! Promises: P3, P21.
 
 use super::rig::{Answer, ok, problem, send, statuses, values};
 use http::{Request, request::Parts};
@@ -81,7 +83,7 @@ async fn the_queue_of_a_wider_limit_is_fair_to_narrow_keys_if_the_layer_says_so(
     }
 }
 
-/// Requests that are each refused by another limit, after those that are admitted, and by which.
+/// Requests in order, each with the policy that refuses it, or `None` if it is admitted.
 const REQUESTS: [(&str, Option<&str>); 9] = [
     ("ann", None),
     ("ann", None),
@@ -94,7 +96,7 @@ const REQUESTS: [(&str, Option<&str>); 9] = [
     ("elsewhere dee", Some("fleet")),
 ];
 
-/// Some requests are not for the route that has a limit.
+/// Only some routes have a limit.
 fn claims_by_route(parts: &Parts) -> Vec<Claim> {
     let account = account(parts);
     match account.key().as_bytes().starts_with(b"elsewhere") {
@@ -131,7 +133,7 @@ async fn every_response_lists_every_policy_as_an_item_of_its_own() {
     let answer = send(&service, request("ann")).await;
     let quotas = [quota("account", 2), quota("fleet", 4), quota("route", 3)];
     assert_eq!(policies(&answer), quotas);
-    // What is left of the others is not known, because they were not counted.
+    // The response omits what is left under the other limits: they were not counted, so it is unknown.
     assert_eq!(values(&answer, "ratelimit"), [r#""account";r=0;t=1"#]);
     assert_eq!(values(&answer, "retry-after"), ["1"]);
 }
@@ -209,7 +211,7 @@ async fn a_store_that_takes_one_claim_at_a_time_refuses_several_as_invalid() {
     assert_eq!(problem(answer).await["detail"], detail);
 }
 
-/// What three layers answer through their bodies, one in the other.
+/// Compares one layer that makes three claims with three stacked layers that make one each.
 #[tokio::test]
 async fn stacked_layers_admit_and_refuse_the_same() {
     let service = limited(MemorySemaphore::new()).layer(ok());
@@ -222,7 +224,7 @@ async fn stacked_layers_admit_and_refuse_the_same() {
         let layered = send(&stacked, request(account)).await;
         assert_eq!(answer.status(), layered.status(), "{account}");
         let refused = answer.status() == 429;
-        // A layer knows no limit further in than the one that refuses.
+        // A layer knows only its own limit and those outside it, so limits inside the refusing one are not listed.
         let listed = values(&layered, "ratelimit-policy");
         assert!(
             listed

@@ -1,4 +1,6 @@
-//! The layer among other crates' layers.
+//! The layer combined with other crates' layers.
+//!
+//! Promises: P9.
 
 use bytes::Bytes;
 use http::{Request, Response};

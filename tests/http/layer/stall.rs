@@ -1,4 +1,6 @@
-//! A permit whose body is not read.
+//! A permit whose response body is not read.
+//!
+//! Promises: P23.
 
 use super::rig::{is_refused, send};
 use bytes::Bytes;
@@ -19,7 +21,7 @@ use tower_semaphore::{
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-/// How long the handler takes for a frame: longer than a client may.
+/// The handler's time per frame, which is longer than a client may stall.
 const PAUSE: Duration = Duration::from_secs(100);
 
 fn strict() -> ConcurrencyLimitLayer<key::Header> {
@@ -28,7 +30,7 @@ fn strict() -> ConcurrencyLimitLayer<key::Header> {
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// Answers with a frame at once, and with a further one after each pause.
+/// Answers with one frame at once and another after each pause.
 fn slow()
 -> impl Service<Request<String>, Response = Answer, Error = Infallible, Future: Send> + Clone {
     service_fn(async |_| {
@@ -40,7 +42,7 @@ fn slow()
     })
 }
 
-/// Whether another request of the account is admitted.
+/// Sends another request of the account. Returns true if it is admitted.
 async fn is_free<S, B>(service: &S) -> bool
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,

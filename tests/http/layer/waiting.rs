@@ -1,4 +1,6 @@
 //! Requests that wait for their permit.
+//!
+//! Promises: P10, P14.
 
 use super::rig::{Answer, error, is_refused, ok, problem, send, values};
 use bytes::Bytes;
@@ -14,12 +16,12 @@ use tower_test::mock;
 
 const WAIT: Duration = Duration::from_secs(5);
 
-/// One request in flight for each account, and the others wait.
+/// A layer that admits one request per account and lets the others wait.
 fn patient(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
     limit(1, memory.clone()).with_wait(WAIT)
 }
 
-/// Sends a request that has to wait.
+/// Sends a request that has to wait, and returns its pending future.
 fn wait<S>(service: &mut S, account: &str) -> std::pin::Pin<Box<S::Future>>
 where
     S: Service<Request<String>, Response = Answer, Error = Infallible>,
@@ -104,7 +106,7 @@ async fn a_request_that_waits_does_not_reserve_the_inner_service() {
     assert!((&mut held).now_or_never().is_none());
     let mut waiting = Box::pin(service.call(request("alice")));
     assert!((&mut waiting).now_or_never().is_none());
-    // Only one request was called, and the waiting one did not reserve the inner service.
+    // Only one request reached the inner service: the waiting one did not reserve it.
     let (called, _) = handle.next_request().await.expect("a request");
     assert_eq!(called.headers()["x-account-id"], "alice");
     handle.allow(1);

@@ -1,4 +1,6 @@
-//! Wrapped stores behind the layer: counting and refusals are those of the inner store.
+//! Wrapped stores behind the layer: they count and refuse as the inner store does.
+//!
+//! Promises: P21.
 
 use super::rig::{is_refused, ok, send, stalled, values};
 use http::Response;
@@ -64,7 +66,7 @@ pub(crate) async fn a_wrapped_store_counts_and_shows_the_limit_in_force(store: S
     }
 }
 
-/// Refusals at the end of a wait and by a full queue name it as those of a full key do.
+/// A timed-out wait and a full queue report the limit in force, as a full key does.
 pub(crate) async fn every_refusal_shows_the_limit_in_force(store: Store) {
     set(&store, Some(1)).await;
     for (name, wrapped) in super::same::wrapped(&store) {
@@ -111,7 +113,7 @@ pub(crate) async fn a_choice_counts_in_the_store_that_it_chooses(store: Store) {
     for account in ["ann", "bob"] {
         assert!(is_refused(&send(&service, request(account)).await));
     }
-    // Inside of a limit over one of the two stores, only its own keys are nested.
+    // Under an outer limit in one of the two stores, only keys of that store are nested.
     drop((ann, bob));
     is_free(&store).await;
     for (account, status) in [("ann", 500), ("bob", 200)] {

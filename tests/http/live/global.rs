@@ -1,4 +1,6 @@
-//! What clients see of limits that an operator sets in the store.
+//! How clients see a limit that an operator sets in the store.
+//!
+//! Promises: P2, P24.
 
 use super::{BOUND, Held, arrive, queues, request};
 use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -66,7 +68,7 @@ async fn services_that_wait_follow_the_limit_in_the_order_of_their_queue() {
     drop((answer, held));
 }
 
-/// A queue for one waiter is not full of itself.
+/// A waiter that changes its limit does not count itself when the queue is full.
 #[tokio::test]
 async fn a_service_keeps_its_position_in_a_full_queue() {
     let store = MemorySemaphore::new();
@@ -82,7 +84,7 @@ async fn a_service_keeps_its_position_in_a_full_queue() {
     assert_eq!(done(waits).await.status(), StatusCode::OK);
 }
 
-/// It could only be told the wrong time.
+/// Asserts that the key is closed. No `retry-after` is sent, because any time would be wrong.
 fn is_closed<B>(answer: &Response<B>) {
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
     for name in ["retry-after", "ratelimit", "ratelimit-policy"] {

@@ -1,4 +1,4 @@
-//! The limit is raised and lowered while clients come all the time.
+//! Raises and lowers the limit while clients keep sending requests.
 
 use super::{layer, request};
 use http::{Request, Response};
@@ -25,21 +25,21 @@ const CLIENTS: u64 = 24;
 const HIGHEST: u32 = 8;
 const CHANGES: u32 = 60;
 
-/// Counts requests that run, without any word from the store.
+/// Counts running requests independently of the store.
 #[derive(Default)]
 struct Witness {
-    /// The limit of each.
+    /// The limit of each running request.
     running: Mutex<Vec<u32>>,
     most: AtomicU32,
     above: AtomicUsize,
     of_old_limit: AtomicUsize,
     stopped: AtomicBool,
-    /// The only limit that may be seen; 0 while it changes.
+    /// The only limit that may be in force now; 0 while it changes.
     now: AtomicU32,
 }
 
 impl Witness {
-    /// Its permit is held before it begins and after it ends, so no more run than are held.
+    /// Counts the request only while its permit is held, so the count never exceeds the permits held.
     async fn handle(&self, request: Request<String>) -> Response<String> {
         let permit = request.extensions().get::<Permit>().cloned();
         let limit = permit.as_ref().map_or(0, Permit::limit);
@@ -55,8 +55,9 @@ impl Witness {
         Response::new(String::new())
     }
 
-    /// How many run now, and the highest of their limits: the one that was admitted last was so under its own,
-    /// although another one may run sooner.
+    /// Starts a request. Returns the number of running requests and the highest of their limits. The number may not
+    /// exceed that limit: the last admitted request was within its own limit, even if another request starts running
+    /// first.
     fn begin(&self, limit: u32) -> (u32, u32) {
         let mut running = self.running.lock();
         running.push(limit);
@@ -113,7 +114,7 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
     );
 }
 
-/// After a while all who are admitted are so under this limit, and use all of it.
+/// Sets the limit. After a while every admitted request must be under it, and all of it must be used.
 async fn settle(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
     operator.send(limit).expect("the layer lives");
     sleep(Duration::from_millis(300)).await;

@@ -1,4 +1,4 @@
-//! Limits that change: a value that an extractor reads, in memory and over Redis, and what an operator sets.
+//! Limits that change: read by an extractor, in memory and over Redis, or set by an operator.
 
 mod global;
 mod load;
@@ -13,7 +13,7 @@ use tower_semaphore::{Claim, ConcurrencyLimitLayer};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A layer as in its docs: every request is ann's, under the limit in force.
+/// The layer from the docs: every request counts for ann, under the limit in force.
 pub(crate) fn layer(
     limit: Receiver<u32>,
     store: Store,
@@ -26,9 +26,9 @@ pub(crate) fn request() -> Request<String> {
     Request::new(String::new())
 }
 
-/// Returns when a claim of ann waits. This limit has room.
+/// Returns once a claim of ann waits. `limit` must have room.
 pub(crate) async fn queues(store: &Store, limit: u32) {
-    // A claim that does not wait passes nobody, so it is refused as soon as one waits.
+    // A claim that does not wait may not pass the queue, so it is refused as soon as another claim waits.
     eventually("it waits", BOUND, async || {
         let claim = Claim::new("ann").with_limit(limit);
         store.acquire(claim).await.is_err()
@@ -36,7 +36,7 @@ pub(crate) async fn queues(store: &Store, limit: u32) {
     .await;
 }
 
-/// A response that keeps its permit until it is dropped, once it is there.
+/// A response that keeps its permit from its arrival until it is dropped.
 pub(crate) type Held<B> = JoinHandle<Response<B>>;
 
 pub(crate) fn arrive<S, B>(service: &S) -> Held<B>

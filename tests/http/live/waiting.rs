@@ -1,4 +1,4 @@
-//! What becomes of requests that wait while the limit changes.
+//! Requests that wait while the limit changes.
 
 use super::{BOUND, Held, arrive, layer, queues};
 use http::Response;
@@ -19,7 +19,7 @@ async fn is_there<B>(held: &Held<B>) {
 
 async fn who_waits_keeps_limit_and_position(store: Store) {
     let (operator, limit) = watch::channel(1);
-    // A body that does not end in its first frame, so that holding a response is holding its permit.
+    // The body does not end in its first frame, so a response holds its permit.
     let done = service_fn(async |_| {
         let body = Script::stream([Data("done")]);
         Ok::<_, Infallible>(Response::new(body))

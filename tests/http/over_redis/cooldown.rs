@@ -1,4 +1,6 @@
 //! A response's `Retry-After` pauses a key for all processes.
+//!
+//! Promises: P17.
 
 use super::{BOUND, store};
 use crate::layer::rig::{ok, send, values};
@@ -43,7 +45,7 @@ async fn another_process_refuses_at_once_and_operators_see_why() {
     assert_eq!(answer.status(), 429);
     assert!(answer.extensions().get::<AcquireError>().is_none());
     drop(answer);
-    // On a busy machine the response may come before the answer to the pause.
+    // On a busy machine the response may arrive before the pause is confirmed.
     let pause = async || {
         let usage = other.usage(&Policy::DEFAULT, &"a".into()).await;
         usage.expect("it answers").pause

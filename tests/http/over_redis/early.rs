@@ -1,4 +1,6 @@
 //! Permits of full keys, which are released before the response's head.
+//!
+//! Promises: P9, P22.
 
 use super::{BOUND, HELD, store};
 use crate::layer::rig::ok;
@@ -14,7 +16,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 const REQUESTS: usize = 50;
 
-/// How many of some requests have left nothing behind in Redis when their head is there.
+/// The number of requests whose permit is gone from Redis when their head arrives.
 async fn free_at_head(server: &RedisServer, max: u32) -> usize {
     let service = limit(max, store(server).await).layer(ok());
     let mut raw = Raw::connect(server.port()).await;
@@ -28,7 +30,7 @@ async fn free_at_head(server: &RedisServer, max: u32) -> usize {
     free
 }
 
-/// On a busy machine some answers take too long to be waited for.
+/// On a busy machine some answers from Redis take too long for the layer to wait for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_permit_of_a_full_key_is_free_in_redis_when_the_head_is_there() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
-//! A process that is frozen as soon as it has answered, as one of a function in a cloud is.
+//! A process that is frozen as soon as it has answered, as cloud functions are.
+//!
+//! Promises: P4, P8.
 
 use super::{BOUND, HELD};
 use axum::{

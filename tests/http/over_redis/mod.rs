@@ -1,5 +1,7 @@
-//! Responses that hold permits of a store in Redis: what a lost permit does to its response, and
-//! what the end of a response does to its permit.
+//! Responses that hold permits in Redis: how a lost permit ends its response, and how a response's end releases its
+//! permit.
+//!
+//! Promises: P4, P9, P23.
 
 mod cooldown;
 mod early;
@@ -22,13 +24,13 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     builder.connect(server.url()).await.expect("it connects")
 }
 
-/// Whether another claim would get the one permit.
+/// True if another claim is granted the only permit.
 async fn is_free(store: &RedisSemaphore) -> bool {
     let claim = Claim::new("a").with_limit(1);
     store.acquire(claim).await.is_ok()
 }
 
-/// Deletes the entry of the one permit, and gives its place to another for a lease.
+/// Deletes the entry of the only permit and gives its place to another holder for one lease.
 async fn delete(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
     let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
@@ -54,7 +56,7 @@ async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so()
     );
     assert!(streaming.is_dropped(), "the inner body is still there");
 
-    // The body has let go of its clone, so the handler's is the last one.
+    // The body has dropped its clone, so the handler's clone is the last one.
     drop(streaming.permit);
     eventually("the permit is free", BOUND, async || is_free(&store).await).await;
     eventually("nothing is left", BOUND, async || {
@@ -77,7 +79,7 @@ async fn a_redis_that_stops_for_longer_than_a_lease_cuts_the_body_and_has_one_ho
     sleep(LEASE / 2).await;
     server.cont();
     let claim = Claim::new("a").with_limit(1);
-    // Whichever asks first when the server answers again: the lost permit, which comes back, or a successor.
+    // After the stop, either the lost permit returns or a successor is granted: the first to ask wins.
     let mut successor = None;
     eventually("one of them is held", BOUND, async || {
         successor = other.acquire(claim.clone()).await.ok();

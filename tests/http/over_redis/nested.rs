@@ -1,4 +1,6 @@
-//! Nested limits that count in one semaphore in Redis, through several handles.
+//! Nested limits that count in one Redis semaphore through several handles.
+//!
+//! Promises: P20.
 
 use crate::layer::{
     rig::{ok, send},
@@ -17,7 +19,7 @@ async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
 }
 
-/// The status of a request under a limit of two handles, one in the other.
+/// The status of a request under two nested limits, one per handle.
 async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
     let service = limit(9, outer.clone()).layer(limit(9, inner).layer(ok()));
     let answer = send(&service, request("ann")).await;

@@ -15,7 +15,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
 pub(crate) type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// A response whose body is what its handler sends, while it does.
+/// A response that streams the rows its handler sends.
 pub(crate) struct Streaming {
     rows: mpsc::UnboundedSender<Bytes>,
     pub(crate) permit: Permit,
@@ -23,7 +23,7 @@ pub(crate) struct Streaming {
 }
 
 impl Streaming {
-    /// A response for the key `a`, whose limit is 1.
+    /// Starts a response for the key `a`, whose limit is 1.
     pub(crate) async fn start(store: &RedisSemaphore, on_lost: OnLost) -> Self {
         let (sender, mut handled) = mpsc::unbounded_channel();
         let handler = service_fn(move |request: Request<String>| {
@@ -48,27 +48,27 @@ impl Streaming {
         }
     }
 
-    /// The next row, `None` at the end, or an error.
+    /// The next row or error, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Box<dyn Error + Send + Sync>>> {
         let frame = timeout(BOUND, self.body.frame()).await;
         let frame = frame.expect("the body moves")?;
         Some(frame.map(|frame| frame.into_data().expect("a row is data")))
     }
 
-    /// Sends a row, which gets through.
+    /// Sends a row and asserts that it arrives.
     pub(crate) async fn flows(&mut self) {
         self.rows.send("row".into()).expect("the body is there");
         let row = self.next().await.expect("it goes on");
         assert_eq!(row.expect("it is whole"), "row");
     }
 
-    /// Whether the inner body is gone.
+    /// True once the inner body has been dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.rows.is_closed()
     }
 }
 
-/// A body, and where its rows come from.
+/// A body, and the sender of its rows.
 fn body() -> (mpsc::UnboundedSender<Bytes>, Body) {
     let (sender, rows) = mpsc::unbounded_channel();
     let frames = UnboundedReceiverStream::new(rows).map(|row| Ok(Frame::data(row)));

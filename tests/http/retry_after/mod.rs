@@ -1,4 +1,6 @@
-//! `Retry-After` is a time at which a client gets in. The figures are printed with `--nocapture`.
+//! `Retry-After` names a time at which the client is admitted. Run with `--nocapture` to see the figures.
+//!
+//! Promises: P21.
 
 mod simulation;
 mod told;
@@ -8,7 +10,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 const SEEDS: u64 = 4;
 
-/// 50 clients are 2, 5 and 10 times as many as there are places.
+/// The 50 clients exceed these limits 2, 5 and 10 times.
 const LIMITS: [u32; 3] = [25, 10, 5];
 
 async fn outcome(load: Load) -> Outcome {
@@ -31,7 +33,7 @@ fn report(name: &str, limit: u32, outcome: &Outcome) {
     );
 }
 
-/// How many of 100 get in at their first return at least, over all seeds, with each limit.
+/// Asserts, for each limit and over all seeds, how many of 100 clients are admitted when they first return.
 async fn assert_share(name: &str, hold: Hold, change: impl Fn(Load) -> Load, least: f64) {
     for limit in LIMITS {
         let load = change(Load::new(limit, hold));

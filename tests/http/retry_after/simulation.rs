@@ -1,5 +1,5 @@
-//! Clients that come back when they are told, under the real layer. Time is Tokio's paused clock, so
-//! hours pass in milliseconds.
+//! Simulates clients that obey `Retry-After`, against the real layer. Tokio's clock is paused, so hours pass in
+//! milliseconds.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -22,16 +22,16 @@ use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
 const CLIENTS: usize = 50;
 
-/// Clients do not move in step to the microsecond: half of this on average.
+/// A random delay, half of this on average, so that clients do not act in lockstep.
 const JITTER_MS: usize = 10;
 
-/// How long a permit is held.
+/// The distribution of the times for which permits are held.
 #[derive(Clone, Copy)]
 pub(crate) enum Hold {
     Exactly(f64),
-    /// Exponential, with this mean in seconds.
+    /// Exponentially distributed, with this mean in seconds.
     About(f64),
-    /// One in ten is eleven times as long as the others.
+    /// One in ten is eleven times as long as the others. The mean is in seconds.
     Mixed(f64),
 }
 
@@ -47,19 +47,19 @@ impl Hold {
     }
 }
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) limit: u32,
     pub(crate) hold: Hold,
-    /// Each client's claim weighs 1 to so many units.
+    /// Each client's claim weighs between 1 and this many units.
     pub(crate) heaviest: usize,
-    /// How many processes share the limit: each has a layer of its own.
+    /// The number of processes that share the limit, each with a separate layer.
     pub(crate) processes: usize,
     pub(crate) wait: Duration,
-    /// How many permits have ended before the clients come.
+    /// The number of permits that have ended before the clients arrive.
     pub(crate) before: usize,
-    /// Whether clients come back after one second, whatever they are told.
+    /// True if clients return after one second whatever `Retry-After` asks for.
     pub(crate) constant: bool,
     pub(crate) seed: u64,
 }
@@ -79,15 +79,15 @@ impl Load {
     }
 }
 
-/// What has become of the clients.
+/// The results of a simulation.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) requests: AtomicU64,
     pub(crate) returned: AtomicU64,
     pub(crate) at_first_return: AtomicU64,
-    /// Seconds.
+    /// In seconds.
     pub(crate) longest_told: AtomicU64,
-    /// Of all clients together, until they were admitted.
+    /// The sum over all clients of the time until they were admitted.
     pub(crate) waited_ms: AtomicU64,
 }
 
@@ -110,7 +110,7 @@ impl Outcome {
     }
 }
 
-/// All clients send their first request at once, and each comes back until it is admitted.
+/// All clients send their first request at once, and each returns until it is admitted.
 pub(crate) async fn run(load: Load) -> Arc<Outcome> {
     let store = MemorySemaphore::new();
     let claims = |parts: &http::request::Parts| {
@@ -183,7 +183,7 @@ fn request(hold: Duration, weight: u32) -> Request<String> {
     request
 }
 
-/// Holds the permit for as long as the request says.
+/// Holds the permit for the time that the request carries.
 async fn held(request: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
     let hold = request.extensions().get().copied();
     sleep(hold.unwrap_or_default()).await;

@@ -1,4 +1,6 @@
-//! What single clients are told.
+//! The `Retry-After` that single clients receive.
+//!
+//! Promises: P21.
 
 use futures_util::stream;
 use http::{Request, Response};
@@ -39,7 +41,7 @@ fn told<B>(answer: &Response<B>) -> u64 {
     value.parse().expect("seconds")
 }
 
-/// Holds the account's only permit for so long, and says what others are told at the end of it.
+/// Holds the account's only permit for `time`. Returns the waits that `others` are then given.
 async fn hold<S, B>(service: &S, account: &str, time: Duration, others: usize) -> Vec<u64>
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
@@ -66,7 +68,7 @@ async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
     assert!(last.len() > 60, "also those that do not fit are spread");
 }
 
-/// Holds two permits of an account, of which the second is so much younger, and says what a third is told.
+/// Holds two permits of an account for the given ages. Returns the wait that a third client is then given.
 async fn third(service: &Endless, account: &str, ages: [u64; 2]) -> u64 {
     let one = send(service, account).await;
     sleep(Duration::from_secs(ages[0] - ages[1])).await;
@@ -264,7 +266,7 @@ async fn a_request_that_is_wrong_has_no_time_to_come_back() {
     assert!(!response.headers().contains_key("retry-after"));
 }
 
-/// While more come than there are slots, the schedule grows.
+/// The schedule grows while more clients arrive than slots become free.
 #[tokio::test(start_paused = true)]
 async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     let service = limit(10, MemorySemaphore::new()).layer(service_fn(endless));
@@ -291,8 +293,8 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     assert_eq!(longest_told().await, before);
 }
 
-/// The first times that others are told, each while its permit is held, beside 4,000 refusals of one account if
-/// there is a storm.
+/// The waits that 1,000 other accounts are first given, each while its permits are held. With `is_storm`, one account
+/// is refused 4,000 times before.
 async fn others_are_told(limit: u32, is_storm: bool) -> Vec<u64> {
     let service = streams(limit);
     let mut held = Vec::new();
@@ -325,7 +327,7 @@ async fn a_storm_of_one_account_changes_no_time_that_another_is_told_first() {
     }
 }
 
-/// All accounts share a limit, at which each is a flow.
+/// All accounts share one limit, and each account is a flow.
 #[tokio::test(start_paused = true)]
 async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {
     let shared = key::from_fn(|parts| {
@@ -341,7 +343,7 @@ async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {
     assert!(first <= times[0], "{first} of {times:?}");
 }
 
-/// How far the times are apart that so many clients of an account are told.
+/// The spread of the waits that eleven clients of an account are given.
 async fn apart(service: &Endless, account: &str) -> u64 {
     let first = told(&send(service, account).await);
     let mut last = first;
@@ -351,7 +353,7 @@ async fn apart(service: &Endless, account: &str) -> u64 {
     last - first
 }
 
-/// All accounts share a limit, at which each is a flow, and ann pays.
+/// All accounts share one limit, each account is a flow, and ann has four times the share of the others.
 #[tokio::test(start_paused = true)]
 async fn flows_whose_clients_were_told_to_come_back_have_their_shares_of_the_slots() {
     let shared = key::from_fn(|parts| {

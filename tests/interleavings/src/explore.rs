@@ -1,4 +1,4 @@
-//! Runs a scenario in every order, and futures inside of it.
+//! Runs a scenario in every order of its threads, and drives futures inside it.
 
 use loom::{model::Builder, sync::Notify, thread::JoinHandle};
 use std::{
@@ -14,20 +14,20 @@ use std::{
     time::Instant,
 };
 
-/// Steps of one execution. A thread that tries again for ever takes more.
+/// The bound on the steps of one execution. Only a thread that retries endlessly takes more.
 const MAX_STEPS: usize = 10_000;
 
-/// Preemptions of one execution in [`explore_most`]: a thread that could run on does not. Two are
-/// enough for most races.
+/// The bound on the preemptions of one execution in [`explore_most`]. In a preemption, a thread that could go on does
+/// not run. Two preemptions are enough for most races.
 const PREEMPTIONS: usize = 3;
 
-/// Runs `scenario` once for each order in which its threads can meet, and prints how many there are.
-/// A scenario in which all threads wait for each other fails.
+/// Runs `scenario` once for each possible order of its threads, and prints the number of orders. A scenario fails if
+/// all of its threads wait for each other.
 pub(crate) fn explore(scenario: impl Fn() + Sync + Send + 'static) {
     run(None, scenario);
 }
 
-/// The same for a scenario with very many orders: without those of more than a few preemptions, unless
+/// Like `explore`, for a scenario with very many orders. Skips the orders with more than a few preemptions, unless
 /// `EXHAUSTIVE` is set.
 pub(crate) fn explore_most(scenario: impl Fn() + Sync + Send + 'static) {
     let is_bounded = env::var_os("EXHAUSTIVE").is_none();
@@ -39,7 +39,7 @@ fn run(preemptions: Option<usize>, scenario: impl Fn() + Sync + Send + 'static) 
         .enable_time()
         .build()
         .expect("a runtime");
-    // A claim that waits needs a clock. Nothing drives this one, so no wait ends by time.
+    // A claim that waits needs a clock. This clock stands still, so no wait ends by time.
     let _entered = runtime.enter();
     let (executions, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let counted = Arc::clone(&executions);
@@ -75,7 +75,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Drives a future to its end. Its thread waits meanwhile.
+/// Drives a future to its end. The thread waits in the meantime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let unpark = Arc::new(Unpark::default());
@@ -93,7 +93,7 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The end of a scenario's other threads, and what they return.
+/// Waits for a scenario's other threads, and returns their results.
 pub(crate) fn join<T, const N: usize>(threads: [JoinHandle<T>; N]) -> [T; N] {
     threads.map(|thread| thread.join().expect("no assertion has failed"))
 }

@@ -1,22 +1,23 @@
-//! The store in memory, the lost signal, and the driver of the store in Redis, in every order in which a few threads can meet.
+//! Runs the store in memory, the lost signal, and the driver of the store in Redis in every order of a few threads.
 //!
-//! The sources are those of `tower-semaphore` itself, by their paths. Only `crate::sync` differs: here
-//! it holds loom's types, and every access of theirs is a point where another thread may run, or
-//! where a load may see an older value, if its ordering allows that.
+//! The sources are the files of `tower-semaphore` itself, included by path. Only `crate::sync` differs. Here it holds
+//! loom's types. At each access to them another thread may run, or a load may see an older value if its ordering allows
+//! that.
 //!
-//! There is nothing in it but tests: `cargo test --release -p tower-semaphore-interleavings`.
+//! The crate has only tests: `cargo test --release -p tower-semaphore-interleavings`.
 //!
-//! A wait ends by its grant or by the drop of its future, as after a timeout, because no clock runs. Tokio's `oneshot` and
-//! `Notify` are single steps, because Tokio checks them with loom itself; loom is shown the ordering that a `oneshot` brings.
+//! Because no clock runs, a wait ends only by its grant or by the drop of its future, as after a timeout. Tokio's
+//! `oneshot` and `Notify` are single steps, because Tokio itself checks them with loom. The ordering of a `oneshot` is
+//! modelled for loom.
 //!
 //! The oracles (`witness.rs`) use memory that loom does not track, so they add no ordering between threads:
 //!
-//! - Never more units are held than the limit.
-//! - Tokens are unique, and greater than those granted before the claim began.
-//! - A holder of the whole limit sees all writes of the holder before it.
-//! - No thread waits for ever: no wake-up is lost, no loss is missed, and several locks do not deadlock.
-//! - In the end all units are free to a claim without a wait, and idle keys beyond a shard's allowance have no entry.
-//! - An entry of which something is held, or for which something waits, is not evicted.
+//! - The held units never exceed the limit.
+//! - Tokens are unique, and greater than all tokens that were granted before the claim began.
+//! - A holder of the whole limit sees all writes of the previous holder.
+//! - No thread waits endlessly: no wake-up is lost, no loss is missed, and several locks do not deadlock.
+//! - In the end a claim without a wait can get all units, and idle keys beyond a shard's allowance have no entry.
+//! - An entry with a permit or a waiter is not evicted.
 //!
 //! | scenarios | threads | executions |
 //! |---|---|---|
@@ -34,15 +35,16 @@
 //!
 //! The scenarios of the driver are bounded to three preemptions; `EXHAUSTIVE=1` removes the bound.
 //!
-//! Loom treats a `SeqCst` access as the weaker `AcqRel`; the store has none. It does not model load buffering (a load
-//! that sees a later store of another thread's program); the store decides only under a lock.
+//! Loom treats a `SeqCst` access as the weaker `AcqRel`, but the store in memory has no such access. Loom does not
+//! model load buffering, in which a load sees a write that comes later in another thread. This does not matter here,
+//! because the store in memory decides only under a lock.
 
 #![cfg(test)]
-// The rest of the crate, which is not compiled here, uses more of the sources.
+// The other parts of the crate use more of the sources, but they are not compiled here.
 #![allow(dead_code)]
-// Nothing is counted or told: these features do not exist here.
+// Metrics and events are off, because these features do not exist here.
 #![allow(unexpected_cfgs)]
-// Loom's threads take turns on one thread, so they may share what is not `Sync`.
+// Loom's threads take turns on one thread, so they may share values that are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
 
 #[path = "../../../src/background.rs"]

@@ -1,5 +1,6 @@
-//! The signal that a permit is lost. A wake-up that is lost leaves its thread waiting, which loom
-//! reports.
+//! The signal that a permit is lost. Loom reports a lost wake-up, because it leaves a thread waiting.
+//!
+//! Promises: P4.
 
 use crate::{
     explore::{block_on, explore, join, poll},
@@ -24,7 +25,7 @@ fn a_loss_wakes_two_that_begin_to_wait() {
     });
 }
 
-/// Whoever waits before the loss is set is notified, even if it is cleared at once.
+/// A thread that waits before the loss is set is notified, even if the loss is cleared at once.
 #[test]
 fn a_loss_that_is_cleared_at_once_wakes_whoever_waited() {
     explore(|| {
@@ -52,7 +53,7 @@ fn a_loss_that_is_cleared_at_once_wakes_whoever_waited() {
     });
 }
 
-/// As the keeper does it: marked under its lock, and woken without it.
+/// Like the keeper, each thread sets the loss under a lock and wakes waiters without the lock.
 #[test]
 fn two_that_report_a_loss_wake_one_that_waits() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! Stand-ins for `crate::sync`: what loom has to see, and a seed that is the same in every execution.
+//! Replacements for `crate::sync`: the types that loom must see, and a hash seed that is the same in every execution.
 
 mod atomic_waker;
 mod once_lock;
@@ -36,8 +36,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Hashes without a random seed, because an execution has to repeat the one before up to the step
-/// in which it differs.
+/// Hashes without a random seed, because an execution must repeat the previous one up to the step in which it differs.
 pub(crate) struct RandomState;
 
 impl RandomState {

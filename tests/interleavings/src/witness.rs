@@ -1,4 +1,4 @@
-//! Judges the permits of one key, by what their holders see.
+//! Judges the permits of one key by their holders' observations.
 
 use loom::cell::UnsafeCell;
 use std::{
@@ -6,13 +6,13 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The permits of a key. Its lock is the standard library's, which loom does not see: the witness
-/// brings no order between threads that the store does not.
+/// The permits of a key. The lock is the standard library's, which loom does not see. So the witness adds no ordering
+/// between threads to the store's.
 pub(crate) struct Witness {
     limit: u32,
     book: Mutex<Book>,
-    /// What a holder of the whole limit has for itself. Loom fails a scenario in which two accesses
-    /// are not ordered, so a release has to come before the next acquire in memory as well.
+    /// Data that only a holder of the whole limit accesses. Loom fails a scenario in which two accesses are not
+    /// ordered, so a release must come before the next acquire in memory too.
     own: UnsafeCell<()>,
 }
 
@@ -35,12 +35,12 @@ impl Witness {
         self.book.lock().expect("no other thread has panicked")
     }
 
-    /// The greatest token so far: of a claim that begins now the token is greater.
+    /// The greatest token so far. A claim that begins now gets a greater token.
     pub(crate) fn last_token(&self) -> u64 {
         self.book().tokens.last().copied().unwrap_or_default()
     }
 
-    /// A permit was granted to a claim that began when `before` was the greatest token.
+    /// Records a permit for a claim that began when `before` was the greatest token.
     pub(crate) fn acquired(&self, weight: u32, token: u64, before: u64) {
         let mut book = self.book();
         book.held += weight;
@@ -53,7 +53,7 @@ impl Witness {
         }
     }
 
-    /// Called before the release.
+    /// Must be called before the release.
     pub(crate) fn released(&self, weight: u32) {
         if weight == self.limit {
             self.own.with_mut(|_| ());
@@ -61,7 +61,7 @@ impl Witness {
         self.book().held -= weight;
     }
 
-    /// A permit that holds `from` units holds `to` from now on: called after it has grown, and before it
+    /// Records that a permit changes from `from` to `to` units. Must be called after it has grown, or before it
     /// shrinks.
     pub(crate) fn resized(&self, from: u32, to: u32) {
         let mut book = self.book();

@@ -1,4 +1,4 @@
-//! The processes of one market, any of which may be gone for a while.
+//! The processes of one market. Any of them may be gone for a while.
 
 use crate::{client::Client, process::Market};
 use http::Method;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// Two processes on one Redis.
 pub(super) struct Doors {
     url: String,
-    /// The address of each process, or its last one if it was killed.
+    /// A client of each process, at the address that the process had last.
     clients: Mutex<Vec<Client>>,
     markets: Mutex<Vec<Option<Market>>>,
 }
@@ -33,13 +33,13 @@ impl Doors {
         Market::start(&settings).await
     }
 
-    /// Kills one of them in the middle of its work.
+    /// Kills a process in the middle of its work.
     pub(super) async fn kill(&self, door: usize) {
         let market = locked(&self.markets)[door].take();
         market.expect("it runs").kill().await;
     }
 
-    /// Starts it again, on another port.
+    /// Starts a killed process again, on another port.
     pub(super) async fn restart(&self, door: usize) {
         let market = self.start().await;
         locked(&self.clients)[door] = market.nobody();
@@ -55,8 +55,8 @@ impl Doors {
         }
     }
 
-    /// The answer of one of them. `None` if the answer breaks off or never arrives: then the
-    /// outcome of the request is unknown.
+    /// The answer of a process. `None` if the answer breaks off or never arrives, so that the outcome of the request is
+    /// unknown.
     pub(super) async fn send(
         &self,
         door: usize,

@@ -1,18 +1,18 @@
-//! What is in Redis, read in plain bytes, and whether it agrees with the answers that traders got.
+//! Reads the market's data from Redis, and compares it with the answers that traders got.
 
 use super::traders::{Answers, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testing::{redis::RedisServer, resp::Raw};
 
-/// All that the market has written.
+/// All data that the market has written.
 pub(super) struct Books {
     funds: BTreeMap<String, i64>,
-    /// What accounts have, and what is for sale, in order.
+    /// The items of all accounts and listings, sorted.
     items: Vec<String>,
-    /// By id, what is for sale.
+    /// The open listings, by id.
     listings: BTreeMap<String, Value>,
-    /// By id, what was sold.
+    /// The sales, by id.
     sold: BTreeMap<String, Value>,
 }
 
@@ -44,7 +44,7 @@ impl Books {
         }
     }
 
-    /// No coin and no item was lost, made or doubled.
+    /// Asserts that no coin and no item was lost, created or duplicated.
     pub(super) fn are_conserved(&self) {
         let born = self.funds.len() as i64;
         assert_eq!(self.funds.values().sum::<i64>(), 1_000 * born);
@@ -55,7 +55,7 @@ impl Books {
         assert!(self.items == items, "items were lost, made or doubled");
     }
 
-    /// Each account has what its trades left it, and nothing was sold twice.
+    /// Asserts that each account's funds match its trades, and that nothing was sold twice.
     pub(super) fn agree_with_their_trades(&self) {
         let mut coins: HashMap<String, i64> = HashMap::new();
         let mut items = BTreeSet::new();
@@ -64,7 +64,7 @@ impl Books {
             let price = listing["price"].as_i64().expect("a price");
             *coins.entry(text(&listing["seller"])).or_default() += price;
             *coins.entry(text(&trade["buyer"])).or_default() -= price;
-            // Buyers do not sell what they buy, so an item is sold once.
+            // Buyers do not resell, so each item is sold once.
             assert!(items.insert(text(&listing["item"])), "sold twice: {trade}");
         }
         for (account, funds) in &self.funds {
@@ -74,7 +74,7 @@ impl Books {
         }
     }
 
-    /// Every answer that a trader got is true, and every trade was answered or is unknown.
+    /// Asserts that every answer to a trader was true, and that every trade was answered or has an unknown outcome.
     pub(super) fn agree_with(&self, answers: &[Answers]) {
         let mut bought = BTreeMap::new();
         for trade in answers.iter().flat_map(|answers| &answers.bought) {
@@ -134,7 +134,7 @@ async fn sold(raw: &mut Raw) -> BTreeMap<String, Value> {
     sold
 }
 
-/// The two keys that list what is for sale agree.
+/// Asserts that the two keys that list the items for sale agree.
 async fn prices_are_those_of(raw: &mut Raw, listings: &BTreeMap<String, Value>) {
     let prices = raw.zmembers("market:{market}:prices").await;
     assert_eq!(prices.len(), listings.len());

@@ -1,4 +1,6 @@
-//! Money and items are conserved, also when a process is killed in the middle of trades.
+//! Money and items are conserved, even when a process is killed in the middle of trades.
+//!
+//! Promises: P5, P8.
 
 mod doors;
 mod judge;
@@ -17,14 +19,14 @@ use tokio::time::sleep;
 const SELLERS: usize = 5;
 const BUYERS: usize = 10;
 
-/// How long they trade: `MARKET_SECONDS`, 6 unless set.
+/// The length of the trading: `MARKET_SECONDS`, 6 by default.
 fn duration() -> Duration {
     let seconds = env::var("MARKET_SECONDS").ok();
     let seconds = seconds.map_or(6.0, |seconds| seconds.parse().expect("a number of seconds"));
     Duration::from_secs_f64(seconds)
 }
 
-/// Trades all the time; one process is killed after a third, and is back after another third.
+/// Trades without a pause. One process is killed after a third of the time and restarted after another third.
 async fn trade(doors: &Arc<Doors>) -> Vec<Answers> {
     let floor = Floor::new(Arc::clone(doors));
     let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
@@ -48,7 +50,7 @@ async fn money_and_items_are_conserved() {
     let server = RedisServer::start();
     let doors = Arc::new(Doors::open(server.url()).await);
     let answers = trade(&doors).await;
-    // From here on, nothing changes any more.
+    // From here on the market's data no longer changes.
     doors.close().await;
 
     let books = Books::read(&server).await;

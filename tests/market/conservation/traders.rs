@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// How many items may be for sale before sellers wait for buyers.
+/// Sellers wait for buyers once this many items are for sale.
 const FOR_SALE: usize = 60;
 
 /// The state that all traders share.
@@ -28,20 +28,20 @@ impl Floor {
     }
 }
 
-/// The answers that a trader got.
+/// The answers that one trader got.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// Ids of the listed items.
+    /// The ids of the listed items.
     pub(super) listed: Vec<String>,
-    /// The trades that were bought.
+    /// The completed purchases.
     pub(super) bought: Vec<Value>,
-    /// Id and buyer of each purchase whose outcome is unknown.
+    /// The id and the buyer of each purchase whose outcome is unknown.
     pub(super) unknown: HashSet<(String, String)>,
-    /// Purchases of items that were sold already.
+    /// The number of purchases that came after the item was sold.
     pub(super) late: usize,
 }
 
-/// A trader, whose requests alternate between the two processes.
+/// A trader whose requests alternate between the two processes.
 struct Trader {
     floor: Floor,
     name: String,
@@ -59,8 +59,8 @@ impl Trader {
         }
     }
 
-    /// Retries a 429: the previous request's permit may not be released yet, and a killed
-    /// process holds its permits for a lease.
+    /// Sends a request, and retries it while the answer is 429: the permit of the previous request may not be released
+    /// yet, and a killed process holds its permits for a lease.
     async fn send(&mut self, account: &str, how: Method, path: &str, body: &str) -> (u16, Value) {
         loop {
             self.requests += 1;
@@ -77,7 +77,7 @@ impl Trader {
     }
 }
 
-/// Lists ten items of one account after another.
+/// Lists ten items for each of a sequence of accounts.
 pub(super) async fn sell(floor: Floor, n: usize) -> Answers {
     let mut seller = Trader::new(floor, format!("s{n}"));
     for account in 0.. {
@@ -113,7 +113,7 @@ impl Trader {
     }
 }
 
-/// Buys what is cheap, as all the others do, with one account after another.
+/// Buys cheap items, as all buyers do, with one account after another.
 pub(super) async fn buy(floor: Floor, n: usize) -> Answers {
     let mut buyer = Trader::new(floor, format!("b{n}"));
     for account in 0.. {
@@ -128,7 +128,7 @@ pub(super) async fn buy(floor: Floor, n: usize) -> Answers {
 }
 
 impl Trader {
-    /// Buys something; whether the account is too poor for it.
+    /// Tries to buy an item. Returns true if the account has too few coins for it.
     async fn is_poor(&mut self, account: &str) -> bool {
         let (status, market) = self.send(account, Method::GET, "/market", "").await;
         assert!(matches!(status, 0 | 200 | 503), "{status}: {market}");
@@ -146,7 +146,7 @@ impl Trader {
             0 | 503 => drop(self.answers.unknown.insert((id, account.to_owned()))),
             status => panic!("{status} for {path}: {answer}"),
         }
-        // Without an answer it may have been bought, and an item more for sale does no harm.
+        // Without an answer the item may have been bought. If it was not, one more item for sale does no harm.
         let has_room = matches!(status, 0 | 200 | 503);
         self.floor.room.add_permits(usize::from(has_room));
         false

@@ -3,7 +3,7 @@ use std::{convert::Infallible, future::{Ready, ready}, task::{Context, Poll}};
 use tower::{Layer, Service};
 use tower_semaphore::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, key};
 
-/// As `reqwest::Client`.
+/// Like `reqwest::Client`.
 #[derive(Clone)]
 struct Client;
 

@@ -1,1 +1,1 @@
-//! Has only tests.
+//! This crate has only tests.

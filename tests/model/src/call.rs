@@ -1,4 +1,4 @@
-//! A call of a script, with its arguments as the scripts' headers say.
+//! A call of a script, with the arguments that the script's header documents.
 
 use crate::{
     scripts::Verb,
@@ -10,24 +10,24 @@ use crate::{
 /// How a claim waits at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Wait {
-    /// How many claims may wait.
+    /// The queue's bound: how many claims may wait.
     pub max_waiting: u8,
-    /// The arrival that the server has told, from now, microseconds.
+    /// The arrival that the server has reported before, in microseconds from now.
     pub arrival: Option<i64>,
-    /// Microseconds.
+    /// In microseconds.
     pub head_start: i64,
 }
 
-/// What a call names: a permit that is wanted, or a unit to refresh or to release.
+/// An item of a call: a permit to acquire or revoke, or a unit to refresh or release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Item {
     /// The semaphore.
     pub key: u8,
-    /// The unit; of a permit the first one.
+    /// The unit. For a whole permit, its first unit.
     pub unit: Unit,
-    /// Whether the claim waits.
+    /// How the claim waits; `None` if it does not wait.
     pub wait: Option<Wait>,
-    /// Whether the permit was sent before, so that it may have been revoked.
+    /// True if an acquire of the permit was sent before, so that the permit may have been revoked.
     pub was_sent: bool,
 }
 
@@ -36,66 +36,66 @@ pub struct Item {
 pub struct Call {
     /// The script.
     pub verb: Verb,
-    /// Of a release, whether an answer is wanted.
+    /// True if a release wants an answer.
     pub with_answer: bool,
-    /// Until when an acquire may run, ms from now.
+    /// The time until which an acquire may run, in ms from now.
     pub deadline: i64,
-    /// The least token without a predecessor, microseconds from now.
+    /// The least token that a key without an earlier token may grant, in microseconds from now.
     pub floor: i64,
     /// The items of each semaphore, or the levels of each claim.
     pub shares: Vec<Vec<Item>>,
 }
 
-/// What the server says of an item; of a claim for several levels, about all.
+/// The server's answer to one item, or to all levels of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Tokens from now, in microseconds, and how many units are held, for each level.
+    /// Granted: for each level, the token in microseconds from now, and how many units are held.
     Granted(Vec<(i64, i64)>),
-    /// There is no room at a level.
+    /// A level has no room.
     Full {
-        /// From 0.
+        /// The level, from 0.
         level: u8,
-        /// Units.
+        /// The units held.
         held: i64,
     },
     /// The queue of a level is full.
     QueueFull {
-        /// From 0.
+        /// The level, from 0.
         level: u8,
     },
-    /// It waits at a level.
+    /// The claim waits at a level.
     Queued {
-        /// From 0.
+        /// The level, from 0.
         level: u8,
-        /// Units.
+        /// The units held.
         held: i64,
-        /// From now, microseconds.
+        /// The arrival, in microseconds from now.
         arrival: i64,
-        /// Ms, of the head.
+        /// For the head of the queue, the time until its next poll, in ms.
         recheck: Option<i64>,
-        /// From now, microseconds.
+        /// The last token, in microseconds from now.
         last_token: i64,
     },
-    /// It was revoked at a level.
+    /// The permit was revoked at a level.
     Revoked {
-        /// From 0.
+        /// The level, from 0.
         level: u8,
     },
     /// The call came after its deadline.
     Late,
-    /// Whether a unit is held, or was; whether a permit was revoked.
+    /// True if a refreshed unit is held, if a released unit was held, or if a revoked permit was found.
     Is(bool),
-    /// A release without an answer.
+    /// A release that wants no answer.
     Unknown,
 }
 
 impl Call {
-    /// Whether the call may only be refused.
+    /// Returns true if the call may only be refused, because its deadline has passed.
     pub fn is_late(&self) -> bool {
         self.is_acquire() && self.deadline < 0
     }
 
-    /// Whether the call grants to those whom it names.
+    /// Returns true if the call grants permits to the claims that it names.
     pub fn is_acquire(&self) -> bool {
         self.verb == Verb::Acquire
     }
@@ -105,7 +105,7 @@ impl Call {
         self.shares.iter().flatten()
     }
 
-    /// Whether the call names a permit or one of its units.
+    /// Returns true if the call names a permit or one of its units.
     pub fn names(&self, unit: Unit) -> bool {
         let is_named = |item: &Item| match self.verb {
             Verb::Acquire | Verb::Revoke => item.unit.id() == unit.id(),
@@ -125,7 +125,7 @@ impl Call {
         semaphores
     }
 
-    /// `KEYS`.
+    /// The script's `KEYS`.
     pub fn keys(&self) -> Vec<String> {
         let names = self.semaphores().into_iter().flat_map(|at| {
             let [held, queue, alive, token] = keys(at);
@@ -137,7 +137,7 @@ impl Call {
         names.collect()
     }
 
-    /// `ARGV`.
+    /// The script's `ARGV`.
     pub fn args(&self) -> Vec<String> {
         let (deadline, floor) = (NOW_MS + self.deadline, NOW + self.floor);
         let head = match self.verb {
@@ -159,7 +159,7 @@ impl Call {
         args
     }
 
-    /// Claims that wait alike say how once.
+    /// Adds the arguments of claims. Consecutive claims with the same terms share one copy of them.
     fn claim_args(&self, args: &mut Vec<String>) {
         let (semaphores, equal) = (self.semaphores(), self.levels());
         args.push(equal.to_string());
@@ -176,7 +176,7 @@ impl Call {
         }
     }
 
-    /// How many levels each claim has; 0 if their numbers differ.
+    /// The number of levels of each claim, or 0 if claims differ in that.
     fn levels(&self) -> usize {
         let counts: Vec<_> = self.shares.iter().map(Vec::len).collect();
         match counts.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -186,7 +186,7 @@ impl Call {
     }
 }
 
-/// The limit of a claim at a level, and how it waits there.
+/// The terms of a claim at one level: its limit, and how it waits.
 fn terms(item: &Item) -> String {
     let wait = item.wait.map(wait_text).unwrap_or_default();
     fast_limit(item) + &wait

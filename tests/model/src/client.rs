@@ -1,11 +1,11 @@
-//! A client: a process with one claim at a time. It acts as the documentation of the store says.
+//! A client: a process with one claim at a time. It follows the documentation of the store.
 
 use crate::{call::Answer, time::NEVER};
 
-/// What a client knows of its claim.
+/// A client's knowledge of its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has none.
+    /// It has no claim.
     Idle,
     /// An acquire was sent and is not answered.
     Wanting,
@@ -13,20 +13,20 @@ pub enum Phase {
     Queued,
     /// It has a permit.
     Held,
-    /// Its lease has ended, and it goes on.
+    /// Its lease has ended, and its holder goes on.
     Lost,
-    /// It is to be released.
+    /// It is being released.
     Leaving,
-    /// Nothing of it is in the server. Requests may still be on their way.
+    /// The server has nothing left of it. Requests may still be on their way.
     Done,
     /// The process was killed.
     Dead,
 }
 
-/// What a request does.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Acquires, or polls.
+    /// Acquires or polls.
     Acquire,
     /// Refreshes all units.
     Refresh,
@@ -39,42 +39,42 @@ pub enum Kind {
 /// A request under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
-    /// What it does.
+    /// Its purpose.
     pub kind: Kind,
     /// The levels at which it waits, as bits.
     pub waits: u8,
     /// The levels whose arrival it carries, as bits.
     pub knows: u8,
-    /// Until when an acquire may run, ms of the server's clock from now; -1: past.
+    /// The time until which an acquire may run, in ms of the server's clock from now; -1 if it has passed.
     pub deadline: i64,
-    /// Whether a release is answered in full.
+    /// True if a release is answered in full.
     pub with_answer: bool,
-    /// Whether the permit has one unit less.
+    /// True if the permit has released its second unit.
     pub is_light: bool,
-    /// Of an acquire, whether one was sent for the same permit before.
+    /// True if this is an acquire, and another one was sent for the same permit before.
     pub was_sent: bool,
 }
 
-/// Whether an operator has revoked a client's permit. The client does not know it from here. It makes
-/// no other claim, because in the model that would have the same id.
+/// The state of a client's permit after an operator's revocation. The client does not know it from here. After a
+/// revocation it makes no other claim, because in the model that claim would have the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Revocation {
-    /// It was not.
+    /// The permit was not revoked.
     None,
-    /// It was.
+    /// The permit was revoked.
     Revoked,
-    /// The first acquire came after it.
+    /// The first acquire ran after the revocation, and brought the permit back.
     Returned,
 }
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// To an acquire.
+    /// The answer to an acquire.
     Acquired(Answer),
-    /// To a refresh: whether all units are held.
+    /// The answer to a refresh: true if all units are held.
     Refreshed(bool),
-    /// To a release: whether no acquire can run after it.
+    /// The answer to a release: true if no acquire can run after it.
     Released(bool),
 }
 
@@ -83,7 +83,7 @@ pub enum Reply {
 pub struct Pending {
     /// The request.
     pub request: Request,
-    /// When it was sent, ms from now.
+    /// The time when it was sent, in ms from now.
     pub sent: i64,
     /// The reply under way.
     pub reply: Option<Reply>,
@@ -92,39 +92,39 @@ pub struct Pending {
 /// A client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// What it knows.
+    /// Its knowledge of its claim.
     pub phase: Phase,
-    /// Which of its claims it makes.
+    /// The index of its current claim.
     pub claim: u8,
-    /// The levels where its wait is over, as bits.
+    /// The levels whose maximum wait is over, as bits.
     pub over: u8,
     /// The level where it waits.
     pub at: u8,
-    /// The arrival at each level, from now, microseconds, or never.
+    /// The arrival at each level in microseconds from now, or `NEVER`.
     pub arrivals: [i64; 2],
     /// The last token at its last poll.
     pub last_token: i64,
-    /// Until when a grant counts that it is notified of, ms.
+    /// The time until which a notified grant counts, in ms.
     pub provisional: i64,
-    /// When it polls, ms.
+    /// The time of its next poll, in ms.
     pub due: i64,
-    /// Until when it counts as holding its permit, ms.
+    /// The time until which it counts as holding its permit, in ms.
     pub until: i64,
-    /// Until when an acquire without an answer may run, ms of the server's clock, or never.
+    /// The time until which an unanswered acquire may run, in ms of the server's clock, or `NEVER`.
     pub unanswered: i64,
-    /// Whether it has released its second unit.
+    /// True once it has released its second unit.
     pub is_light: bool,
-    /// How far the highest time of the server's clock is ahead, as far as it knows, microseconds.
+    /// How far the highest known time of the server's clock is ahead, in microseconds.
     pub ahead: i64,
-    /// The request that it awaits.
+    /// The request whose answer it awaits.
     pub pending: Option<Pending>,
-    /// Requests that it does not await any more.
+    /// The requests whose answers it no longer awaits.
     pub late: Vec<Request>,
     /// A message for it: the level, and the token if the claim was granted.
     pub wake: Option<(u8, Option<i64>)>,
-    /// Whether its permit was revoked.
+    /// The state of its permit after a revocation.
     pub revocation: Revocation,
-    /// Whether a message for it says so.
+    /// True while a message about the revocation is under way.
     pub is_told: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a client acts: what it makes of replies and messages, and of the time.
+//! A client's reactions to replies, messages and the passing of time.
 
 use crate::{
     call::Answer,
@@ -8,12 +8,12 @@ use crate::{
 use std::mem;
 
 impl Client {
-    /// Whether it may send something.
+    /// Returns true if it may send a request.
     pub fn is_ready(&self) -> bool {
         self.pending.is_none() && self.phase != Phase::Dead
     }
 
-    /// Awaits no answer any more: the request is lost, or runs late.
+    /// Stops waiting for the answer. The request is lost, or runs late.
     pub fn give_up(&mut self, is_late: bool) {
         let Some(pending) = self.pending.take() else {
             return;
@@ -27,13 +27,13 @@ impl Client {
         }
     }
 
-    /// Ends as a killed process does. What it has sent may still arrive.
+    /// Ends like a killed process. Its sent request may still arrive.
     pub fn crash(&mut self, is_late: bool) {
         self.give_up(is_late);
         self.forget(Phase::Dead);
     }
 
-    /// Keeps what late requests need.
+    /// Resets the client, except for the data that late requests and the next claim need.
     fn forget(&mut self, phase: Phase) {
         let late = mem::take(&mut self.late);
         let is_carried = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
@@ -55,14 +55,14 @@ impl Client {
         };
     }
 
-    /// An operator revokes what it has.
+    /// An operator revokes the client's permit.
     pub fn revoked(&mut self) {
         if self.phase != Phase::Dead {
             self.revocation = Revocation::Revoked;
         }
     }
 
-    /// The reply arrives.
+    /// Handles the reply to the pending request.
     pub fn receive(&mut self, levels: usize) {
         let Some(Pending {
             request,
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// The message arrives. Of several levels it tells of one, so the claim has to poll.
+    /// Handles a message. A message reports one level only, so a claim with several levels has to poll.
     pub fn wake(&mut self, levels: usize) {
         if mem::take(&mut self.is_told) {
             self.phase = Phase::Leaving;
@@ -129,20 +129,20 @@ impl Client {
         }
     }
 
-    /// The message is lost.
+    /// Loses a message.
     pub fn lose_wake(&mut self) {
         if !mem::take(&mut self.is_told) {
             self.wake = None;
         }
     }
 
-    /// Whether it listens to a message.
+    /// Returns true if it can handle a message now.
     pub fn listens(&self) -> bool {
         let has_message = self.is_told || self.wake.is_some() && self.phase == Phase::Queued;
         has_message && self.pending.is_none()
     }
 
-    /// Forgets what does not matter any more.
+    /// Forgets everything that no longer matters.
     pub fn tidy(&mut self) {
         match self.phase {
             Phase::Held if self.until <= 0 => self.phase = Phase::Lost,
@@ -172,14 +172,14 @@ impl Client {
         }
     }
 
-    /// The clocks move on, or the server's is set back.
+    /// Moves the clocks on, or sets the server's clock back.
     pub fn pass(&mut self, ms: i64) {
         let own = ms.max(0);
         for time in [&mut self.provisional, &mut self.due, &mut self.until] {
             *time = (*time - own).max(0);
         }
         if self.unanswered != NEVER {
-            // By its own clock it gives up, although the server's is set back.
+            // It gives up by its own clock, although the server's clock is set back.
             self.unanswered -= own;
             if self.unanswered < 0 {
                 self.unanswered = NEVER;
@@ -197,7 +197,7 @@ impl Client {
 }
 
 impl Request {
-    /// A deadline that has passed stays so: the client has noted that no acquire can run.
+    /// A deadline that has passed stays passed, because the client has noted that no acquire can run.
     fn pass(&mut self, ms: i64) {
         if self.deadline >= 0 {
             self.deadline = (self.deadline - ms).max(-1);

@@ -1,5 +1,4 @@
-//! Calls that are about no claim: of the clock, of what operators are shown, and of what they name
-//! although it is not there.
+//! Calls that belong to no claim: calls of the clock, usage queries of operators, and revocations of forged ids.
 
 use crate::{
     check::{self, cleared},
@@ -11,7 +10,7 @@ use crate::{
     unit::Unit,
 };
 
-/// Texts that are no ids of permits, or that nobody has.
+/// Texts that are not ids of permits, or ids that no permit has.
 const STRANGE: [&str; 7] = [
     "",
     "*",
@@ -23,12 +22,12 @@ const STRANGE: [&str; 7] = [
 ];
 
 impl Server {
-    /// What an operator is shown is what there is, and showing it changes nothing. With forged ids,
-    /// nor does what an operator forges. Each state of a semaphore is inspected once.
+    /// Checks that usage shows the real state and changes nothing. With `has_forged`, also checks that revoking a
+    /// forged id changes nothing. Each state of a semaphore is inspected once.
     ///
     /// # Errors
     ///
-    /// With the first invariant that does not hold.
+    /// Returns the first invariant that does not hold.
     pub fn inspect(&mut self, semaphores: Semaphores, has_forged: bool) -> Result<(), Violation> {
         for number in semaphores {
             if !self.inspected.insert(number) {
@@ -76,8 +75,8 @@ impl Server {
         }
     }
 
-    /// Calls the script of the clock, with the highest time that the server knows and that the
-    /// process knows, from now. The server's highest time then, which is also the answer.
+    /// Calls the clock's script with the highest times that the server and the process know, from now. Returns the
+    /// server's new highest time, which is also the script's answer.
     ///
     /// # Errors
     ///
@@ -107,7 +106,7 @@ impl Server {
     }
 }
 
-/// Ids that are not there, and most of which resemble one that is.
+/// Ids that the semaphore does not have. Most of them resemble an existing id.
 fn forged(semaphore: &Semaphore) -> Vec<String> {
     let lists = [&semaphore.held, &semaphore.queue];
     let units = lists.into_iter().flat_map(|units| &units.items);

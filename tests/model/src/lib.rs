@@ -1,10 +1,9 @@
 //! A model of the scripts that tower-semaphore sends to Redis.
 //!
-//! The very script files run in Lua 5.1 over a [stand-in](stand_in) for the commands that they use.
-//! A [walk](walk::walk) visits every state that a few [clients](client) can reach with them: every
-//! interleaving of claims, polls, refreshes, releases and revocations, of lost, late and repeated
-//! requests, of crashes and of steps of the clocks. In each state, and for each call, it checks the invariants
-//! of this table:
+//! The script files themselves run in Lua 5.1 over a [stand-in](stand_in) for the commands that they use. A
+//! [walk](walk::walk) visits every state that a few [clients](client) can reach with them. It covers every interleaving
+//! of claims, polls, refreshes, releases and revocations, lost, late and repeated requests, crashes, and steps of the
+//! clocks. In each state, and for each call, it checks the invariants of this table:
 //!
 //! | | invariant |
 //! |---|---|
@@ -17,22 +16,22 @@
 //! | F2 | a poll is a heartbeat |
 //! | F3 | a claim joins a queue only if fewer waiters are ahead than it allows |
 //! | F4 | exactly the granted waiters are notified |
-//! | F5 | in a fair queue each waiter has a tag of its own: that of the finish of its flow, which adds weight ÷ share, or the virtual time, which is the head's and never falls; behind one that leaves the others of its flow move up; what has finished is forgotten |
-//! | L | when every message is lost and no client comes, no waiter waits beside free room for ever |
-//! | L1 | the units and the waiters of the dead go |
+//! | F5 | in a fair queue each waiter has a separate tag: the finish of its flow, or the virtual time if that is later; a flow's finish grows by weight ÷ share; the virtual time is the head's tag and never falls; if a waiter leaves, the waiters of its flow behind it move up; finished flows are forgotten |
+//! | L | if every message is lost and no new client comes, no waiter stays beside free room |
+//! | L1 | the units and the waiters of dead clients are removed |
 //! | L3 | a refused or released claim leaves nothing behind |
-//! | W | after an acquire or a release the head of the queue lives and does not fit |
-//! | A | an answer says what the server has, except for what a later claim of the call changes; a late acquire brings back no released unit |
+//! | W | after an acquire or a release the head of the queue is alive and does not fit |
+//! | A | an answer describes the state of the server, except for changes by later claims of the call; a late acquire brings back no released unit |
 //! | R | a revoked permit is free; its owner is notified, also as the owner of added units; the holder finds out if the message is lost; the revocation is stored for its time, and only a delayed first acquire gets anything for it; a forged id changes nothing |
-//! | U | an operator is shown each held unit and its end, and the live waiters in order; that changes nothing |
-//! | T | every key expires, and none before its content has ended |
+//! | U | usage shows an operator each held unit and its end, and the live waiters in order; it changes nothing |
+//! | T | every key expires, but not before its contents have ended |
 //! | M | the first write of a script needs no memory |
-//! | E | no script fails, names an undeclared key, or sets a global; one whose keys were all there at its start names none that it has emptied, as while a slot moves |
+//! | E | no script fails, names an undeclared key, or sets a global; if all keys of a script exist at its start, it names no key that it has emptied, because that fails while a slot moves |
 //!
-//! A lease lasts three ticks, a waiter counts as alive for two, and a call is out of date after one, so leases end in the
-//! very millisecond of other calls. Times count from now, and only the order of past tokens and arrivals matters. Of the
-//! 1,900,000 states 640,000 have two keys and everything under way, to a depth of 8 steps. All take little more than a
-//! minute of one core.
+//! A lease lasts three ticks, a waiter counts as alive for two, and a call is out of date after one. So leases end in
+//! the same millisecond as other calls run. Times count from now, and of past tokens and arrivals only the order
+//! matters. Out of 1,900,000 states, 640,000 have two keys and every kind of message under way, to a depth of 8 steps.
+//! All walks together take little more than a minute of one core.
 //!
 //! ```text
 //! walk -> liveness -> steps -> model -> state, client -> server -> check -> call -> semaphore

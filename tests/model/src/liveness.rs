@@ -1,4 +1,4 @@
-//! The invariants of a state, and what comes of it when nobody interferes any more.
+//! The invariants of a state, and of the states that follow if all live clients go on undisturbed.
 
 use crate::{
     client::{Kind, Phase, Revocation},
@@ -12,12 +12,12 @@ use crate::{
 };
 use std::collections::HashSet;
 
-/// Ticks after which nothing is left of the dead: a clock that was set back gives a dead waiter a
-/// lease, and the grant of it another one.
+/// Ticks after which the dead have nothing left. A clock that was set back gives a dead waiter one lease, and its grant
+/// another one.
 const TICKS: i64 = 4 * LEASE / TICK;
 
-/// Ticks after which nothing that has come to rest moves any more: what a waiter's heartbeat or a
-/// holder's refresh has missed would be over.
+/// Ticks after which a state at rest stays at rest, because every missed heartbeat and refresh would have ended
+/// something.
 const LEAST: i64 = LEASE / TICK + 1;
 
 /// The hashes of states that are known to come to rest.
@@ -28,7 +28,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// With the first invariant that does not hold.
+    /// Returns the first invariant that does not hold.
     pub fn check(&self, state: &State) -> Result<(), Violation> {
         for (at, client) in state.clients.iter().enumerate() {
             match client.phase {
@@ -42,7 +42,7 @@ impl Model {
         Ok(())
     }
 
-    /// **S2** Who counts as holding a permit holds it, unless an operator has revoked it.
+    /// **S2** A client that counts as holding a permit holds it, unless an operator has revoked it.
     fn is_held(&self, state: &State, at: u8) -> Result<(), Violation> {
         let is_light = state.clients[usize::from(at)].is_light;
         for (index, level) in self.claim(state, at).iter().enumerate() {
@@ -59,8 +59,8 @@ impl Model {
         Ok(())
     }
 
-    /// **L3** Nothing is left of a claim that was refused or released, but for a unit that is being
-    /// released by itself.
+    /// **L3** A refused or released claim leaves nothing behind, except for a second unit with a separate release on
+    /// its way.
     fn is_gone(&self, state: &State, at: u8) -> Result<(), Violation> {
         let mut late = state.clients[usize::from(at)].late.iter();
         let most = match late.any(|request| request.kind == Kind::Lighten) {
@@ -82,12 +82,12 @@ impl Model {
         self.server.state(state.semaphores[usize::from(key)])
     }
 
-    /// **L** From here, when every message is lost, nobody comes and all who live go on, the dead
-    /// hold nothing, and nobody waits beside free room.
+    /// **L** From here on every message is lost, no client makes a new claim, and all live clients go on. Then in the
+    /// end the dead hold nothing, and no waiter waits beside free room.
     ///
     /// # Errors
     ///
-    /// With what is left.
+    /// Returns what is left.
     pub fn comes_to_rest(&mut self, state: &State, rested: &mut Rested) -> Result<(), Violation> {
         let mut state = state.clone();
         for client in &mut state.clients {
@@ -113,7 +113,7 @@ impl Model {
         self.is_at_rest(&state)
     }
 
-    /// Everybody who lives makes a call, if one is due.
+    /// Every live client makes its call, if one is due.
     fn go_on(&mut self, state: &mut State) -> Result<(), Violation> {
         for at in 0..state.clients.len() as u8 {
             let levels = self.claim(state, at).len();
@@ -156,7 +156,7 @@ impl Model {
         Ok(())
     }
 
-    /// **R** Whose permit was revoked finds it out, although the message is lost.
+    /// **R** A client whose permit was revoked finds out, although the message is lost.
     fn has_heard(&self, state: &State, at: u8) -> Result<(), Violation> {
         let client = &state.clients[usize::from(at)];
         let goes_on = matches!(client.phase, Phase::Held | Phase::Queued);
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// A waiter stands in its queue, whose head does not fit.
+    /// A waiter is in its queue, and the head of the queue does not fit.
     fn waits_for_room(&self, state: &State, at: u8) -> Result<(), Violation> {
         let level = usize::from(state.clients[usize::from(at)].at);
         let semaphore = self.semaphore(state, self.claim(state, at)[level].key);
@@ -189,8 +189,8 @@ impl Model {
         }
     }
 
-    /// **L1** What is held and who waits belongs to clients that live. An end that lies too far ahead,
-    /// because the clock was set back, is found once somebody waits.
+    /// **L1** Held units and waiters belong to live clients. An end that lies too far ahead, because the clock was set
+    /// back, is found once a claim waits.
     fn has_only_the_living(&self, state: &State, key: u8) -> Result<(), Violation> {
         let semaphore = self.semaphore(state, key);
         let waits = |client: u8| {
@@ -203,7 +203,7 @@ impl Model {
             let phase = state.clients[usize::from(unit.client)].phase;
             matches!(phase, Phase::Held | Phase::Queued)
         };
-        // A waiter's end is looked at when it is the head.
+        // Scripts look at a waiter's end only when it is the head.
         let head = semaphore.queue.items.first().map(|(head, _)| *head);
         let alive = semaphore.alive.live();
         let alive = alive.filter(|(unit, end)| *end <= LEASE || head == Some(*unit));

@@ -1,4 +1,4 @@
-//! The scripts in a Lua of the version that Redis has, with `redis.call` on the stand-in.
+//! Runs the scripts in the same version of Lua as Redis, with `redis.call` on the stand-in.
 
 use crate::{
     scripts::{Scripts, Verb},
@@ -7,7 +7,7 @@ use crate::{
 use mlua::{Error, Function, IntoLua, Lua, MultiValue, Table, Value};
 use std::{cell::RefCell, rc::Rc};
 
-/// The globals are fixed, as in Redis: a script that sets or reads another one fails.
+/// The set of globals is fixed, as in Redis: a script that sets or reads another global fails.
 const SEALED: &str = "
     setmetatable(_G, {
       __newindex = function(_, name) error('script attempted to create global ' .. name) end,
@@ -50,7 +50,7 @@ impl Runner {
         })
     }
 
-    /// Runs a script on the server, which it leaves as the script has left it.
+    /// Runs a script on the server, and keeps the script's changes in it.
     ///
     /// # Errors
     ///

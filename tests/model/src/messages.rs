@@ -13,18 +13,18 @@ pub struct Wake {
     pub client: u8,
     /// The level of its claim.
     pub level: u8,
-    /// From now, microseconds; `None`: the waiter should poll.
+    /// The token in microseconds from now, or `None` if the waiter should poll.
     pub token: Option<i64>,
 }
 
-/// The messages to waiters, and the permits that were revoked.
+/// The messages to waiters, and the revoked permits.
 type Messages = (Vec<Wake>, Vec<Permit>);
 
-/// The messages of a call.
+/// Reads the messages of a call.
 ///
 /// # Errors
 ///
-/// If one is not what the scripts' headers say.
+/// If a message has a form that the scripts' headers do not document.
 pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
     let (mut wakes, mut revoked) = (Vec::new(), Vec::new());
     for (channel, message) in &server.published {
@@ -51,7 +51,7 @@ pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
     Ok((wakes, revoked))
 }
 
-/// Reads `TOKEN HELD`.
+/// Reads `TOKEN HELD`. Token 0 means that the waiter should poll.
 fn token(text: &str) -> Option<Option<i64>> {
     let (token, held) = text.split_once(' ')?;
     let (token, _): (i64, u32) = (token.parse().ok()?, held.parse().ok()?);

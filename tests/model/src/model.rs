@@ -14,7 +14,7 @@ use crate::{
 /// The model.
 #[derive(Debug)]
 pub struct Model {
-    /// What clients may do.
+    /// The clients' possible actions, and the possible faults.
     pub scenario: Scenario,
     /// The server.
     pub server: Server,
@@ -37,7 +37,7 @@ impl Model {
         &self.scenario.clients[usize::from(client)][usize::from(claim)]
     }
 
-    /// A client sends a request. It knows nothing of the claim's other requests.
+    /// A client sends a request, which has no knowledge of the claim's other requests.
     pub fn send(&self, state: &mut State, client: u8, kind: Kind, with_answer: bool) {
         let levels = self.claim(state, client).iter().enumerate();
         let waits = levels.filter(|(_, level)| level.waits.is_some());
@@ -74,7 +74,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// With an invariant that does not hold.
+    /// Returns an invariant that does not hold.
     pub fn run(
         &mut self,
         state: &mut State,
@@ -101,7 +101,8 @@ impl Model {
         Ok(replies.collect())
     }
 
-    /// The grants of a call, and the processes that it has notified. The owner of added units is notified of a revocation too.
+    /// Records the grants of a call, and the processes that it has notified. The owner of added units is notified of a
+    /// revocation too.
     pub(crate) fn note(&self, state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
         note_tokens(state, outcome)?;
         for wake in &outcome.wakes {
@@ -117,8 +118,8 @@ impl Model {
         Ok(())
     }
 
-    /// **F1** Who joins a queue has a later arrival than all who wait, whatever their head starts, and
-    /// even if the clock was set back.
+    /// **F1** A claim that joins a queue has a later arrival than all waiters, whatever their head starts, and even if
+    /// the clock was set back.
     fn comes_last(
         &self,
         state: &State,
@@ -152,12 +153,12 @@ impl Model {
         Ok(())
     }
 
-    /// A client tells the clock's script the highest time that it has seen, and hears the highest
-    /// that any has seen. A new one has seen none.
+    /// A client sends the highest time that it has seen to the clock's script, which returns the highest time that any
+    /// client has seen. A new client has seen none.
     ///
     /// # Errors
     ///
-    /// With an invariant that does not hold.
+    /// Returns an invariant that does not hold.
     pub fn tell_clock(&self, state: &mut State, client: u8) -> Result<(), Violation> {
         let own = state.clients[usize::from(client)].ahead;
         let own = if own == NEVER { 1 - NOW } else { own };
@@ -168,14 +169,14 @@ impl Model {
     }
 }
 
-/// Whether a refresh has found all units of a client.
+/// Returns true if a refresh has found all units of a client.
 fn is_held(call: &Call, outcome: &Outcome, client: u8) -> bool {
     let mut units = call.items().zip(&outcome.answers);
     units.all(|(item, answer)| item.unit.client != client || *answer == Answer::Is(true))
 }
 
-/// The first acquire of a permit may come so late that another one was granted, and revoked. It
-/// brings the permit back: the store sends a release after it.
+/// The first acquire of a permit may run so late that a second one was granted and revoked before. It brings the permit
+/// back, and the store sends a release after it.
 fn note_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer]) {
     for ((at, request), answer) in requests.iter().zip(answers) {
         let client = &mut state.clients[usize::from(*at)];
@@ -186,7 +187,7 @@ fn note_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer
     }
 }
 
-/// **S3** Tokens strictly grow.
+/// **S3** Tokens strictly increase.
 fn note_tokens(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
     let mut tokens = outcome.tokens.clone();
     tokens.sort_unstable();

@@ -1,4 +1,4 @@
-//! What the reply to a call says.
+//! Reads the replies to calls.
 
 use crate::{
     call::{Answer, Call},
@@ -12,7 +12,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// If the reply is not what the script's header says.
+    /// If the reply has a form that the script's header does not document.
     pub fn read(&self, reply: &Reply) -> Result<Vec<Answer>, String> {
         let strange = || format!("a strange reply {reply:?}");
         let count = self.items().count();
@@ -39,7 +39,7 @@ impl Call {
         answers.filter(|answers| answers.len() == self.count())
     }
 
-    /// A claim has two items for each level, or one that says why it is not granted.
+    /// A granted claim has two items for each level. A claim that is not granted has one item with the reason.
     fn read_claims(&self, mut items: &[Reply]) -> Option<Vec<Answer>> {
         let mut answers = Vec::new();
         for levels in &self.shares {
@@ -54,7 +54,7 @@ impl Call {
         items.is_empty().then_some(answers)
     }
 
-    /// How many answers there are.
+    /// The number of answers that the call expects.
     fn count(&self) -> usize {
         match self.verb {
             Verb::Acquire => self.shares.len(),

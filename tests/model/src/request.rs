@@ -1,4 +1,4 @@
-//! The call that requests of clients become.
+//! Turns requests of clients into one call.
 
 use crate::{
     call::{Call, Item, Wait},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Model {
-    /// What the server runs.
+    /// The call that the server runs for these requests.
     pub(crate) fn call(&self, state: &State, requests: &[(u8, Request)]) -> Call {
         let (first, request) = requests[0];
         let verb = match request.kind {
@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// What a request names.
+    /// The items that a request names.
     fn items(&self, state: &State, client: u8, request: Request) -> Vec<Item> {
         let owner = &state.clients[usize::from(client)];
         let levels = self.claim(state, client).iter().enumerate();
@@ -58,7 +58,7 @@ impl Model {
                 _ => unit.all().collect(),
             };
             let key = level.key;
-            // Added units may find their permit revoked.
+            // The permit of added units may have been revoked before their first acquire.
             let was_sent = request.was_sent || unit.is_added();
             units.into_iter().map(move |unit| Item {
                 key,
@@ -71,7 +71,7 @@ impl Model {
     }
 }
 
-/// The first unit that a claim has at a level.
+/// The first unit of a claim at a level.
 pub(crate) fn unit(client: u8, at: usize, level: &Level) -> Unit {
     Unit {
         process: level.added_to.unwrap_or(client),

@@ -1,4 +1,4 @@
-//! What clients may do in a walk, and what may go wrong.
+//! The clients' possible actions in a walk, and the possible faults.
 
 use crate::time::TICK;
 
@@ -7,15 +7,15 @@ use crate::time::TICK;
 pub struct Level {
     /// The semaphore.
     pub key: u8,
-    /// How many units may be held together.
+    /// The limit: how many units may be held at a time.
     pub limit: u8,
-    /// How many units the claim is for.
+    /// The weight: how many units the claim needs.
     pub weight: u8,
-    /// How many may wait, if the claim waits.
+    /// The queue's bound; `None` if the claim does not wait.
     pub waits: Option<u8>,
-    /// Ms.
+    /// In ms.
     pub head_start: i64,
-    /// The letter of its flow; 0: it has none.
+    /// The letter of its flow; 0 if it has none.
     pub flow: u8,
     /// The share of its flow.
     pub share: u8,
@@ -26,42 +26,42 @@ pub struct Level {
 /// A claim, from the narrowest level to the widest.
 pub type Claim = Vec<Level>;
 
-/// What a walk visits.
+/// The clients of a walk, and the rules that limit it.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Its name in the table of [scenarios](crate::scenarios).
     pub name: &'static str,
     /// The claims that each client may make, one at a time.
     pub clients: Vec<Vec<Claim>>,
-    /// Whether requests and replies are under way while others act. If not, a request is answered at
-    /// once, or lost, or its reply is lost, or it is late.
+    /// True if requests and replies are under way while other clients act. If false, a request is answered at once, or
+    /// it is lost, or its reply is lost, or it is late.
     pub has_messages: bool,
-    /// Whether two requests may travel in one call.
+    /// True if two requests may travel in one call.
     pub has_batches: bool,
-    /// Whether requests and replies are lost.
+    /// True if requests and replies may be lost.
     pub loses: bool,
     /// How many requests of a client may be late.
     pub late: usize,
-    /// Whether clients crash.
+    /// True if clients may crash.
     pub crashes: bool,
-    /// Whether holders neither refresh nor release.
+    /// True if holders neither refresh nor release.
     pub has_no_refresh: bool,
-    /// Whether a permit may become lighter.
+    /// True if a permit may become lighter.
     pub lightens: bool,
-    /// How far the server's clock may move besides the tick, ms, and how often altogether.
+    /// The distances that the server's clock may move besides the tick, in ms, and the number of such moves in all.
     pub leaps: (Vec<i64>, u8),
-    /// Whether the clock is set back, so that processes tell each other its highest time.
+    /// True if the clock is set back, so that processes report its highest time to each other.
     pub has_clock: bool,
-    /// Whether operators revoke permits.
+    /// True if operators revoke permits.
     pub revokes: bool,
-    /// Units that one call grants from a queue, instead of 1000.
+    /// How many units one call grants from a queue, instead of the scripts' `MAX_ADVANCED`.
     pub max_advanced: Option<usize>,
-    /// Where the walk ends, after the depth at which it has seen so many states.
+    /// The walk ends after the depth at which it has seen at least this number of states.
     pub states: usize,
 }
 
 impl Scenario {
-    /// Clients that lose calls and crash, and whose requests are late.
+    /// A scenario whose clients lose calls and crash, and whose requests may be late.
     pub fn new(name: &'static str, clients: Vec<Vec<Claim>>, states: usize) -> Self {
         Self {
             name,
@@ -81,12 +81,12 @@ impl Scenario {
         }
     }
 
-    /// How far the clock may be set back, ms, at most 0.
+    /// How far the clock may be set back, in ms; at most 0.
     pub fn set_back(&self) -> i64 {
         self.leaps.0.iter().copied().min().unwrap_or(0).min(0)
     }
 
-    /// How far the clock may move: a tick, or a leap.
+    /// The distance that the clock moves: a tick, or a leap.
     pub fn pass(&self, at: u8) -> i64 {
         match at.checked_sub(1) {
             None => TICK,

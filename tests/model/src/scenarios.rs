@@ -16,7 +16,7 @@ pub fn all() -> impl Iterator<Item = Scenario> {
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If no scenario has this name.
 pub fn named(name: &str) -> Scenario {
     let found = all().find(|scenario| scenario.name == name);
     found.unwrap_or_else(|| panic!("there is no scenario {name}"))
@@ -54,7 +54,7 @@ fn with_rule(mut scenario: Scenario, rule: &str) -> Scenario {
     scenario
 }
 
-/// `leaps 2: -3 4` is two leaps, each by either number of ticks.
+/// Reads a rule such as `leaps 2: -3 4`: two leaps, each by one of these numbers of ticks.
 fn leaps(rule: &str) -> (Vec<i64>, u8) {
     let rule = rule.strip_prefix("leaps ");
     let (count, ticks) = rule.and_then(|rule| rule.split_once(": ")).expect("a rule");

@@ -1,4 +1,4 @@
-//! The script files of the crate, put together in the order in which the crate sends them.
+//! The script files of the crate, joined in the order in which the crate sends them.
 
 /// A file of `proto/src/verbs`.
 macro_rules! part {
@@ -21,11 +21,11 @@ pub enum Verb {
     Refresh,
     /// Releases units, or leaves the queue.
     Release,
-    /// Says that a process lives, and reads the server's clock.
+    /// Announces that a process lives, and reads the server's clock.
     Presence,
     /// Takes a permit from its owner.
     Revoke,
-    /// Lists what is held and what waits.
+    /// Lists held units and waiting claims.
     Usage,
     /// Sets a limit.
     Limits,
@@ -33,7 +33,7 @@ pub enum Verb {
     Pause,
 }
 
-/// The files, and which of them each script has, in the order of the verbs.
+/// All script files. `PARTS` has the files of each script, in the order of the verbs.
 const FILES: [Part; 11] = [
     part!("common"),
     part!("grant"),
@@ -58,10 +58,10 @@ const PARTS: [&[&str]; 8] = [
     &["common", "grant", "pause"],
 ];
 
-/// The units that one call grants from queues, and the dead waiters that it removes.
+/// The bound of one call: the units that it grants from queues plus the dead waiters that it removes.
 pub const MAX_ADVANCED: usize = 500;
 
-/// The files of the scripts, perhaps with patches.
+/// The script files, possibly patched.
 #[derive(Debug, Clone)]
 pub struct Scripts(Vec<(&'static str, String)>);
 
@@ -74,11 +74,11 @@ impl Scripts {
         Self(owned.collect())
     }
 
-    /// The scripts with one place of one file replaced, whatever blanks and comments are in it.
+    /// Replaces one place in one file. Whitespace and comments do not matter for finding the place.
     ///
     /// # Panics
     ///
-    /// Unless the place is in the file exactly once.
+    /// If the file does not have the place exactly once.
     #[must_use]
     pub fn patched(mut self, file: &str, old: &str, new: &str) -> Self {
         let mut files = self.0.iter_mut();
@@ -93,7 +93,7 @@ impl Scripts {
         self
     }
 
-    /// The scripts with a smaller bound for how far one call advances queues.
+    /// The scripts with a smaller bound on how far one call advances queues.
     #[must_use]
     pub fn advancing(&self, most: usize) -> Self {
         let bound = |most: usize| format!("local MAX_ADVANCED = {most} ");

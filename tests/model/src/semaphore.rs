@@ -6,12 +6,12 @@ use crate::{
     unit::{Permit, Unit},
 };
 
-/// A sorted set of units, and the time until its key expires, ms; 0: no key.
+/// A sorted set of units, and the time until its key expires, in ms; 0 if the key is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Units {
     /// Units and scores, lowest score first.
     pub items: Vec<(Unit, i64)>,
-    /// Ms.
+    /// In ms.
     pub ttl: i64,
 }
 
@@ -22,12 +22,12 @@ impl Units {
         found.map(|(_, score)| *score)
     }
 
-    /// The units whose end has not come.
+    /// The units whose end has not passed.
     pub fn live(&self) -> impl Iterator<Item = (Unit, i64)> {
         self.items.iter().copied().filter(|(_, end)| *end > 0)
     }
 
-    /// Whether the end of a unit has not come.
+    /// Returns true if the unit's end has not passed.
     pub fn has_live(&self, unit: Unit) -> bool {
         self.get(unit).is_some_and(|end| end > 0)
     }
@@ -47,17 +47,17 @@ impl Units {
 /// microseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Semaphore {
-    /// Ends of leases.
+    /// The ends of leases.
     pub held: Units,
-    /// Arrivals of waiters.
+    /// The arrivals of waiters.
     pub queue: Units,
-    /// Until when waiters count as alive.
+    /// The times until which waiters count as alive.
     pub alive: Units,
-    /// The last arrival, which `alive` has if waiters had head starts; or the virtual time of a fair queue.
+    /// The last arrival, which `alive` stores if waiters had head starts. In a fair queue, the virtual time.
     pub last_arrival: Option<i64>,
-    /// The finish tags of flows, by their letters, if the queue is fair; always that of claims without one.
+    /// If the queue is fair, the finish tags of flows by their letters. Claims without a flow always have one.
     pub finishes: Vec<(u8, i64)>,
-    /// The permits that were revoked, in their order, and until when `alive` remembers that.
+    /// The revoked permits in order, each with the time until which `alive` remembers its revocation.
     pub revoked: Vec<(Permit, i64)>,
     /// The last token, and the time until its key expires.
     pub token: Option<(i64, i64)>,
@@ -68,10 +68,10 @@ const MARK: &str = "arrival";
 const REVOKED: &str = "revoked:";
 const FLOW: &str = "flow:";
 
-/// The scores of revocations are below those of arrivals.
+/// All scores of revocations are below this, and all scores of arrivals above.
 const REVOKED_BELOW: i64 = 5_000_000_000_000_000;
 
-/// The time until a key without one expires.
+/// The time to live of a key that never expires.
 pub const FOREVER: i64 = i64::MAX / 2;
 
 /// The keys of a semaphore.
@@ -80,7 +80,7 @@ pub fn keys(at: u8) -> [String; 4] {
 }
 
 impl Semaphore {
-    /// The state when the clock has moved on by `ms`. Ends before `past` are all the same.
+    /// The state after the clock has moved on by `ms`. All ends before `past` become equal.
     #[must_use]
     pub fn after(&self, ms: i64, past: i64) -> Self {
         let mut next = self.clone();
@@ -106,13 +106,13 @@ impl Semaphore {
             ends.items
                 .iter_mut()
                 .for_each(|(_, end)| *end = (*end).max(past));
-            // As Redis sorts members of equal scores: their texts have the same order.
+            // Redis sorts members with equal scores by their texts, which have the same order as the units.
             ends.items.sort_by_key(|(unit, end)| (*end, *unit));
         }
         next
     }
 
-    /// Whether claims with flows have come to the queue.
+    /// Returns true if claims with flows have joined the queue.
     pub fn is_fair(&self) -> bool {
         !self.finishes.is_empty()
     }
@@ -153,7 +153,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// If there is something in them that has no business there.
+    /// If the keys have unexpected contents.
     pub fn save(at: u8, server: &StandIn) -> Result<Self, String> {
         let mut semaphore = Self::default();
         let [held, queue, alive, token] = keys(at);

@@ -1,9 +1,9 @@
-//! A stand-in for the Redis commands that the scripts use, in memory, with a clock that is set from
-//! outside. It refuses every command and option that no script uses.
+//! An in-memory stand-in for the Redis commands that the scripts use. Its clock is set from outside. It refuses every
+//! command and option that no script uses.
 
 use std::collections::BTreeMap;
 
-/// A reply, as a script gets it before its conversion to Lua.
+/// A reply before its conversion to Lua.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// An integer.
@@ -14,7 +14,7 @@ pub enum Reply {
     Nil,
     /// A list.
     List(Vec<Reply>),
-    /// A status, as `OK`.
+    /// A status such as `OK`.
     Status(&'static str),
 }
 
@@ -34,7 +34,7 @@ pub enum Value {
 pub struct Entry {
     /// The value.
     pub value: Value,
-    /// Ms of the clock; `None`: never.
+    /// The expiry in ms of the clock; `None` if the key never expires.
     pub expires_at: Option<i64>,
 }
 
@@ -48,7 +48,7 @@ impl Sorted {
         &self.0
     }
 
-    /// Adds a member, or moves it. Returns its score from before.
+    /// Adds or moves a member. Returns its previous score.
     pub fn add(&mut self, score: f64, member: &str) -> Option<f64> {
         let before = self.score(member);
         self.0.retain(|(_, other)| other != member);
@@ -70,29 +70,29 @@ pub struct StandIn {
     /// The clock, in microseconds.
     pub now: i64,
     keys: BTreeMap<String, Entry>,
-    /// What the present call may name. `None`: any key.
+    /// The keys that the present call may name; `None` allows any key.
     pub declared: Option<Vec<String>>,
-    /// True on a node that gives the slot of all keys away. It runs a script only if all of its keys are there, and ends the
-    /// script where that names a key that it has emptied.
+    /// True on a node that is giving away the slot of all keys. The node runs a script only if all of its keys are
+    /// present, and ends it once it names a key that it has emptied.
     pub gives_away: bool,
-    /// True while a script runs all of whose keys were there at its start.
+    /// True while a script runs that found all of its keys present at its start.
     is_whole: bool,
-    /// Channels and messages.
+    /// The published channels and messages.
     pub published: Vec<(String, String)>,
-    /// The first command that has written.
+    /// The first command that wrote.
     pub first_write: Option<String>,
 }
 
 type Outcome = Result<Reply, String>;
 
-/// What a node answers that gives a slot away, where a script names a key that it has emptied.
+/// The error of a node that gives a slot away, for a script that names a key that it has emptied.
 pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 
 const SYNTAX: &str = "ERR syntax error";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl StandIn {
-    /// An empty server whose clock shows `now`, and which gives all slots away.
+    /// An empty server whose clock shows `now`, and which gives away all slots.
     pub fn at(now: i64) -> Self {
         Self {
             now,
@@ -101,7 +101,7 @@ impl StandIn {
         }
     }
 
-    /// A script begins that names these keys.
+    /// Begins a script that declares these keys.
     pub fn begin(&mut self, keys: &[String]) {
         self.is_whole = keys.iter().all(|key| self.entry(key).is_some());
         self.declared = Some(keys.to_vec());
@@ -112,12 +112,12 @@ impl StandIn {
         self.keys.iter().filter(|(_, entry)| self.is_live(entry))
     }
 
-    /// A key, if it was not deleted.
+    /// A key that was not deleted, even if it has expired.
     pub fn key(&self, key: &str) -> Option<&Entry> {
         self.keys.get(key)
     }
 
-    /// Takes away the keys that begin like this.
+    /// Removes and returns the keys with this prefix.
     pub fn take(&mut self, prefix: &str) -> Vec<(String, Entry)> {
         let is_own = |key: &String| key.starts_with(prefix);
         let keys = self.entries().map(|(key, _)| key.clone());
@@ -145,7 +145,7 @@ impl StandIn {
     ///
     /// # Errors
     ///
-    /// With the server's message, or if the stand-in does not know the command.
+    /// Returns the server's message, or an error if the stand-in does not know the command.
     pub fn command(&mut self, args: &[&str]) -> Outcome {
         let (name, args) = args.split_first().ok_or("ERR no command")?;
         self.check_keys(name, args)?;
@@ -200,7 +200,7 @@ impl StandIn {
             ("ZRANGE", [key, start, stop, options @ ..]) => {
                 self.range(key, [integer(start)?, integer(stop)?], options)
             }
-            // A small set is scanned at once.
+            // A small set is scanned in one step.
             ("ZSCAN", [key, "0", "COUNT", _]) => {
                 let items = listed(self.sorted(key)?.0.into_iter(), true);
                 Ok(Reply::List(vec![Reply::Text("0".to_owned()), items]))
@@ -209,7 +209,7 @@ impl StandIn {
         }
     }
 
-    /// A script may only name the keys of its call: on a cluster others live elsewhere.
+    /// A script may only name the keys of its call, because on a cluster other keys live elsewhere.
     fn check_keys(&self, name: &str, args: &[&str]) -> Result<(), String> {
         let Some(declared) = &self.declared else {
             return Ok(());
@@ -246,7 +246,7 @@ impl StandIn {
         self.keys.get(key).filter(|entry| self.is_live(entry))
     }
 
-    /// Gives a key this value, and the end that it had if it has one.
+    /// Sets the value of a key, and keeps its expiry if it has one.
     fn put(&mut self, key: &str, value: Value) {
         let expires_at = self.entry(key).and_then(|entry| entry.expires_at);
         self.insert(key.to_owned(), Entry { value, expires_at });
@@ -277,7 +277,7 @@ impl StandIn {
         }
     }
 
-    /// Changes a hash, and removes its key if it is empty. Returns whether a field has come or gone.
+    /// Changes a hash, and removes its key if the hash is empty. Returns true if a field was added or removed.
     fn change_hash(
         &mut self,
         key: &str,
@@ -335,7 +335,7 @@ impl StandIn {
         }
     }
 
-    /// Replaces a sorted set, and removes its key if it is empty.
+    /// Replaces a sorted set, and removes its key if the set is empty.
     fn put_sorted(&mut self, key: &str, sorted: Sorted) {
         match sorted.0.is_empty() {
             true => drop(self.keys.remove(key)),
@@ -393,11 +393,11 @@ impl StandIn {
         let items = self.sorted(key)?.0.into_iter();
         let items = items.filter(|(score, _)| is_within(*score));
         let items = items.skip(offset.max(0) as usize);
-        // Less than none is all.
+        // A negative count returns all items.
         Ok(listed(items.take(most as usize), with_scores))
     }
 
-    /// The items at indexes, which may count from the end.
+    /// The items between two indexes, which may count from the end.
     fn range(&self, key: &str, [start, stop]: [i64; 2], options: &[&str]) -> Outcome {
         let mut items = self.sorted(key)?.0;
         let (is_reversed, with_scores) = match options {
@@ -417,7 +417,7 @@ impl StandIn {
     }
 }
 
-/// The commands of which a server whose memory is full notes that a script has written.
+/// The commands that count as writes for a server whose memory is full.
 const WRITES: [&str; 9] = [
     "HSET",
     "HDEL",
@@ -447,7 +447,7 @@ fn listed(items: impl Iterator<Item = (f64, String)>, with_scores: bool) -> Repl
     Reply::List(items.collect())
 }
 
-/// Whether a score is in a range, whose ends belong to it unless they begin with `(`.
+/// Returns true for scores in the range. An end belongs to the range unless it begins with `(`.
 fn within(low: &str, high: &str) -> Result<impl Fn(f64) -> bool, String> {
     let end =
         |text: &str| Ok::<_, String>((score(text.trim_start_matches('('))?, text.starts_with('(')));
@@ -465,7 +465,7 @@ fn score(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A score as text. The scripts only use whole numbers.
+/// A score as text. The scripts use whole numbers only.
 fn number(score: f64) -> String {
     format!("{score:.0}")
 }

@@ -1,5 +1,4 @@
-//! A state of the model, in a normal form: two states that no client and no script can tell apart
-//! are the same.
+//! A state of the model in a normal form: states that no client and no script can distinguish are equal.
 
 use crate::{
     call::Answer,
@@ -10,22 +9,22 @@ use crate::{
     time::{CALL, NEVER},
 };
 
-/// The server's semaphores, the clients, and what is under way.
+/// The server's semaphores, the clients, and their messages under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// By their numbers.
+    /// The semaphores, by the numbers of their states.
     pub semaphores: Semaphores,
     /// The clients.
     pub clients: Vec<Client>,
-    /// The highest token of each semaphore that was ever granted, from now, microseconds.
+    /// The highest granted token of each semaphore, in microseconds from now.
     pub tokens: [i64; 2],
-    /// The highest time that the server keeps, from now, microseconds, and its time to live.
+    /// The highest time that the server stores, in microseconds from now, and its time to live.
     pub clock: Option<(i64, i64)>,
-    /// How often the clock has leapt.
+    /// The number of leaps of the clock so far.
     pub leaps: u8,
 }
 
-/// What a number of microseconds in a client is.
+/// The meaning of a number of microseconds in a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Micros {
     Arrival,
@@ -33,7 +32,7 @@ enum Micros {
 }
 
 impl State {
-    /// Nobody has done anything yet.
+    /// The first state, in which no client has acted.
     pub fn new(clients: usize) -> Self {
         Self {
             semaphores: [0; 2],
@@ -44,7 +43,7 @@ impl State {
         }
     }
 
-    /// The clocks move on by so many ms, or the server's is set back.
+    /// Moves the clocks on by `ms`, or sets the server's clock back.
     pub fn pass(&mut self, ms: i64, server: &mut Server) {
         for number in &mut self.semaphores {
             *number = server.later(*number, ms);
@@ -62,8 +61,8 @@ impl State {
         }
     }
 
-    /// Brings the state into its normal form. Of tokens and arrivals in the past only the order
-    /// matters, and how far the token is from the next multiple of four.
+    /// Brings the state into its normal form. For tokens and arrivals in the past only their order matters, and how far
+    /// the token is from the next multiple of four.
     pub fn normalise(&mut self, scenario: &Scenario, server: &mut Server) {
         self.clients.iter_mut().for_each(Client::tidy);
         let levels = scenario.clients.iter().flatten().flatten();
@@ -85,7 +84,7 @@ impl State {
         let anchor = semaphore.token.map(|(token, _)| token);
         let anchor = anchor.filter(|token| kind == Micros::Token && *token <= CALL);
         let mut past = Vec::with_capacity(8);
-        // What a clock that is set back would bring into the future is not past.
+        // A value is not past if setting the clock back would bring it into the future.
         let last = scenario.set_back() * 1_000;
         let mut note = |number: &mut i64| {
             if *number <= last + CALL && *number != NEVER {
@@ -126,8 +125,8 @@ impl State {
         }
     }
 
-    /// With head starts and with tags the differences of arrivals matter too, but not how long ago the last one was,
-    /// if nobody who comes now has a head start as long.
+    /// With head starts or flow tags, the differences between arrivals matter too. The time since the last arrival does
+    /// not matter once it exceeds every head start that a new claim may have.
     fn shift_arrivals(&mut self, key: u8, to: i64, scenario: &Scenario, server: &mut Server) {
         let at = usize::from(key);
         let mut next = Semaphore::clone(server.state(self.semaphores[at]));
@@ -151,7 +150,7 @@ impl State {
         self.semaphores[at] = server.number(next);
     }
 
-    /// Visits the numbers of a semaphore in all clients.
+    /// Visits the numbers of one kind for a semaphore in all clients.
     fn each(
         &mut self,
         kind: Micros,
@@ -171,7 +170,7 @@ impl State {
 }
 
 impl Client {
-    /// Visits the numbers of microseconds: what each is, its level, and the number.
+    /// Visits the numbers of microseconds: the kind of each, its level, and the number.
     fn micros(&mut self, mut visit: impl FnMut(Micros, u8, &mut i64)) {
         let mut visit = |kind, level, number: &mut i64| {
             if *number != NEVER {
@@ -199,7 +198,7 @@ impl Client {
                 visit(Micros::Arrival, *level, arrival);
                 visit(Micros::Token, *level, last_token);
             }
-            // Nobody looks at them: the checks of the call have.
+            // The checks of the call have used these numbers already, and later steps ignore them.
             Some(Reply::Acquired(Answer::Granted(levels))) => {
                 levels.iter_mut().for_each(|level| *level = (0, 0));
             }
@@ -208,11 +207,11 @@ impl Client {
     }
 }
 
-/// Numbers in the past, and what each becomes.
+/// Past numbers, each with its replacement.
 struct Ranks(Vec<(i64, i64)>);
 
 impl Ranks {
-    /// Keeps the order, and the remainder of one of the numbers.
+    /// Keeps the order of all numbers, and the remainder of the anchor.
     fn new(mut numbers: Vec<i64>, anchor: Option<i64>, last: i64) -> Self {
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         numbers.dedup();

@@ -1,4 +1,4 @@
-//! What may happen next in a state.
+//! The possible next steps of a state.
 
 use crate::{
     client::{Client, Kind, Pending, Phase},
@@ -7,48 +7,48 @@ use crate::{
     time::NEVER,
 };
 
-/// What becomes of a request where requests are not under way.
+/// The fate of a request. It is decided at once in scenarios where no requests are under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is under way.
+    /// The request is under way.
     Sent,
-    /// It runs, and its reply arrives.
+    /// The request runs, and its reply arrives.
     Answered,
-    /// It runs, and its reply is lost.
+    /// The request runs, and its reply is lost.
     Unanswered,
-    /// It never arrives.
+    /// The request never arrives.
     Lost,
-    /// It arrives after the client has given up.
+    /// The request arrives after the client has given up.
     Late,
 }
 
-/// What happens.
+/// A step: one event in the life of the clients and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A client makes one of its claims.
     Claim(u8, u8, Fate),
-    /// It sends a request: a retry, a poll, a refresh, a release, an acquire of what it has lost.
+    /// A client sends a request: a retry, a poll, a refresh, a release, or an acquire of a lost permit.
     Send(u8, Kind, Fate),
-    /// It releases its permit, and wants no answer.
+    /// A client releases its permit and wants no answer.
     Drop(u8, Fate),
-    /// Its wait where it waits is over, and it acquires what there is.
+    /// A client's wait at its present level is over, and it tries a last time without waiting.
     LastPoll(u8, Fate),
-    /// It leaves before it has got what it wants, or releases its permit.
+    /// A client leaves before it has a permit, or begins to release its permit.
     Leave(u8),
-    /// It gives up a request: lost, or late.
+    /// A client gives up a request, which is lost or, if true, late.
     TimeOut(u8, bool),
-    /// The server runs the request that it awaits.
+    /// The server runs the request that a client awaits.
     Run(u8),
     /// The server runs the requests of two clients in one call.
     RunBoth(u8, u8),
-    /// Two clients send what they have to send, the server runs it in one call, and both replies
-    /// arrive. Idle clients make these claims.
+    /// Two clients send what is due, the server runs both requests in one call, and both replies arrive. Clients
+    /// without a claim make these claims.
     Together((u8, u8), (u8, u8)),
-    /// The server runs a request that nobody awaits.
+    /// The server runs a late request, whose answer no client awaits.
     RunLate(u8, u8),
-    /// The reply arrives.
+    /// A reply arrives.
     Receive(u8),
-    /// The reply is lost.
+    /// A reply is lost.
     LoseReply(u8),
     /// An operator revokes the permit of a client at a level.
     Revoke(u8, u8),
@@ -56,14 +56,14 @@ pub enum Step {
     Wake(u8),
     /// A message is lost.
     LoseWake(u8),
-    /// The process is killed. What it has sent is lost, or late.
+    /// A process is killed. Its pending request is lost or, if true, late.
     Crash(u8, bool),
     /// The clock moves.
     Pass(u8),
 }
 
 impl Model {
-    /// All that may happen next.
+    /// All possible next steps.
     pub fn steps(&self, state: &State) -> Vec<Step> {
         let mut steps = Vec::with_capacity(24);
         for (at, client) in state.clients.iter().enumerate() {
@@ -82,15 +82,15 @@ impl Model {
         steps
     }
 
-    /// Whether the clock may move so far. Where it may be set back it leaps only while a process lives
-    /// that tells its highest time.
+    /// Returns true if the clock may move by this step. If the clock may be set back, it leaps only while a live
+    /// process knows the highest time and reports it.
     fn can_pass(&self, state: &State, pass: u8) -> bool {
         let mut told = state.clients.iter().map(is_telling);
         let is_told = !self.scenario.has_clock || told.any(|tells| tells);
         pass == 0 || state.leaps < self.scenario.leaps.1 && is_told
     }
 
-    /// What becomes of the requests and messages of a client.
+    /// Adds the possible fates of a client's requests and messages.
     fn requests(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
         let has_room = client.late.len() < self.scenario.late;
         steps.extend((0..client.late.len()).map(|late| Step::RunLate(at, late as u8)));
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// What a client may send.
+    /// Adds the requests that a client may send.
     fn sends(&self, at: u8, client: &Client, state: &State, steps: &mut Vec<Step>) {
         let claim = self.claim(state, at);
         if self.scenario.has_no_refresh && client.phase == Phase::Held {
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// What a client may send that has this fate.
+    /// Adds the requests with this fate that a client may send.
     fn sends_with(
         &self,
         at: u8,
@@ -194,13 +194,13 @@ impl Model {
     }
 }
 
-/// Whether a process knows the highest time of the server's clock, and tells it.
+/// Returns true if a process knows the highest time of the server's clock, and reports it.
 pub(crate) fn is_telling(client: &Client) -> bool {
     client.phase != Phase::Dead && client.ahead != NEVER
 }
 
 impl Model {
-    /// The permits that an operator may name: also those that were released or revoked.
+    /// Adds revocations of every permit that an operator may name, including released and revoked ones.
     fn revocations(&self, state: &State, steps: &mut Vec<Step>) {
         let clients = state.clients.iter().enumerate();
         let clients =
@@ -211,7 +211,7 @@ impl Model {
         }
     }
 
-    /// What two clients may do together.
+    /// Adds the calls that two clients may share.
     fn batches(&self, state: &State, steps: &mut Vec<Step>) {
         let clients = 0..state.clients.len() as u8;
         let pairs = clients
@@ -252,7 +252,7 @@ fn unrun(client: &Client) -> Option<Kind> {
     pending.reply.is_none().then_some(script)
 }
 
-/// What a client has to send.
+/// The kind of request that a client has to send, if any.
 pub(crate) fn due(client: &Client) -> Option<Kind> {
     match client.phase {
         _ if client.pending.is_some() || client.is_light => None,

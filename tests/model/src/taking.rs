@@ -1,4 +1,4 @@
-//! The steps, taken.
+//! Takes the steps.
 
 use crate::{
     call::{Answer, Call, Item},
@@ -16,7 +16,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// With an invariant that does not hold.
+    /// Returns an invariant that does not hold.
     pub fn take(&mut self, state: &State, step: Step) -> Result<State, Violation> {
         let mut next = state.clone();
         self.step(&mut next, step)?;
@@ -114,7 +114,7 @@ impl Model {
         Ok(())
     }
 
-    /// The permit counts as light from now on, whenever its second unit is released.
+    /// The permit counts as light from now on, whenever the release of its second unit runs.
     fn lighten(&self, state: &mut State, at: u8) {
         self.send(state, at, Kind::Lighten, false);
         let client = &mut state.clients[usize::from(at)];
@@ -142,7 +142,7 @@ impl Model {
         state.clients[usize::from(at)].receive(levels);
     }
 
-    /// The clock moves. Where it may be set back, all processes have told it before.
+    /// Moves the clock. If the clock may be set back, all processes report their highest time before.
     pub(crate) fn pass(&mut self, state: &mut State, pass: u8) -> Result<(), Violation> {
         for at in 0..state.clients.len() {
             if self.scenario.has_clock && is_telling(&state.clients[at]) {
@@ -155,7 +155,7 @@ impl Model {
         Ok(())
     }
 
-    /// The server runs an operator's call.
+    /// Runs an operator's revocation.
     fn revoke(&mut self, state: &mut State, at: u8, level: u8) -> Result<(), Violation> {
         let own = &self.claim(state, at)[usize::from(level)];
         let item = Item {

@@ -3,23 +3,23 @@
 use crate::time::LEASE;
 use std::fmt;
 
-/// A permit: its process, and its number there.
+/// A permit: its process, and its number in that process.
 pub type Permit = (u8, u8);
 
 /// A unit of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Unit {
-    /// The process: the client, or the one to whose first permit the unit was added.
+    /// The process: the client itself, or the client to whose first permit the unit was added.
     pub process: u8,
     /// The client, which has one claim at a time.
     pub client: u8,
-    /// The level of the claim, from the narrowest.
+    /// The level of the claim; 0 is the narrowest.
     pub level: u8,
-    /// How many units may be held together.
+    /// The limit: how many units may be held at a time.
     pub limit: u8,
     /// How many units the permit has.
     pub weight: u8,
-    /// The letter of the claim's flow; 0: it has none.
+    /// The letter of the claim's flow; 0 if it has none.
     pub flow: u8,
     /// The share of its flow.
     pub share: u8,
@@ -38,7 +38,7 @@ impl Unit {
         (1..=self.weight).map(move |number| Self { number, ..self })
     }
 
-    /// What its permit costs its flow.
+    /// The distance by which the permit moves the finish of its flow.
     pub fn cost(self) -> i64 {
         let (turns, share) = (100_000 * i64::from(self.weight), i64::from(self.share));
         (turns + share - 1) / share
@@ -81,7 +81,7 @@ impl Unit {
         (unit.to_string() == text).then_some(unit)
     }
 
-    /// The client and the level of a lease of a process.
+    /// The client and the level that own a lease of a process.
     pub fn owner(process: &str, permit: &str, lease: &str) -> Option<(u8, u8)> {
         let process = process.strip_prefix('p')?.parse().ok()?;
         match (digits(permit)?, digits(lease)?) {
@@ -97,24 +97,24 @@ impl Unit {
         Some((process, digits(permit)?))
     }
 
-    /// The permit. Units are added to the first one of a process.
+    /// The unit's permit. Added units belong to the first permit of their process.
     pub fn permit(self) -> Permit {
         let first = self.is_added() || self.level == 0;
         (self.process, if first { 1 } else { self.level + 1 })
     }
 
-    /// Whether the unit was added to another permit.
+    /// Returns true if the unit was added to another client's permit.
     pub fn is_added(self) -> bool {
         self.process != self.client
     }
 }
 
-/// A number as ids have it.
+/// Reads a number in the base 36 of ids.
 fn digits(text: &str) -> Option<u8> {
     u8::from_str_radix(text, 36).ok()
 }
 
-/// Clients with odd numbers have ids as long as they get.
+/// Clients with odd numbers have ids of the maximum length.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (process, permit) = self.permit();
@@ -141,7 +141,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A number as ids have it.
+/// Writes a number in the base 36 of ids.
 pub(crate) fn base36(number: u32) -> String {
     let digit = char::from_digit(number % 36, 36).into_iter();
     let before = (number >= 36).then(|| base36(number / 36));

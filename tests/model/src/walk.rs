@@ -11,27 +11,27 @@ use std::{
     mem,
 };
 
-/// What a walk has seen.
+/// The result of a walk.
 #[derive(Debug)]
 pub struct Report {
-    /// Distinct states.
+    /// The number of distinct states.
     pub states: usize,
-    /// How many steps the farthest of them is away.
+    /// The number of steps to the farthest state.
     pub depth: usize,
-    /// Whether there are no others.
+    /// True if the walk has visited every reachable state.
     pub is_all: bool,
-    /// How many different calls the scripts have run.
+    /// The number of different calls that the scripts have run.
     pub calls: usize,
-    /// What was wrong, if anything was.
+    /// The first broken invariant, if any.
     pub fault: Option<Fault>,
 }
 
-/// An invariant that does not hold, and the way to it.
+/// A broken invariant, and the steps that lead to it.
 #[derive(Debug)]
 pub struct Fault {
-    /// The invariant.
+    /// The broken invariant.
     pub violation: Violation,
-    /// From the first state.
+    /// The steps from the first state.
     pub steps: Vec<Step>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// 128 bits of a state, so that no two states are the same by chance.
+/// 128 bits of hash for a state, so that different states do not collide by chance.
 pub(crate) fn hash(state: &State) -> u128 {
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
@@ -56,7 +56,8 @@ pub(crate) fn hash(state: &State) -> u128 {
     half(1) << 64 | half(2)
 }
 
-/// Visits the states of a scenario with these scripts, until an invariant does not hold.
+/// Visits the states of a scenario with these scripts, until an invariant does not hold or the scenario's number of
+/// states is reached.
 pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
     let model = Model::new(scenario.clone(), scripts);
     let first = State::new(scenario.clients.len());
@@ -84,10 +85,10 @@ pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
 struct Walk {
     model: Model,
     seen: HashSet<u128>,
-    /// For each state the one before it, and the step.
+    /// For each state, the number of its predecessor and the step from there.
     ways: Vec<(u32, Step)>,
     rested: Rested,
-    /// The states that are visited next.
+    /// The states to visit next.
     next: Vec<(u32, State)>,
 }
 

@@ -1,15 +1,17 @@
-//! The scripts that ship keep every promise, in every state that the scenarios reach.
+//! The shipped scripts keep every promise in every state that the scenarios reach.
+//!
+//! Promises: P1, P2, P3, P5, P6, P8, P10, P12, P13, P14, P15, P16, P17, P24.
 
 use std::env;
 use tower_semaphore_model::{scenarios, scripts::Scripts, walk::walk};
 
-/// Distinct states that each walk has to see.
+/// Each walk must see at least this number of distinct states.
 const LEAST: usize = 1_000;
 
-/// How many states end a walk, unless `DEEP` is set.
+/// A walk ends at this number of states, unless `DEEP` is set.
 const MOST: usize = 6_000;
 
-/// How many tests share the scenarios, so that none takes long.
+/// The number of tests that share the scenarios, so that no test takes long.
 const PARTS: usize = 24;
 
 /// Walks every scenario of a part.
@@ -38,7 +40,7 @@ macro_rules! parts {
     )* };
 }
 
-// Each: no interleaving of a few clients breaks a promise.
+// Each test shows that no interleaving of a few clients breaks a promise.
 parts! {
     no_interleaving_breaks_a_promise_in_scenario_1_and_every_twenty_fourth_after_it: 0
     no_interleaving_breaks_a_promise_in_scenario_2_and_every_twenty_fourth_after_it: 1

@@ -1,4 +1,6 @@
-//! Counts of many keys, and the processes that are alive.
+//! Counts of many keys, and the live processes.
+//!
+//! Promises: P24.
 
 use super::{Store, claim, facts_of_operators, granted, queued, shown, usage, waiting};
 use futures_util::StreamExt;
@@ -137,7 +139,7 @@ mod in_redis {
     async fn a_key_of_several_pages_is_shown_whole_while_its_permits_are_refreshed() {
         const UNITS: u32 = 3_500;
         let server = RedisServer::start();
-        // No lease of this length ends on a busy machine.
+        // A lease of this length does not end early, even on a busy machine.
         let lease = Duration::from_secs(6);
         let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
         let store = builder.connect(server.url()).await.expect("it connects");
@@ -175,7 +177,7 @@ mod in_redis {
         let (policy, key) = (Policy::DEFAULT, "a".into());
         let set = tool.set_limit(&policy, Some(&key), Some(2), "").await;
         set.expect("it may");
-        // It is shown before any claim is made under it.
+        // The new limit is shown before any claim is made under it.
         let usage = tool.usage(&policy, &key).await.expect("it answers");
         assert_eq!(usage.limit, Some(2));
         drop(store);

@@ -1,4 +1,6 @@
-//! Ids that are no ids.
+//! Texts that are not ids of permits.
+//!
+//! Promises: P6, P24.
 
 use super::{
     Store, claim, facts_of_operators, first, granted, ids, queued, revoke, usage, waiting,
@@ -11,7 +13,7 @@ facts_of_operators! {
     the_id_of_another_key_or_policy_changes_nothing
 }
 
-/// Variations of an id, none of which is that id, and texts that are no id at all.
+/// Variations of an id that all differ from it, and texts that are not ids at all.
 pub(crate) fn forged(id: &str) -> Vec<String> {
     let texts = "| |0|1|x|*|?|[a-z]*|..|.*|%w+|%|%%|^|$|-|+|\0|\r\n|arrival|held|a:held|{concurrency:a}:held|\
         }:held|inf|-inf|'; redis.call('FLUSHALL') --|\n*1\r\n$8\r\nFLUSHALL\r\n|1.1.1.1.1|a.1.0.0.5.1.7ps.0...";
@@ -51,7 +53,7 @@ async fn a_forged_id_changes_nothing(store: Store) {
     waiter.abort();
 }
 
-/// As that of a process that was restarted, or of another one behind the same address.
+/// The id may come from a process that was restarted, or from another process behind the same address.
 #[tokio::test]
 async fn the_id_of_another_store_in_memory_changes_nothing() {
     let [one, other] = [listed(), listed()];

@@ -1,4 +1,6 @@
-//! What is shown and revoked under load, beside what the holders themselves know.
+//! Usage and revocations under load, compared with the holders' records.
+//!
+//! Promises: P24.
 
 use super::{
     Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_told, keys, revoke, shown,
@@ -26,10 +28,10 @@ facts_of_operators! {
 
 const LIMIT: u32 = 20;
 
-/// Whether it is over.
+/// True once the load must end.
 type Over = Arc<AtomicBool>;
 
-/// What workers return that work until `meanwhile` is over.
+/// The results of workers that work until the other future has ended.
 async fn working<F>(
     count: u64,
     mut work: impl FnMut(u64, Over) -> F,
@@ -45,7 +47,7 @@ where
     workers.join_all().await
 }
 
-/// Takes and drops permits, and changes their weights. Returns those that it holds at the end, by their labels.
+/// Takes and drops permits, and changes their weights. Returns the permits that it holds at the end, by their labels.
 async fn work(store: Store, worker: u64, over: Over) -> HashMap<String, Permit> {
     let (mut held, mut rng, mut round) = (HashMap::new(), Rng::new(worker), 0);
     while !over.load(SeqCst) {
@@ -67,14 +69,14 @@ async fn work(store: Store, worker: u64, over: Over) -> HashMap<String, Permit> 
     held
 }
 
-/// What is held after some workers have worked meanwhile.
+/// The permits that workers still hold at the end. They work until the other future has ended.
 async fn worked(store: &Store, meanwhile: impl Future<Output = ()>) -> HashMap<String, Permit> {
     let work = |at, over| work(Arc::clone(store), at, over);
     let held = working(6, work, meanwhile).await;
     held.into_iter().flatten().collect()
 }
 
-/// As many units are held, once all releases are done.
+/// Waits until exactly these units are held, because releases take a moment.
 async fn rests(store: &Store, units: u32) -> Usage {
     shown(store, "a", "it is done", |usage| usage.units == units).await
 }
@@ -105,7 +107,7 @@ async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: S
         for _ in 0..100 {
             let usage = usage(&store, "a").await;
             let one = usage.held.get(rng.below(usage.held.len().max(1)));
-            // Units that were added to a permit which was just released have no label.
+            // If a permit was just released, units that were added to it have no label.
             if let Some(info) = one
                 && let Some(label) = info.label.clone()
                 && revoke(&store, "a", &info.id).await
@@ -128,7 +130,7 @@ async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: S
     }
 }
 
-/// Claims that wait, are granted, revoked and dropped at every moment.
+/// Claims wait, are granted, are revoked and are dropped, at random moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
     const LIMIT: u32 = 2;
@@ -174,7 +176,7 @@ async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_that_go_from_one_permit_to_another_are_shown_once() {
-    // Permits between the two that change, so that it takes a while to look at all.
+    // Many permits between the two make each look at the key slow.
     const BETWEEN: u32 = 200;
     const HEAVY: u32 = 100;
     const LIMIT: u32 = BETWEEN + HEAVY + 1;

@@ -1,4 +1,4 @@
-//! Who holds what, and how a permit is taken back: the same facts for every store.
+//! The holders of permits, and how an operator revokes a permit: the same facts for every store.
 
 mod counted;
 mod forged;
@@ -19,7 +19,7 @@ use tower_semaphore::{
     semaphore::{PermitInfo, StoredKey, Usage},
 };
 
-/// Generous, for busy machines: no fact here is about time.
+/// Generous, for busy machines. No fact here measures time.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn claim(key: impl Into<Key>, limit: u32) -> Claim {
@@ -45,7 +45,7 @@ async fn revoke(store: &Store, key: impl Into<Key>, id: &str) -> bool {
     revoked.expect("the store answers")
 }
 
-/// The usage, once it is as expected: a drop only queues the release.
+/// Returns the usage once it is as expected, because a drop only queues the release.
 async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> bool) -> Usage {
     let mut last = None;
     let slot = &mut last;
@@ -59,25 +59,25 @@ async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> b
     last.expect("it was asked")
 }
 
-/// What is held by the first permit that is shown.
+/// The first permit of the usage.
 async fn first(store: &Store) -> PermitInfo {
     usage(store, "a").await.held.remove(0)
 }
 
 type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// A claim that waits behind so many others, and what is shown of it.
+/// A claim that waits behind `before` others, and the waiter that usage shows for it.
 async fn queued(store: &Store, claim: Claim, before: usize) -> (Waiter, PermitInfo) {
     let waiter = tokio::spawn(store.acquire(claim));
     let usage = shown(store, "a", "it waits", |usage| {
         usage.waiting.len() == before + 1
     })
     .await;
-    // With a head start it need not be the last one.
+    // With a head start the waiter need not be the last one.
     (waiter, usage.waiting[before].clone())
 }
 
-/// What becomes of a claim that waits.
+/// The answer to a claim that waits.
 async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
     let answer = timeout(BOUND, waiter).await;
     answer.expect("it is told").expect("no panic")

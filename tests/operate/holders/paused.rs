@@ -45,7 +45,7 @@ async fn a_paused_key_that_nobody_uses_is_listed_with_its_pause(store: Store) {
     let info = usage.pause.clone().expect("it is paused");
     assert_eq!(info.note.as_deref(), Some(note));
     assert_eq!(info.until, info.since + HOUR);
-    // Both clocks are this machine's.
+    // Both clocks belong to this machine.
     let around = begun - Duration::from_secs(2)..SystemTime::now() + Duration::from_secs(2);
     assert!(
         around.contains(&info.since) && info.since <= usage.now,

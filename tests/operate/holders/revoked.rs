@@ -1,4 +1,4 @@
-//! What becomes of a permit that is revoked, and of a claim that waits or is between the queue and its permit.
+//! Revocations of permits, of waiting claims, and of claims between the queue and their permit.
 
 use super::{
     BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids, is_told,
@@ -79,7 +79,7 @@ async fn a_revoked_permit_cannot_change_its_weight_and_was_not_held(store: Store
     let permit = granted(&store, &claim("a", 5).with_weight(2)).await;
     assert!(revoke(&store, "a", &first(&store).await.id).await);
     is_told(&permit).await;
-    // A store that was told by a refresh learns soon after that it is for ever.
+    // A store that was notified by a refresh learns soon afterwards that the loss is permanent.
     eventually("it is for ever", BOUND, async || permit.weight() == 0).await;
     for weight in [1, 2, 3] {
         assert!(permit.resize(weight).await.is_err(), "{weight}");
@@ -98,7 +98,7 @@ async fn all_units_of_a_permit_that_grew_and_shrank_are_free(store: Store) {
         let id = first(&store).await.id;
         assert!(revoke(&store, "a", &id).await, "{weights:?}");
         is_told(&permit).await;
-        // Its owner gives up what was added.
+        // The owner gives up the added units.
         eventually("all is free", BOUND, async || {
             usage(&store, "a").await.units == 0
         })
@@ -120,7 +120,7 @@ async fn a_claim_that_waits_is_revoked(store: Store) {
     let usage = usage(&store, "a").await;
     assert_eq!((usage.units, usage.waiting.len()), (1, 0));
     assert!(!permit.is_lost());
-    // Nothing of it is left, and nothing was released that it never had.
+    // The claim leaves nothing behind, and releases no unit that it never had.
     assert!(permit.release().await);
     let _all = granted(&store, &claim("a", 1)).await;
     assert!(store.acquire(claim("a", 1)).await.is_err());
@@ -161,7 +161,7 @@ async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Sto
     let permit = store.acquire_all(both.into()).await.expect("there is room");
     assert!(revoke(&store, "a", &first(&store).await.id).await);
     is_told(&permit).await;
-    // The wider limit is freed by its holder at the latest.
+    // At the latest, the holder frees the wider limit.
     assert_eq!(usage(&store, "a").await.units, 0);
     drop(permit);
     let fleet = timeout(BOUND, store.acquire(fleet.with_wait(BOUND))).await;
@@ -185,7 +185,7 @@ async fn a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first(store: 
     assert!(holder.release().await);
 }
 
-/// A claim for all units that waits, and is polled no more; and its id.
+/// A claim for all units that waits and is no longer polled, with its id.
 async fn stalled(store: &Store) -> (Acquire, String) {
     let mut acquire = store.acquire(waiting("a", 2).with_weight(2).with_label("stalled"));
     loop {
@@ -197,7 +197,7 @@ async fn stalled(store: &Store) -> (Acquire, String) {
     }
 }
 
-/// The same, granted meanwhile.
+/// The same claim, granted in the meantime.
 async fn granted_to_none(store: &Store) -> (Acquire, String) {
     let permit = granted(store, &claim("a", 2).with_weight(2)).await;
     let (stalled, id) = stalled(store).await;
@@ -216,7 +216,7 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoke
     assert!(!revoke(&store, "a", &id).await);
     let next = granted(&store, &claim("a", 2).with_weight(2)).await;
     match timeout(BOUND, stalled).await.expect("it is told") {
-        // Its grant was heard before its revocation.
+        // The grant's message arrived before the revocation's.
         Ok(permit) => is_told(&permit).await,
         Err(error) => assert!(matches!(error, AcquireError::Revoked), "{error:?}"),
     }
@@ -232,7 +232,7 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_may_be_dropped(stor
         drop(stalled);
         shown(&store, "a", "nothing is held", nothing).await;
         assert!(!revoke(&store, "a", &id).await);
-        // No more than the limit is free.
+        // Not more units than the limit are free.
         let all = granted(&store, &claim("a", 2).with_weight(2)).await;
         assert!(store.acquire(claim("a", 2)).await.is_err());
         drop(all);

@@ -1,4 +1,4 @@
-//! What is shown of permits, of claims that wait, and of keys.
+//! The usage of permits, waiting claims and keys.
 
 use super::{
     Store, Usage, answer, claim, distinct, facts_of_operators, granted, ids, keys, queued, shown,
@@ -63,7 +63,7 @@ async fn a_permit_is_shown_with_all_that_is_known_of_it(store: Store) {
     let name = export.process.name.as_deref().expect("a name");
     assert!(name.starts_with("operate"), "{name}");
     assert_eq!(distinct(&ids(&usage.held)), 2);
-    // Both clocks are this machine's; that of a store may be an estimate.
+    // Both clocks belong to this machine, and the store's clock may be an estimate.
     let around = begun - Duration::from_secs(2)..SystemTime::now() + Duration::from_secs(2);
     assert!(around.contains(&export.since), "{usage:?}");
     assert!(export.since <= other.since && other.since <= usage.now);

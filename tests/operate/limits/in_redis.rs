@@ -1,5 +1,7 @@
-//! What only a store in Redis has to bear: other processes, servers that are away or lose data, and processes that come
-//! later.
+//! Faults that only a store in Redis meets: other processes, servers that are away or lose data, and processes that
+//! start later.
+//!
+//! Promises: P2, P24.
 
 use super::{BOUND, in_force, is_full};
 use std::{
@@ -28,7 +30,7 @@ use tower_semaphore::{
 };
 
 const LEASE: Duration = Duration::from_secs(3);
-/// The longest time between two looks at the limits.
+/// The longest time between two refreshes of the limits.
 const REFRESH: Duration = Duration::from_secs(40);
 const LIMITS: &str = "semaphore:2:limits{semaphore:2:processes}";
 
@@ -36,7 +38,7 @@ fn builder() -> Builder {
     RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3)
 }
 
-/// Processes of their own, as the server sees it.
+/// Stores that the server sees as separate processes.
 async fn processes(url: &str, count: usize) -> Vec<Store> {
     let mut stores = Vec::new();
     for _ in 0..count {
@@ -57,11 +59,11 @@ fn claim() -> Claim {
     Claim::new("a").with_limit(10)
 }
 
-/// Five processes under load, and what their callers see.
+/// Five processes under load, and their callers' records.
 struct Load {
     stores: Vec<Store>,
     in_flight: InFlight,
-    /// The greatest limit of a permit since that was last asked, and whether to go on.
+    /// The highest limit of a granted permit since the last reset. `goes_on` is true until the load must end.
     highest: Arc<AtomicU32>,
     goes_on: Arc<AtomicBool>,
     callers: JoinSet<()>,
@@ -103,15 +105,15 @@ impl Load {
         }
     }
 
-    /// A limit is set from this one. All processes know it in time, and none grants above it then; until then no more
-    /// are in flight than under the higher of the two.
+    /// An operator sets a limit. All processes know it in time, and from then on no process grants above it. Until then
+    /// not more permits are in flight than the higher of the two limits allows.
     async fn changes(&mut self, operator: &Store, (from, to): (u32, Option<u32>)) {
         let begun = Instant::now();
         set(operator, to).await;
         for store in &self.stores {
             in_force(store, "a", to).await;
         }
-        // A process asks three times in a lease, and a busy machine takes its time.
+        // A process asks three times per lease, and a busy machine takes its time.
         let took = begun.elapsed();
         assert!(took < LEASE / 3 + Duration::from_secs(5), "{took:?}");
         let limit = to.unwrap_or(10);
@@ -123,14 +125,14 @@ impl Load {
         self.some_are_served().await;
         assert_eq!(self.highest.load(SeqCst), limit);
         assert!(self.in_flight.most() <= limit as usize);
-        // The callers of each process would hold eight.
+        // Without the limit, the callers of each process would hold eight.
         eventually("the limit is used up", BOUND, async || {
             self.in_flight.most() == limit as usize
         })
         .await;
     }
 
-    /// What was granted before is over: that was sent at the last moment too.
+    /// Waits until all earlier grants are over, including a grant that was sent at the last moment.
     async fn settle(&self, limit: u32) {
         eventually("no more are held", BOUND, async || {
             self.some_are_served().await;
@@ -169,7 +171,7 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     load.end().await;
 }
 
-/// One that is set while the answer for another is on its way is not left to the next refresh.
+/// A limit that is set while the answer about another one is on its way does not wait for the next refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_it_refreshes() {
     let server = RedisServer::start();
@@ -196,7 +198,7 @@ async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_i
     }
 }
 
-/// As an application starts that is killed.
+/// An application may start after the process that set the limit was killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_comes_later_follows_before_its_first_grant() {
     let server = RedisServer::start();
@@ -254,7 +256,7 @@ async fn limits_that_a_server_has_lost_are_in_force_no_more() {
     in_force(&stores[1], "a", Some(7)).await;
 }
 
-/// As a hand on the server may have left it.
+/// Someone may have edited the server's data by hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_that_is_none_is_mended_by_the_next_limit() {
     let server = RedisServer::start();
@@ -265,7 +267,7 @@ async fn a_version_that_is_none_is_mended_by_the_next_limit() {
     in_force(&store, "a", Some(2)).await;
 }
 
-/// Its share is that of the limit that it knew. It is the only process.
+/// The process's share follows from the limit that it knew. It is the only process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() {
     let rig = Rig::new(builder().when_unavailable(WhenUnavailable::Share)).await;
@@ -297,7 +299,7 @@ async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() 
     .await;
 }
 
-/// The limits are one key of one node, and the semaphores are on all.
+/// The limits are one key on one node, and the semaphores are on all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_away() {
     let mut cluster = Cluster::of_primaries(3).await;
@@ -351,7 +353,7 @@ async fn an_idle_process_sends_no_more_for_limits_that_do_not_change() {
     .await;
     let stats = raw.commandstats().await;
     let sent = ["eval", "evalsha"].map(|name| stats.get(name).copied().unwrap_or_default());
-    // In one call it says who it is and that it lives, and asks for the highest time and for limits.
+    // One call names the process, shows that it lives, and asks for the highest time and for the limits.
     assert_eq!(sent[0] + sent[1], 4 * stats["zcard"], "{stats:?}");
     assert!(!stats.contains_key("hgetall"), "{stats:?}");
 }
@@ -366,7 +368,7 @@ async fn there_are_five_thousand_limits_at_most_and_a_process_reads_them_at_once
         fields.extend([format!("concurrency:k{key}"), "3 1 ".to_owned()]);
     }
     raw.cmd(&fields).await;
-    // A busy machine may read 5,000 of them slowly.
+    // A busy machine may take long to read 5,000 limits.
     let patient = RedisSemaphore::builder().lease(6 * BOUND).timeout(BOUND);
     let store = patient.connect(server.url()).await.expect("it connects");
     let permit = store.acquire(Claim::new("k4999").with_limit(9)).await;
@@ -388,7 +390,7 @@ async fn there_are_five_thousand_limits_at_most_and_a_process_reads_them_at_once
     more.expect("there is room for it");
 }
 
-/// Whoever writes there: a lock that two may hold is none.
+/// No one may raise it, because a lock that two processes may hold is no lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_has_its_own_limit_whatever_the_server_has() {
     let server = RedisServer::start();

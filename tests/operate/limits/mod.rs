@@ -33,7 +33,7 @@ facts_of_operators! {
     whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left
 }
 
-/// Generous, for busy machines: no fact here is about time.
+/// Generous, for busy machines. No fact here measures time.
 const BOUND: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 const MOMENT: Duration = Duration::from_millis(5);
@@ -46,7 +46,7 @@ async fn granted(store: &Store, claim: Claim) -> Permit {
     store.acquire(claim).await.expect("there is room")
 }
 
-/// Sets a limit of the key, or of the policy.
+/// Sets a limit of the key, or of the policy if no key is given.
 async fn set(store: &Store, key: Option<&str>, limit: Option<u32>) {
     let key = key.map(Key::from);
     let set = store.set_limit(&Policy::DEFAULT, key.as_ref(), limit, "");
@@ -62,7 +62,7 @@ async fn in_force(store: &Store, key: &str, limit: Option<u32>) {
     .await;
 }
 
-/// The limit of a key that an operator has set, as the process of this store knows it.
+/// The limit of a key that an operator has set, as this store's process knows it.
 async fn known(store: &Store, policy: &Policy, key: &Key) -> Option<u32> {
     let usage = store.usage(policy, key).await;
     let usage = usage.expect("the store answers");
@@ -91,7 +91,7 @@ fn is_closed(answer: &Result<Permit, AcquireError>) {
 
 type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// A claim that waits behind so many others.
+/// A claim that waits behind `before` others.
 async fn waits(store: &Store, claim: Claim, before: usize) -> Waiter {
     let waiter = tokio::spawn(store.acquire(claim.with_wait(LONG)));
     eventually("it waits", BOUND, async || {
@@ -216,7 +216,7 @@ async fn a_claim_that_is_heavier_than_the_limit_is_refused_as_full_and_does_not_
     );
     drop(answer(light).await.expect("there is room"));
     is_full(&store, claim(5).with_weight(5).with_wait(LONG), 4).await;
-    // That is a mistake of the claim itself, whatever operators set.
+    // The claim itself is wrong, whatever limits operators set.
     limited(&store, Some(9)).await;
     let answer = store.acquire(claim(5).with_weight(6)).await;
     assert!(matches!(
@@ -336,7 +336,7 @@ async fn a_permit_grows_under_the_limit_in_force(store: Store) {
         matches!(refused, Err(AcquireError::Full { limit: 9, .. })),
         "{refused:?}"
     );
-    // It gives units back one by one, and is above the limit until it has given enough.
+    // It gives units back one by one, and stays above the limit until it has given back enough.
     limited(&store, Some(0)).await;
     permit.resize(7).await.expect("it shrinks");
     assert!(permit.resize(8).await.is_err(), "that is above the limit");
@@ -387,7 +387,8 @@ async fn a_claim_that_waits_at_its_second_limit_keeps_its_unit_of_the_first(stor
     drop(answer(second).await.expect("there is room"));
 }
 
-/// Claims of several weights, flows and head starts, some of them under two limits, until each was answered so often.
+/// Claims of several weights, flows and head starts, some of them under two limits. Each caller makes a
+/// fixed number of claims.
 async fn whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left(store: Store) {
     let callers = (0..40).map(|caller| {
         let store = store.clone();

@@ -1,4 +1,6 @@
-//! What becomes of requests and of claims is counted, and the gauges return to zero whatever ends a permit or a wait.
+//! The outcomes of requests and claims are counted, and the gauges return to zero whatever ends a permit or a wait.
+//!
+//! Promises: P25.
 
 use super::exposition::{BOUND, Series, all, by_outcome, gauges, install, until_gauges, value};
 use bytes::Bytes;
@@ -145,7 +147,7 @@ async fn a_store_that_fails_is_no_refusal() {
     assert_counts(REQUESTS, "failing", &[("unavailable", 1.0)]);
 }
 
-/// Of an account and of the fleet: the fleet is full.
+/// Claims of an account and of the fleet, and the fleet is full.
 #[tokio::test]
 async fn a_request_counts_under_the_limit_that_refuses_it() {
     install();
@@ -297,7 +299,7 @@ async fn a_claim_that_finds_the_queue_full_has_not_waited() {
     drop(held);
 }
 
-/// There may be very many.
+/// The number of flows has no bound.
 #[tokio::test]
 async fn a_flow_is_no_label() {
     install();
@@ -313,7 +315,7 @@ async fn a_flow_is_no_label() {
     assert!(!all().iter().any(names_it));
 }
 
-/// Of an account and of the fleet: it waits at one after the other.
+/// A claim of an account and of the fleet waits at one after the other.
 #[tokio::test]
 async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     install();
@@ -325,7 +327,7 @@ async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 1.0), (1.0, 0.0)));
     drop(first);
     assert!((&mut both).now_or_never().is_none());
-    // Its permit counts when it is whole.
+    // A permit counts once it is complete.
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (1.0, 1.0)));
     drop(second);
     let permit = both.await.expect("both are free");
@@ -334,7 +336,7 @@ async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
 }
 
-/// Its store cannot say that it holds nothing any more.
+/// The store cannot report that the permit no longer holds anything.
 #[tokio::test]
 async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
     install();
@@ -347,7 +349,7 @@ async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
     assert_eq!(value(LOST, &lost), 0.0);
 }
 
-/// A store of a user's own knows no policy of its permits; the layer does.
+/// A custom store does not know the policies of its permits, but the layer does.
 #[tokio::test]
 async fn the_permits_of_a_custom_store_count_under_the_policy_of_their_layer() {
     install();

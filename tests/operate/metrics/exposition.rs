@@ -1,4 +1,6 @@
-//! What a Prometheus server would read: the text of an exporter that this crate knows nothing of.
+//! The metrics that a Prometheus server would read: the text of an exporter that this crate does not know.
+//!
+//! Promises: P25.
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
@@ -22,7 +24,7 @@ pub(crate) fn builder() -> PrometheusBuilder {
         .expect("there are buckets")
 }
 
-/// Counts from now on, for the whole process. Tests tell their series apart by their policies.
+/// Starts to count for the whole process. Tests distinguish their series by their policies.
 pub(crate) fn install() {
     LazyLock::force(&EXPORTER);
 }
@@ -69,7 +71,7 @@ pub(crate) fn all() -> Vec<Series> {
     series(&EXPORTER.render())
 }
 
-/// The sum of the series of that name that have these labels.
+/// The sum of the series with this name and these labels.
 pub(crate) fn sum(all: &[Series], name: &str, labels: &[(&str, &str)]) -> f64 {
     let found = all
         .iter()
@@ -77,12 +79,12 @@ pub(crate) fn sum(all: &[Series], name: &str, labels: &[(&str, &str)]) -> f64 {
     found.map(|series| series.value).sum()
 }
 
-/// The same, of this moment.
+/// The same sum at this moment.
 pub(crate) fn value(name: &str, labels: &[(&str, &str)]) -> f64 {
     sum(&all(), name, labels)
 }
 
-/// The requests, or claims, of a policy by outcome, those that there are.
+/// The numbers of requests or claims of a policy by outcome, without zeros.
 pub(crate) fn by_outcome(name: &str, policy: &str) -> BTreeMap<String, f64> {
     let all = all().into_iter();
     let found = all.filter(|series| series.name == name && series.has(&[("policy", policy)]));
@@ -97,7 +99,7 @@ pub(crate) fn by_outcome(name: &str, policy: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// What is held, and what waits, under a policy.
+/// The numbers of active permits and of waiting claims of a policy.
 pub(crate) fn gauges(policy: &str) -> (f64, f64) {
     let all = all();
     let of = |name| sum(&all, name, &[("policy", policy)]);

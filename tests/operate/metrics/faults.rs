@@ -1,4 +1,6 @@
-//! A recorder that panics where a store tells of what it does.
+//! A recorder that panics when a store reports to it.
+//!
+//! Promises: P11, P25.
 
 use super::{
     exposition::BOUND,
@@ -23,7 +25,7 @@ use tower_semaphore::{
 
 const LEASE: Duration = Duration::from_millis(900);
 
-/// How often a recorder has panicked that does so wherever it counts one of these; and that recorder.
+/// A recorder that panics whenever it counts one of these metrics, and the number of its panics.
 fn panicking(names: &'static [&'static str]) -> (Arc<AtomicUsize>, Hooked) {
     let panics = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&panics);
@@ -59,7 +61,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     store.connect(server.url()).await.expect("it connects")
 }
 
-/// Permits of others would not be refreshed any more, and none of them would be told.
+/// Otherwise the permits of others would not be refreshed any more, and their loss would not be reported.
 #[tokio::test]
 async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits() {
     let server = RedisServer::start();
@@ -73,7 +75,7 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
     assert!(!kept.is_lost());
     assert!(kept.release().await, "it was not refreshed");
 
-    // Nor is one that is granted afterwards kept in the belief that it is held.
+    // A later permit is not kept after its revocation either.
     let later = acquire(&store, "c").await;
     revoke(&store, "c").await;
     is_told(&later).await;
@@ -94,7 +96,7 @@ async fn a_process_whose_recorder_panics_at_each_call_acquires_and_releases() {
 
 #[tokio::test]
 async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
-    // Both live to the end: recorders are told apart by their addresses.
+    // Both live to the end, because recorders are distinguished by their addresses.
     let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| panicking(names));
     for (panics, recorder) in &recorders {
         let _guard = metrics::set_default_local_recorder(recorder);

@@ -1,4 +1,4 @@
-//! Metrics, as an exporter shows them. A program of its own, because a process has one recorder.
+//! Metrics, as an exporter shows them. They need a separate program, because a process has one recorder.
 
 mod counted;
 mod exposition;

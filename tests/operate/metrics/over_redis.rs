@@ -1,4 +1,6 @@
-//! What is counted over Redis: losses, degraded permits, waits and calls.
+//! Metrics over Redis: losses, degraded permits, waits and calls.
+//!
+//! Promises: P25.
 
 use super::exposition::{BOUND, all, by_outcome, gauges, install, sum, until_gauges, value};
 use futures_util::{FutureExt, future::join_all};
@@ -31,7 +33,7 @@ async fn held(rig: &Rig, policy: &str) -> Permit {
     permit.expect("there is room")
 }
 
-/// A permit whose lease has ended, because the server is out of reach.
+/// A permit whose lease has ended because the server is out of reach.
 async fn lost(rig: &Rig, policy: &str) -> Permit {
     let permit = held(rig, policy).await;
     rig.proxy.black_hole();
@@ -73,7 +75,7 @@ async fn a_pause_counts_under_its_policy_as_do_the_claims_that_it_refuses() {
         let labels = [("policy", policy), ("store", "redis")];
         assert_eq!(value(PAUSES, &labels), count, "{policy}");
     }
-    // An operator's is no request of a permit.
+    // An operator's pause does not count as a permit's.
     let paused = store.pause(&"goes on".into(), &"a".into(), hour, "ann");
     paused.await.expect("an answer");
     assert_eq!(value(PAUSES, &[("policy", "goes on")]), 0.0);
@@ -124,7 +126,7 @@ async fn degraded_permits_count_when_they_are_admitted_and_when_they_are_kept() 
     assert_eq!(gauges(policy), (0.0, 0.0));
 }
 
-/// Each growth has a lease of its own in the server.
+/// Each growth has a separate lease in the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
     install();
@@ -138,7 +140,7 @@ async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
     for outage in [1.0, 2.0] {
         rig.proxy.black_hole();
         eventually("it is kept", BOUND, async || permit.is_degraded()).await;
-        // Longer than it takes until all its leases are.
+        // Longer than it takes until all its leases are degraded.
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(value(DEGRADED, &[("policy", policy)]), outage);
         rig.proxy.forward();
@@ -171,7 +173,7 @@ async fn waiters_count_while_they_are_in_the_queue() {
     assert_eq!(by_outcome(CLAIMS, wide)["cancelled"], 1.0);
 }
 
-/// Each queue that a claim leaves knows why it did.
+/// A claim reports the outcome of its wait for each queue that it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     install();
@@ -224,7 +226,7 @@ async fn a_wait_whose_server_is_silent_at_its_end_is_unavailable_and_not_timed_o
     assert_eq!(waits, [("unavailable".to_owned(), 1.0)].into());
 }
 
-/// The servers and stores of other tests in this program call too, so what is counted here only grows.
+/// The servers and stores of other tests in this program add to these counts, so this test checks only that they grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
     install();
@@ -234,7 +236,7 @@ async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
         value(CALLS, &labels)
     };
     let batched = || {
-        // Both of one moment: other tests call too.
+        // Both numbers are read at the same moment, because other tests call too.
         let (all, acquire) = (all(), ("verb", "acquire"));
         let calls = sum(&all, &format!("{SIZES}_count"), &[acquire]);
         calls - sum(&all, &format!("{SIZES}_bucket"), &[acquire, ("le", "1")])
@@ -262,7 +264,7 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
     let policy = "revoked";
     let (server, store) = connected().await;
     let permit = store.acquire(claim(policy)).await.expect("there is room");
-    // Its task does not run while the keeper is told.
+    // The waiter is not polled while the keeper is notified.
     let mut waiter = store.acquire(claim(policy).with_wait(BOUND * 3));
     let (of, key) = (policy.into(), "a".into());
     let mut shown = None;
@@ -272,7 +274,7 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
         shown = Some(usage).filter(|usage| usage.waiting.len() == 1);
     }
     let usage = shown.expect("it waits");
-    // Until messages arrive.
+    // Waits until messages can arrive.
     let channel = format!("semaphore:2:wake:{}", usage.held[0].process.id);
     let mut raw = Raw::connect(server.port()).await;
     eventually("it listens", BOUND, async || {

@@ -1,5 +1,7 @@
-//! A recorder and a subscriber whose lock is poisoned, so that each call into them panics, in drops and while
-//! a thread unwinds too. In a process of its own, because what goes wrong aborts it.
+//! A recorder and a subscriber whose lock is poisoned, so that each call into them panics, even in drops and while a
+//! thread unwinds. The test needs a separate process, because an error here aborts the process.
+//!
+//! Promises: P11, P25.
 
 use super::recorders::Hooked;
 use bytes::Bytes;
@@ -38,7 +40,7 @@ const HOLD: Duration = Duration::from_millis(20);
 static LOCK: Mutex<()> = Mutex::new(());
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// What a recorder and a subscriber of a user's do.
+/// Stands for the work of a user's recorder and subscriber.
 fn lock() {
     let guard = LOCK.lock();
     if guard.is_err() {
@@ -55,7 +57,7 @@ fn poison() {
     assert!(thread::spawn(panics).join().is_err());
 }
 
-/// A subscriber of a user's.
+/// A user's subscriber.
 #[cfg(feature = "tracing")]
 struct Locked;
 
@@ -115,7 +117,7 @@ fn drop_unwinding<T>(value: T) {
     assert!(panic::catch_unwind(unwinds).is_err());
 }
 
-/// Claims that were made before are used and dropped too.
+/// Uses and drops permits from before the poisoning too.
 async fn claims(store: &impl Semaphore, held: Permit) {
     assert!(store.acquire(claim("a")).await.is_err());
     let waits = || store.acquire(claim("a").with_wait(BOUND));
@@ -139,12 +141,12 @@ async fn claims(store: &impl Semaphore, held: Permit) {
     timeout(BOUND, granted.lost()).await.expect("it is lost");
     assert!(granted.is_lost());
     drop(granted);
-    // The units are free a moment after the loss is told.
+    // The units are free a moment after the loss is reported.
     let next = timeout(BOUND, waits()).await.expect("it is answered");
     next.expect("there is room").release().await;
 }
 
-/// Each request answers with its account, or panics without one.
+/// Each request is answered with its account, or panics without one.
 async fn requests<S>(service: S)
 where
     S: Service<Request<String>, Response = Response<ResponseBody<Streamed>>>
@@ -172,7 +174,7 @@ where
     assert_eq!(answer.status(), 200, "nothing is held");
 }
 
-/// A body that does not end in its first frame, so that holding a response is holding its permit.
+/// A body that does not end in its first frame, so that a held response holds its permit.
 type Streamed = StreamBody<Iter<array::IntoIter<Result<Frame<Bytes>, Infallible>, 1>>>;
 
 async fn handler(request: Request<String>) -> Result<Response<Streamed>, Infallible> {
@@ -193,17 +195,17 @@ async fn every_way(url: &str) {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let redis = patient.connect(url).await.expect("it connects");
     let held = (acquire(&memory, "a").await, acquire(&redis, "a").await);
-    // What is known from before panics as it is used, and what is not as it is made.
+    // Instruments from before panic when they are used, and new ones when they are made.
     poison();
     claims(&memory, held.0).await;
     layers(&memory).await;
     assert_eq!(memory.busy_keys(), 0);
     claims(&redis, held.1).await;
     layers(&redis).await;
-    // Each way has called them.
+    // Every path has called into the recorder or the subscriber.
     assert!(PANICS.load(Relaxed) > 100);
     assert!(redis.shutdown(BOUND).await.is_empty());
-    // The instruments of a thread are dropped as the thread ends.
+    // The instruments of a thread are dropped when the thread ends.
     let ends = move || drop(memory.acquire(claim("b")).now_or_never());
     assert!(thread::spawn(ends).join().is_ok());
 }
@@ -212,7 +214,7 @@ async fn every_way(url: &str) {
 #[ignore = "the process of the test below"]
 fn a_process_whose_lock_is_poisoned() {
     let Ok(url) = env::var(URL) else { return };
-    // Theirs are many.
+    // Poison errors are too many to print.
     panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
         if !text.contains("PoisonError") {

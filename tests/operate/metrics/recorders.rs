@@ -1,4 +1,6 @@
-//! Recorders of the user's: which of them counts, and what one costs that panics.
+//! Users' recorders: which recorder counts, and the effect of a panic in a recorder.
+//!
+//! Promises: P25.
 
 use super::exposition::{BOUND, Series, all, builder, install, series, sum};
 use futures_util::FutureExt;
@@ -23,7 +25,7 @@ use tower_semaphore::{
     observe::{ACTIVE_PERMITS, MAX_POLICIES, OTHER_POLICIES, QUEUED_CLAIMS},
 };
 
-/// What a recorder or one of its instruments is told.
+/// A call to a recorder or to one of its instruments.
 #[derive(Clone, Copy)]
 pub(crate) enum Told {
     Describe,
@@ -34,7 +36,7 @@ pub(crate) enum Told {
 
 type Hook = dyn Fn(&str, Told) + Send + Sync;
 
-/// A recorder, and each of its instruments: calls a function with its name and what it is told.
+/// A recorder with its instruments. Each calls a function with its name and the call that it received.
 pub(crate) struct Hooked {
     name: String,
     hook: Arc<Hook>,
@@ -146,14 +148,14 @@ async fn a_recorder_that_is_installed_later_counts_from_then_on() {
     drop(guard);
     assert_eq!(granted(&text.render()), 1.0);
     assert!(text.render().contains("recorders\"} 1"));
-    // The end of a permit counts where its beginning did.
+    // The end of a permit counts in the recorder of its beginning.
     drop(permit);
     let active = value(&text.render(), "tower_semaphore_active_permits");
     assert_eq!(active, 0.0);
 }
 
-/// A recorder that forgets what is idle gets a new instrument when there is something to count again. Requests that
-/// are exempt make no claim, so nothing else looks for theirs.
+/// A recorder that forgets idle metrics gets a new instrument when the metric counts again. Exempt requests make no
+/// claim, so nothing else looks up their instruments.
 #[tokio::test]
 async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
     let idle = Some(Duration::from_millis(10));
@@ -183,7 +185,7 @@ async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
     }
 }
 
-/// Runs an ignored test in a process of its own, because policies count for the life of their process.
+/// Runs an ignored test in a separate process, because policies count for the life of their process.
 fn passes_alone(test: &str) {
     let status = child(module_path!(), test).status();
     assert!(status.expect("it starts").success());
@@ -218,7 +220,7 @@ async fn a_process_of_more_policies_than_labels() {
     assert_eq!((active("0"), active(OTHER_POLICIES)), (1.0, MORE as f64));
 }
 
-/// A gateway may have one for each route. What is looked up counts for a second at most.
+/// A gateway may have one policy for each route. A looked-up instrument stays in use for a second at most.
 #[tokio::test]
 #[ignore = "another test starts it as a process of its own"]
 async fn a_process_of_two_hundred_policies() {
@@ -240,7 +242,7 @@ async fn a_process_of_two_hundred_policies() {
     eventually("all are known", BOUND, async || round().await == 0).await;
 }
 
-/// What the gauge of this name shows, which panics the first time that it is incremented; and its recorder.
+/// A recorder whose gauge of this name panics the first time that it is incremented, and the gauge's value.
 fn panicking_gauge(name: &'static str) -> (Arc<AtomicIsize>, Hooked) {
     let (shown, has_panicked) = (Arc::new(AtomicIsize::new(0)), AtomicBool::new(false));
     let value = Arc::clone(&shown);

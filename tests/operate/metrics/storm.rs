@@ -1,5 +1,7 @@
-//! Thousands of random ends, and revocations: afterwards nothing is held and nothing waits, and a gauge never went
+//! Thousands of random ends and revocations. Afterwards nothing is held and no claim waits, and no gauge ever went
 //! below zero.
+//!
+//! Promises: P25.
 
 use super::exposition::{BOUND, gauges, install, until_gauges, value};
 use std::{
@@ -25,17 +27,17 @@ struct Storm {
     operator: Arc<dyn Operate>,
     policy: &'static str,
     operations: usize,
-    /// The longest time that anything is held, in ms.
+    /// The longest time that a permit is held, in ms.
     hold: u64,
-    /// True once what the storm is for has happened.
+    /// Returns true once the event that the storm must reach has happened.
     has_happened: fn() -> bool,
-    /// Set once this and a revocation have happened. The storm goes on until then. Its tasks read only this, because reading
-    /// metrics takes milliseconds.
+    /// Set once that event and a revocation have happened. The storm goes on until then. Its tasks only read this flag,
+    /// because reading metrics takes milliseconds.
     is_over: AtomicBool,
 }
 
 impl Storm {
-    /// Claims of one limit or of two, some of which wait.
+    /// Claims one limit or two. Some claims wait.
     async fn acquire(&self, rng: &mut Rng) -> Result<Permit, AcquireError> {
         let wait = rng.millis(0..self.hold);
         let claim = |key: usize, limit| {
@@ -57,7 +59,7 @@ impl Storm {
         match rng.below(6) {
             0 => drop(permit.release().await),
             1 => {
-                // Queued, but not awaited.
+                // The release is queued but not awaited.
                 drop(permit.release());
                 drop(permit.release());
             }
@@ -66,7 +68,7 @@ impl Storm {
                 permit.lost().await;
             }
             3 => {
-                // Some for longer than a lease lasts that cannot be refreshed.
+                // Some are held for longer than a lease lasts without refreshes.
                 let most = if rng.once_in(3) { 20 } else { 1 };
                 let _ = timeout(rng.millis(0..self.hold * most), permit.lost()).await;
             }
@@ -95,7 +97,7 @@ impl Storm {
         );
     }
 
-    /// What the store cannot decide, because its connection stalls, is no operation.
+    /// A claim that the store cannot decide, because its connection stalls, does not count as an operation.
     async fn task(self: Arc<Self>, mut rng: Rng) {
         let mut operations = 0;
         while operations < self.operations / TASKS || !self.is_over.load(Ordering::Relaxed) {
@@ -118,7 +120,7 @@ impl Storm {
         }
     }
 
-    /// Revokes what holds or waits for one key after the other.
+    /// Revokes holders and waiters of one key after the other.
     async fn revoke(&self) {
         let policy = Policy::from(self.policy);
         for key in (0..=KEYS).cycle().map(Key::from) {
@@ -135,7 +137,7 @@ impl Storm {
         }
     }
 
-    /// Runs, and looks at the gauges all the time.
+    /// Runs the storm, and reads the gauges all the time.
     async fn run(self) {
         install();
         let (policy, storm, mut rng) = (self.policy, Arc::new(self), Rng::new(17));
@@ -181,14 +183,14 @@ async fn nothing_is_left_after_a_storm_in_memory() {
 #[cfg(feature = "redis")]
 const OVER_REDIS: &str = "storm over Redis";
 
-/// How many permits were lost with their leases.
+/// The number of permits lost with their leases.
 #[cfg(feature = "redis")]
 fn lost() -> f64 {
     let labels = [("policy", OVER_REDIS), ("by", "lease")];
     value("tower_semaphore_lost_permits_total", &labels)
 }
 
-/// Leases are short and the connection stalls for longer, so that they end while they are held: sooner or later.
+/// Leases are short and the connection stalls for longer, so that sooner or later leases end while they are held.
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_storm_over_redis() {

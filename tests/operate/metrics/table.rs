@@ -1,4 +1,6 @@
-//! The table in the docs is what is exposed.
+//! The table in the docs lists exactly the exposed metrics.
+//!
+//! Promises: P25.
 
 use super::exposition::{all, install};
 use std::{
@@ -17,10 +19,10 @@ use {
     tower_semaphore::{Claims, Operate, Policy, RedisSemaphore},
 };
 
-/// Names, and their labels.
+/// Metric names, each with its labels.
 type Table = BTreeMap<String, BTreeSet<String>>;
 
-/// The rows of the module's docs, with the names that Prometheus' recommended naming makes of them.
+/// The rows of the module's docs, with the names that Prometheus' recommended naming gives them.
 fn documented() -> Table {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/observe/mod.rs");
     let text = read_to_string(path).expect("the docs are text");
@@ -66,7 +68,7 @@ async fn some_of_all() {
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let service = ConcurrencyLimit::new(inner, 1, claim, MemorySemaphore::new());
     drop(tower::ServiceExt::oneshot(service, http::Request::new(String::new())).await);
-    // A limit of 0 in shadow admits all the same.
+    // A limit of 0 in shadow admits too.
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let layer = ConcurrencyLimitLayer::new(0, claim, MemorySemaphore::new()).with_shadow(true);
     let service = tower::Layer::layer(&layer, inner);
@@ -92,7 +94,7 @@ async fn the_docs_list_each_name_with_its_labels() {
     assert!(documented.len() >= 8);
 }
 
-/// What the docs call calls to Redis.
+/// The verbs of calls to Redis that the docs list.
 #[cfg(feature = "redis")]
 fn documented_verbs() -> BTreeSet<String> {
     let docs = include_str!("../../../src/observe/mod.rs");
@@ -111,7 +113,7 @@ async fn the_docs_list_each_verb() {
     let store = store.expect("it connects");
     let claim = |key: &'static str| Claim::new(key).with_limit(1).with_policy("verbs");
     let several: Claims = [claim("a"), claim("b")].into();
-    // Held until a refresh, and until its process has said who it is.
+    // Held until a refresh has run and its process has announced itself.
     let _permit = store.acquire_all(several).await.expect("there is room");
     let (policy, key) = (Policy::from("verbs"), "a".into());
     eventually("every verb was called", BOUND, async || {

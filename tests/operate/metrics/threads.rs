@@ -1,4 +1,6 @@
-//! Which threads a store starts. A process of its own, because it has no recorder.
+//! The threads that a store starts. The test needs a separate process, because it has no recorder.
+//!
+//! Promises: P11.
 
 use std::{
     collections::HashMap,
@@ -9,23 +11,23 @@ use std::{
 use testing::{child::child, redis::RedisServer};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// The threads of this process by their numbers, with their names.
+/// The names of this process's threads, by their numbers.
 fn threads() -> HashMap<String, String> {
     let tasks = fs::read_dir("/proc/self/task").expect("procfs");
     let tasks = tasks.flatten().filter_map(|task| {
-        // One that ends meanwhile has no name.
+        // A thread that ends in the meantime has no name.
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
         Some((task.file_name().into_string().ok()?, name.trim().to_owned()))
     });
     tasks.collect()
 }
 
-/// Makes pairs whose releases the keeper's thread sends.
+/// Acquires and drops permits, so that the keeper's thread sends their releases.
 async fn pairs(store: &RedisSemaphore, count: usize) {
     for _ in 0..count {
         let permit = store.acquire(Claim::new("a").with_limit(2)).await;
         drop(permit.expect("there is room"));
-        // The keeper has sent it.
+        // Granted only after the keeper has sent the release.
         let all = Claim::new("a").with_limit(2).with_weight(2);
         let all = store.acquire(all.with_wait(super::exposition::BOUND)).await;
         drop(all.expect("the first one is released"));

@@ -1,4 +1,6 @@
-//! What a request and its handler see of a limit in shadow.
+//! A request's and its handler's view of a limit in shadow.
+//!
+//! Promises: P25.
 
 use super::rig::{Noted, Text, ann, claims, done, held, job, run, send};
 use futures_util::FutureExt;
@@ -98,7 +100,7 @@ async fn a_permit_in_shadow_takes_any_weight() {
     assert_eq!(held(&store, 3).await, 0);
 }
 
-/// Of a limit of 0, and of one within a limit in force, which is the one that decides.
+/// First under a limit of 0 in shadow, then within a limit in force, which then decides.
 #[tokio::test]
 async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
     let handler = service_fn(async |request: Request<String>| {
@@ -195,7 +197,7 @@ fn without_a_runtime_a_claim_that_is_answered_at_once_needs_none() {
     assert_eq!(at_once(&waiting).status(), 200);
 }
 
-/// The layer of a fixed key.
+/// Tests the layer of a fixed key.
 #[tokio::test]
 async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
     let store = Noted::new(MemorySemaphore::new());

@@ -1,4 +1,6 @@
-//! What goes on beside a request that a limit in force would have made wait. Time is paused.
+//! Requests in shadow beside others that a limit in force would have made wait. Time is paused.
+//!
+//! Promises: P25.
 
 use super::rig::{Noted, Text, ann, claims, done, held, job, run, send};
 use http::{Request, request::Parts};
@@ -36,7 +38,7 @@ where
     })
 }
 
-/// Lets the clock go on by so much, and what it wakes run.
+/// Advances the clock by this time, and runs the tasks that it wakes.
 async fn pass(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
     for _ in 0..10 {
@@ -48,7 +50,7 @@ async fn pass(millis: u64) {
 async fn a_claim_that_waited_holds_as_long_as_its_request_by_its_wait_later() {
     let store = store();
     let service = layer(&store).layer(service_fn(run));
-    // From 0 to 100, from 100 to 400, and from 400 to 450 if the limit were in force.
+    // With the limit in force, they would run from 0 to 100, from 100 to 400, and from 400 to 450 ms.
     for millis in [100, 300, 50] {
         spawn(&service, job([ann()], millis));
     }
@@ -111,7 +113,7 @@ async fn a_response_that_is_dropped_or_panics_ends_what_it_holds() {
     pass(10).await;
     cancelled.abort();
     panicked.await.expect_err("it panics");
-    // The second was granted at 50, and ran for 10.
+    // The second was granted at 50 ms and ran for 10 ms.
     pass(5).await;
     assert_eq!(held(&store, 1).await, 1);
     pass(10).await;
@@ -168,7 +170,7 @@ async fn a_claim_that_waits_is_granted_with_the_weight_that_its_handler_has_aske
         let permit = permit.expect("it is there");
         permit.resize(2).await.expect("a trial refuses nobody");
         sleep(Duration::from_millis(100)).await;
-        // Ended by its bound at the latest: neither is a refusal.
+        // Ended by its bound at the latest. Neither is a refusal.
         permit.resize(3).await.expect("a trial refuses nobody");
         done("done")
     });

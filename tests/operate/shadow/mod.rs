@@ -1,4 +1,4 @@
-//! A limit in shadow refuses nobody, and counts what it would have refused.
+//! A limit in shadow admits every request, and counts the requests that it would have refused.
 
 mod admitted;
 mod beside;

@@ -1,5 +1,7 @@
-//! How near a limit in shadow comes to the limit in force, with the same random requests. Figures are printed with
-//! `--nocapture`.
+//! Compares the refusals of a limit in shadow with those of a limit in force, for the same random requests. Figures are
+//! printed with `--nocapture`.
+//!
+//! Promises: P25.
 
 use super::rig::{Noted, claims, job, run};
 use std::time::Duration;
@@ -14,19 +16,19 @@ use tokio::{
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer};
 
-/// Requests that come whatever becomes of the others.
+/// Requests that arrive independently of each other's outcome.
 #[derive(Clone, Copy)]
 struct Load {
     requests: usize,
-    /// The mean time between two.
+    /// The mean time between two requests.
     apart: Duration,
-    /// The mean time for which each runs.
+    /// The mean time that each request runs.
     hold: Duration,
     wait: Duration,
     seed: u64,
 }
 
-/// How many are refused.
+/// The number of refused requests.
 async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
     let store = Noted::new(store);
     let service = ConcurrencyLimitLayer::new(3, claims, store.clone())
@@ -49,7 +51,7 @@ async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
         });
     }
     let statuses = running.join_all().await;
-    // What would have waited may still do so.
+    // Claims that would have waited may still wait.
     tokio::time::sleep(load.wait + Duration::from_millis(500)).await;
     match in_shadow {
         true => {
@@ -63,7 +65,7 @@ async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
     }
 }
 
-/// One account of eight, one or two units of its three, and as many of the fleet's sixteen.
+/// Claims one or two of an account's three units, and the same number of the fleet's sixteen. Eight accounts take part.
 fn two_limits(rng: &mut Rng) -> Vec<Claim> {
     let account = rng.below(8).min(rng.below(8));
     let weight = 1 + rng.below(2) as u32;
@@ -80,10 +82,10 @@ fn exponential(rng: &mut Rng, mean: Duration) -> Duration {
 
 const WAITS: [u64; 2] = [0, 100];
 
-/// The difference is in percent of the refusals of the limit in force.
+/// The difference in percent of the refusals of the limit in force.
 async fn difference(name: &str, load: Load, stores: [Store; 2]) -> f64 {
     let [enforced, tried] = stores;
-    // At the same time, so that what disturbs one disturbs both.
+    // At the same time, so that a disturbance affects both.
     let enforced = tokio::spawn(refused(load, enforced, false));
     let tried = tokio::spawn(refused(load, tried, true));
     let (enforced, tried) = tokio::try_join!(enforced, tried).expect("both end");
@@ -119,8 +121,8 @@ async fn in_memory_the_refusals_are_those_of_the_limit_in_force() {
     }
 }
 
-/// `SHADOW_REQUESTS` sets how many, and `SHADOW_SLOWER` how many times as far apart and as long: then a
-/// round trip weighs less, and the difference is a figure.
+/// `SHADOW_REQUESTS` sets the number of requests. `SHADOW_SLOWER` multiplies their intervals and durations, so that a
+/// round trip weighs less and the difference becomes meaningful.
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread")]
 async fn over_redis_the_refusals_are_about_those_of_the_limit_in_force() {

@@ -1,4 +1,4 @@
-//! A store that notes what it answers, and requests that last as long as they say.
+//! A store that notes its refusals, and requests that run for the time that they name.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 
-/// Notes each refusal, in the order of the answers. Answers at once what its store answers at once.
+/// Notes each refusal, in the order of the answers. It answers at once whatever its store answers at once.
 #[derive(Clone)]
 pub(crate) struct Noted {
     store: Arc<dyn Semaphore>,
@@ -64,7 +64,7 @@ impl Semaphore for Noted {
     }
 }
 
-/// The claims of a request, and for how long it runs.
+/// The claims of a request, and the time that it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job(pub(crate) Vec<Claim>, pub(crate) Duration);
 
@@ -75,7 +75,7 @@ pub(crate) fn job(claims: impl Into<Vec<Claim>>, millis: u64) -> Request<String>
     request
 }
 
-/// A claim of one unit of three.
+/// A claim for one unit of Ann's.
 pub(crate) fn ann() -> Claim {
     Claim::new("ann")
 }
@@ -117,7 +117,7 @@ where
     answer
 }
 
-/// How many units of ann's a claim that needs them all finds held: none if it is granted.
+/// The number of Ann's held units, as reported to a claim that needs all units. 0 if the claim is granted.
 pub(crate) async fn held(store: &impl Semaphore, limit: u32) -> u32 {
     let claim = ann().with_limit(limit).with_weight(limit);
     match store.acquire(claim).await {

@@ -1,4 +1,6 @@
-//! Claims on trial wait beside those in force, and take none of their places.
+//! Claims in shadow wait beside claims in force, and take none of their places.
+//!
+//! Promises: P12, P25.
 
 use super::rig::{Noted, ann, claims, job, run, send};
 use std::time::Duration;
@@ -10,14 +12,14 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// How many claims of a process may wait.
+/// The number of claims of a process that may wait.
 const MOST: u32 = 4;
 
 fn on_trial() -> Claim {
     Claim::new("bob").with_policy("trial").with_limit(1)
 }
 
-/// So many claims on trial wait that the next ones would find the process overloaded.
+/// Makes claims in shadow wait until the next ones would find the process overloaded.
 async fn overload(store: &Noted) -> Permit {
     let held = store.acquire(on_trial()).await.expect("there is room");
     let service = ConcurrencyLimitLayer::new(1, claims, store.clone())
@@ -43,7 +45,7 @@ async fn leaves_room(store: impl Semaphore) {
     let waiting: Vec<_> = (0..MOST)
         .map(|_| tokio::spawn(store.acquire(ann())))
         .collect();
-    // Long enough to be refused, if they were.
+    // Long enough for a refusal to arrive.
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(first);
     for claim in waiting {

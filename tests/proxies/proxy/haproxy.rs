@@ -10,7 +10,7 @@ const MISSING: &str =
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HaProxy<'a> {
     pub(crate) servers: &'a [SocketAddr],
-    /// Further lines of `listen`.
+    /// Additional lines of `listen`.
     pub(crate) listen: &'a str,
 }
 
@@ -44,7 +44,7 @@ listen service
 
 fn command(config: &Path) -> Command {
     let mut command = Command::new(program("haproxy"));
-    // In the foreground, as one process.
+    // Runs in the foreground as a single process.
     command.arg("-db").arg("-f").arg(config);
     command
 }

@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use testing::{daemon::Daemon, port::Port, wait::eventually};
 use tokio::net::TcpStream;
 
-/// How long a start may take on a busy machine.
+/// The longest time for a start, even on a busy machine.
 const START: Duration = Duration::from_secs(30);
 
-/// A proxy that runs. It is killed when it is dropped, and its folder is removed.
+/// A running proxy. Dropping it kills the process and removes its folder.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     process: Daemon,
@@ -29,8 +29,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy whose configuration is `config` of a folder and the address where it listens, and whose command is
-    /// `command` of the file with that configuration.
+    /// Starts a proxy. `config` makes its configuration from a folder and its address, and `command` its command from
+    /// the file with that configuration.
     async fn start(
         config: impl FnOnce(&Path, SocketAddr) -> String,
         command: impl FnOnce(&Path) -> Command,
@@ -63,12 +63,12 @@ impl Proxy {
         .await;
     }
 
-    /// Where the proxy listens.
+    /// The address at which the proxy listens.
     pub(crate) fn address(&self) -> SocketAddr {
         address(&self.port)
     }
 
-    /// What the proxy has logged.
+    /// The proxy's log.
     pub(crate) fn log(&self) -> String {
         let read = fs::read(self.folder.path().join("log"));
         String::from_utf8_lossy(&read.unwrap_or_default()).into_owned()
@@ -79,7 +79,7 @@ fn address(port: &Port) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port.number).into()
 }
 
-/// A program, which may lie where only administrators look.
+/// The path of a program. Some are installed in a folder that is only on administrators' search path.
 fn program(name: &str) -> PathBuf {
     let system = Path::new("/usr/sbin").join(name);
     if system.exists() { system } else { name.into() }

@@ -6,15 +6,15 @@ use std::{net::SocketAddr, path::Path, process::Command};
 const MISSING: &str =
     "these tests need `nginx`: `apt-get install nginx-light`, or `brew install nginx`";
 
-/// An nginx in front of these servers, with its defaults but for the size of a request's body, which it does not bound.
+/// An nginx with default settings in front of these servers, except that request bodies may have any size.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nginx<'a> {
     pub(crate) servers: &'a [SocketAddr],
-    /// Further parameters of each server.
+    /// Additional parameters of each server.
     pub(crate) server: &'a str,
-    /// Further directives in `http`.
+    /// Additional directives in `http`.
     pub(crate) http: &'a str,
-    /// Further directives in `location /`.
+    /// Additional directives in `location /`.
     pub(crate) location: &'a str,
 }
 
@@ -24,7 +24,7 @@ impl Nginx<'_> {
         Proxy::start(config, command, MISSING).await
     }
 
-    /// One process serves, so that it can be killed and its counts of failures are those of all.
+    /// A single worker process serves, so that it can be killed and its counts of failures cover all requests.
     fn config(self, folder: &Path, listen: SocketAddr) -> String {
         let folder = folder.display();
         let servers = self.servers.iter();

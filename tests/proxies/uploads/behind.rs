@@ -1,4 +1,6 @@
-//! Refused uploads behind proxies: the proxy passes the refusal on, and takes no server for failed.
+//! Refused uploads behind proxies: the proxy forwards the refusal, and does not consider the server failed.
+//!
+//! Promises: P21.
 
 use crate::{
     client::{Framing, get, upload},
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 const MB: usize = 1_000_000;
 
-/// Asserts that a proxy passes each refusal on, and that another account's requests are served all the time.
+/// Asserts that a proxy forwards each refusal, and that another account's requests are always served.
 async fn refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) {
     for &bytes in sizes {
         for _ in 0..10 {

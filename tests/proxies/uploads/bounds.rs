@@ -1,4 +1,6 @@
 //! How much of a refused upload is read, and for how long.
+//!
+//! Promises: P21.
 
 use crate::{
     client::{BOUND, Client, FULL, Framing, head},

@@ -1,4 +1,6 @@
-//! Clients that send an upload to a service, and read after that.
+//! Clients that send a complete upload to a service before they read the answer.
+//!
+//! Promises: P21.
 
 use crate::{
     client::{Client, FULL, Framing, head, upload},

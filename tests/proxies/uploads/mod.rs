@@ -1,4 +1,4 @@
-//! Uploads that are refused: their clients read the refusal, and nobody else's requests fail.
+//! Refused uploads: the client reads the refusal, and no other client's request fails.
 
 mod behind;
 mod bounds;

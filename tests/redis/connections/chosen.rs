@@ -1,5 +1,6 @@
-//! What the server says of its clients: the server, the protocol and the transport are those that the environment
-//! chooses.
+//! Every client of the server uses the server, the protocol and the transport that the environment chooses.
+//!
+//! Promises: P20.
 
 use super::{BOUND, claim};
 use futures_util::future::join_all;
@@ -14,7 +15,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 /// The fields of one client in `CLIENT LIST`, by their names.
 pub(crate) type Client = HashMap<String, String>;
 
-/// All clients but the oracle itself.
+/// All clients except the oracle's own connection.
 pub(crate) async fn others(raw: &mut Raw) -> Vec<Client> {
     let own = raw.cmd(&["CLIENT", "ID"]).await.int().to_string();
     let list = raw.cmd(&["CLIENT", "LIST"]).await;
@@ -22,7 +23,7 @@ pub(crate) async fn others(raw: &mut Raw) -> Vec<Client> {
     clients.filter(|client| client["id"] != own).collect()
 }
 
-/// Whether all clients, and there are some, have these values in these fields.
+/// Asserts that at least one client exists and that all clients have these field values.
 pub(crate) fn assert_all(clients: &[Client], fields: &[(&str, &str)]) {
     let has = |client: &Client| fields.iter().all(|(name, value)| client[*name] == *value);
     assert!(
@@ -38,9 +39,9 @@ fn read(line: &str) -> Client {
         .collect()
 }
 
-/// Has a waiter granted by a message, and returns the clients that the store had meanwhile: its
-/// own runtime's connection, the keeper's, and one that is subscribed. The store's lease has to be
-/// a minute, so that no poll can be what grants it in time.
+/// Lets a message notify a waiter of its grant. Returns the clients that the store had while it waited: its runtime's
+/// connection, the keeper's and a subscribed one. The store's lease must be a minute, so that no poll explains a grant
+/// in time.
 pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,
@@ -51,7 +52,7 @@ pub(crate) async fn clients_of_a_notified_waiter(
         others(raw).await.iter().any(|client| client["sub"] == "1")
     })
     .await;
-    // A new subscription is a reason to poll, and the poll comes before the release.
+    // A new subscription triggers a poll, which must come before the release.
     settled(raw).await;
     let clients = others(raw).await;
     assert!(held.release().await);
@@ -62,7 +63,7 @@ pub(crate) async fn clients_of_a_notified_waiter(
     clients
 }
 
-/// Waits until a second has passed in which no script ran.
+/// Waits until no script has run for a second.
 async fn settled(raw: &mut Raw) {
     let mut last = None;
     eventually("the waiter is quiet", BOUND, async || {
@@ -75,19 +76,19 @@ async fn settled(raw: &mut Raw) {
     .await;
 }
 
-/// A poll is later than any bound here.
+/// With this lease a poll comes later than any bound here.
 fn builder() -> Builder {
     RedisSemaphore::builder().lease(Duration::from_secs(60))
 }
 
-/// What a server says of itself, as `executable`.
+/// A field that the server reports about itself, such as `executable`.
 async fn own(raw: &mut Raw, name: &str) -> String {
     let info = raw.cmd(&["INFO", "server"]).await;
     let field = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
     info.text().lines().find_map(field).expect("it is told")
 }
 
-/// All clients but the oracle, replicas and Sentinels.
+/// All clients except the oracle, replicas and Sentinels.
 async fn users(raw: &mut Raw) -> Vec<Client> {
     let is_user = |client: &Client| {
         let is_replica = client["flags"].contains(['S', 'M']);
@@ -96,12 +97,12 @@ async fn users(raw: &mut Raw) -> Vec<Client> {
     others(raw).await.into_iter().filter(is_user).collect()
 }
 
-/// Judges all clients of a server but the oracle.
+/// Checks all clients of a server except the oracle.
 async fn assert_chosen(clients: &[Client], server: &RedisServer) {
     let address = format!("127.0.0.1:{}", server.client_port());
     assert_all(clients, &[("laddr", &address)]);
     let is_resp3 = chosen::protocol().is_some_and(|protocol| protocol == "resp3");
-    // Redis 6.2 does not tell it, but nothing speaks RESP3 without HELLO.
+    // Redis 6.2 does not report the protocol, but RESP3 cannot be used without HELLO.
     if clients.iter().any(|client| client.contains_key("resp")) {
         assert_all(clients, &[("resp", if is_resp3 { "3" } else { "2" })]);
     }
@@ -116,7 +117,7 @@ async fn assert_chosen(clients: &[Client], server: &RedisServer) {
 async fn the_server_is_the_chosen_one() {
     let server = RedisServer::start();
     let executable = own(&mut Raw::connect(server.port()).await, "executable").await;
-    // One that is found on the PATH has no folder.
+    // A binary found on the PATH has no folder.
     let is_chosen = Path::new(&executable).ends_with(chosen::binary());
     assert!(is_chosen, "{executable}");
 }
@@ -133,7 +134,7 @@ async fn all_connections_to_one_server_are_made_in_the_chosen_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_to_a_cluster_are_made_in_the_chosen_way() {
     let cluster = Cluster::of_primaries(3).await;
-    // The others are found through the first.
+    // The other nodes are found through the first.
     let store = builder().connect_cluster([cluster.node(0).url()]).await;
     let store = store.expect("it connects");
     for number in 0..50 {

@@ -1,4 +1,6 @@
-//! Idle connections of a store end, or fall silent.
+//! Idle connections of a store that end or fall silent.
+//!
+//! Promises: P18.
 
 use super::{BOUND, claim};
 use std::time::Duration;
@@ -30,7 +32,7 @@ async fn an_operators_call_that_must_run_once_succeeds_after_its_connection_was_
     }
 }
 
-/// The call tests the connection first. Nothing was sent if the test has no answer.
+/// The call tests the connection first. If the test is not answered, the call itself was not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operators_call_over_a_silent_connection_was_not_sent_and_says_so() {
     let timeout = Duration::from_millis(500);

@@ -1,4 +1,6 @@
-//! Users and passwords that a function returns, for each connection.
+//! Users and passwords that a function returns for each connection.
+//!
+//! Promises: P18, P20.
 
 use super::{BOUND, causes, claim, works};
 use std::{
@@ -15,7 +17,7 @@ use tower_semaphore::{
     redis::{Builder, Credentials, Kind},
 };
 
-/// Passwords by number. Each is another one.
+/// A different password for each number.
 fn password(number: usize) -> String {
     format!("battery-staple-{number}")
 }
@@ -25,12 +27,12 @@ async fn run(raw: &mut Raw, command: &str) {
     assert_eq!(raw.cmd(&command).await.text(), "OK", "{command:?}");
 }
 
-/// Logs in as `ann` with the password of this number.
+/// A builder that logs in as `ann` with the password of the current number.
 fn builder(number: &Arc<AtomicUsize>) -> Builder {
     let number = Arc::clone(number);
     let provide = move || {
         let number = Arc::clone(&number);
-        // As a token that comes over a network.
+        // Takes a moment, as a token from the network does.
         async move {
             sleep(Duration::from_millis(5)).await;
             Ok::<_, std::io::Error>(Credentials::new("ann", password(number.load(Relaxed))))
@@ -40,7 +42,7 @@ fn builder(number: &Arc<AtomicUsize>) -> Builder {
     builder.timeout(Duration::from_secs(2))
 }
 
-/// The only user of this server.
+/// A server whose only user is `ann`, with the password of this number.
 async fn protected(number: usize) -> (RedisServer, Raw) {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
@@ -75,7 +77,7 @@ async fn claims_go_on_while_the_password_is_rotated_and_connections_end() {
     for next in 1..=5 {
         run(&mut raw, &format!("ACL SETUSER ann >{}", password(next))).await;
         number.store(next, Relaxed);
-        // The last password is valid for a round, because a connection may be about to log in with it.
+        // The previous password stays valid for a round, because a connection may be about to log in with it.
         if let Some(old) = next.checked_sub(2) {
             run(&mut raw, &format!("ACL SETUSER ann <{}", password(old))).await;
         }
@@ -84,7 +86,7 @@ async fn claims_go_on_while_the_password_is_rotated_and_connections_end() {
             store.acquire(claim()).await.is_ok()
         })
         .await;
-        // Messages come again too.
+        // The subscription is restored as well.
         eventually("it subscribes again", BOUND, async || {
             let clients = raw.cmd(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
             clients.text().contains("user=ann")
@@ -93,13 +95,13 @@ async fn claims_go_on_while_the_password_is_rotated_and_connections_end() {
     }
     is_over.store(true, Relaxed);
     let errors = claims.await.expect("no panic");
-    // A busy machine may fail a claim that meets the end of its connection, but none fails for its password.
+    // On a busy machine a claim may fail when its connection ends, but none may fail because of its password.
     let is_refused = errors.contains("WRONGPASS") || errors.contains("NOAUTH");
     assert!(!is_refused && !errors.contains("staple"), "{errors}");
     assert!(!held.is_lost() && held.release().await);
 }
 
-/// Beside the connection for commands there is one for messages.
+/// The store also has a connection for messages, besides the one for commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_connection_gets_credentials_once() {
     let server = RedisServer::start();
@@ -143,7 +145,7 @@ async fn a_password_that_is_refused_names_the_setting_and_not_the_password() {
         error.setting()
     };
     assert_eq!(refused().await, Some("credentials"));
-    // Also of a store that has worked, and then its check.
+    // The same holds for a store that has worked, and for its check.
     number.store(1, Relaxed);
     let builder = builder(&number);
     let store = connected(async || builder.clone().connect(server.url()).await).await;

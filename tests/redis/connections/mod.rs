@@ -1,6 +1,6 @@
 //! The connections that `connect` makes: over TLS, over a Unix socket, as a user, to a database.
 //!
-//! The server's plain TCP port stays open to the oracle, which reads there how the store is connected.
+//! The server's plain TCP port stays open for the oracle, which uses it to see how the store is connected.
 
 mod chosen;
 mod closed;
@@ -18,20 +18,20 @@ use std::time::Duration;
 use testing::causes::causes;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::ConnectError};
 
-/// Until then everything has happened, on a busy machine too.
+/// The longest time for an event to happen, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(10);
 
 fn claim() -> Claim {
     Claim::new("ann").with_limit(1)
 }
 
-/// Acquires and releases.
+/// Asserts that a permit can be acquired and released.
 async fn works(store: &RedisSemaphore) {
     let permit = store.acquire(claim()).await.expect("there is room");
     assert!(permit.release().await);
 }
 
-/// The setting that an outcome blames.
+/// The setting that an outcome's error names.
 fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
     match outcome {
         Err(error) if error.setting().is_some() => error.setting().unwrap_or_default(),
@@ -39,7 +39,7 @@ fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
     }
 }
 
-/// What TLS has failed with.
+/// The cause of a failed TLS connection.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 fn refusal(outcome: Result<RedisSemaphore, ConnectError>) -> String {
     match outcome {

@@ -1,4 +1,6 @@
-//! Tokio's time is paused, so that it runs ahead while a test waits for a socket.
+//! Tokio's time is paused, so it runs ahead while a test waits for a socket.
+//!
+//! Promises: P18.
 
 use std::{error::Error, net::TcpListener, time::Duration};
 use testing::redis::{Cluster, RedisServer, Sentinels};
@@ -25,7 +27,7 @@ fn assert_paused(outcome: Result<RedisSemaphore, ConnectError>) {
     assert_explains(&error);
 }
 
-/// To a server that does not answer: an answer may come before time has run ahead.
+/// The server is silent, because an answer could arrive before time has run ahead.
 #[tokio::test(start_paused = true)]
 async fn connecting_in_paused_time_says_so() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -37,7 +39,8 @@ async fn connecting_in_paused_time_says_so() {
     assert_paused(sentinels.await);
 }
 
-/// An answer that comes before the test waits is used, so some claims may be granted.
+/// Asserts that failed claims name the cause. An answer that arrives before the test waits is used, so some claims may
+/// be granted.
 async fn assert_claims_say_so(store: &RedisSemaphore) {
     pause();
     let mut is_told = false;

@@ -1,4 +1,6 @@
-//! Proxies that end a connection at a command that they do not know, as twemproxy does.
+//! Proxies that close a connection at a command that they do not know, as twemproxy does.
+//!
+//! Promises: P20.
 
 use super::{BOUND, causes, works};
 use std::{
@@ -16,12 +18,12 @@ use tower_semaphore::{
     redis::{Builder, ConnectError, Kind, Risk, client::Client},
 };
 
-/// On a busy machine an answer may be late.
+/// A timeout that tolerates late answers on a busy machine.
 fn patient() -> Builder {
     RedisSemaphore::builder().timeout(Duration::from_secs(3))
 }
 
-/// A proxy that ends each connection at these commands.
+/// A proxy that closes each connection at one of these commands.
 async fn closes_at(commands: &'static [&str], server: &RedisServer) -> Proxy {
     let proxy = Proxy::start(server).await;
     proxy.cut_before(move |args| {
@@ -31,7 +33,7 @@ async fn closes_at(commands: &'static [&str], server: &RedisServer) -> Proxy {
     proxy
 }
 
-/// The outcome of connecting, unless this machine was too busy for an answer in time.
+/// The outcome of connecting, retried while this machine is too busy for an answer in time.
 async fn connected(url: &str) -> Result<RedisSemaphore, ConnectError> {
     connected_by(&patient(), url).await
 }
@@ -46,7 +48,7 @@ async fn connected_by(builder: &Builder, url: &str) -> Result<RedisSemaphore, Co
     builder.clone().connect(url).await
 }
 
-/// The store works through the proxy, and sends none of these commands again after its connections are killed.
+/// Asserts that the store works through the proxy and sends no optional command again after its connections are killed.
 async fn gets_them_once(proxy: &Proxy, builder: &Builder, optional: &[&str]) {
     let store = connected_by(builder, &proxy.url()).await;
     let store = store.expect("they are optional");
@@ -139,7 +141,7 @@ async fn a_proxy_that_closes_at_a_needed_command_is_a_mistake_that_names_it() {
     }
 }
 
-/// Each connection ends for a reason that is no command.
+/// Every connection ends, so no single command can be the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_closes_at_every_command_is_unavailable() {
     let server = RedisServer::start();
@@ -150,7 +152,7 @@ async fn a_proxy_that_closes_at_every_command_is_unavailable() {
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
 }
 
-/// A connection may end for another reason, such as a restart, at the same moment.
+/// The connection may have ended for another reason at that moment, such as a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_ends_once_at_an_optional_command_is_no_reason_to_leave_it_out() {
     let server = RedisServer::start();
@@ -161,7 +163,7 @@ async fn a_connection_that_ends_once_at_an_optional_command_is_no_reason_to_leav
     assert_eq!(store.check().await.expect("it works"), []);
 }
 
-/// It leads to what the URL names, as redis-rs would.
+/// A builder whose connector connects to the URL's address, as redis-rs would.
 fn with_connector() -> Builder {
     patient().connector(async |info, config| {
         let client = Client::open(info)?;
@@ -171,7 +173,7 @@ fn with_connector() -> Builder {
     })
 }
 
-/// Only the connection for messages sends `HELLO` then.
+/// With a connector, only the connection for messages sends `HELLO`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connector_leaves_out_optional_commands_too() {
     let server = RedisServer::start();

@@ -1,4 +1,6 @@
 //! Clusters and Sentinels over TLS.
+//!
+//! Promises: P20.
 
 use super::{BOUND, claim, works};
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use testing::{
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// The arguments of servers that speak TLS with each other too.
+/// The arguments of servers that also use TLS among themselves.
 fn secure<'a>(files: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     let own = ["--tls-port", ANY_PORT, "--tls-auth-clients", "no"];
     let files = files.iter().map(String::as_str);
@@ -26,7 +28,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
     let cluster = Cluster::with(3, false, &args).await;
     let builder = RedisSemaphore::builder().root_certificate(files.authority.certificate());
     let builder = builder.timeout(Duration::from_secs(2));
-    // The others are found through the first.
+    // The other nodes are found through the first.
     let store = builder
         .clone()
         .connect_cluster(cluster.tls_urls().into_iter().take(1))
@@ -50,7 +52,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
     for node in 0..3 {
         let clients = cluster.raw(node).await.cmd(&["CLIENT", "LIST"]).await;
         let port = format!("laddr=127.0.0.1:{} ", cluster.node(node).tls_port());
-        // The oracle alone uses the plain port.
+        // Only the oracle uses the plain port.
         let plain = clients.text().lines().filter(|line| !line.contains(&port));
         assert_eq!(plain.count(), 1, "{}", clients.text());
     }

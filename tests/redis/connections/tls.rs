@@ -1,4 +1,6 @@
-//! TLS: which servers are trusted, client certificates, and everything works as it does without.
+//! TLS: trusted servers, client certificates, and the same behaviour as without TLS.
+//!
+//! Promises: P20.
 
 use super::{
     BOUND, blamed, causes,
@@ -78,7 +80,7 @@ async fn a_user_a_password_and_a_database_work_over_tls() {
     assert_all(&clients, &[("user", "ann"), ("db", "3")]);
 }
 
-/// What rustls says of a server, or OpenSSL.
+/// True if the refusal has the wording of the TLS library in use.
 fn says(refusal: &str, rustls: &str, openssl: &str) -> bool {
     let words = match cfg!(feature = "tls-rustls") {
         true => rustls,
@@ -123,10 +125,10 @@ async fn any_of_several_root_certificates_is_trusted() {
     works(&store.expect("one of them signed")).await;
 }
 
-/// The environment of the process below.
+/// The environment variable of the process below.
 const URL: &str = "TOWER_SEMAPHORE_TLS_URL";
 
-/// A process of its own, because an environment variable names the system's certificates.
+/// Runs as a separate process, because an environment variable names the system's certificates.
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn a_process_with_system_certificates() {
@@ -155,7 +157,7 @@ async fn the_certificates_of_the_system_are_trusted_unless_others_are_set() {
     );
 }
 
-/// redis-rs has the rule: `tls-native-tls` allows it, `tls-rustls` needs one more feature.
+/// redis-rs defines the rule: `tls-native-tls` allows such a URL, `tls-rustls` needs another feature.
 #[tokio::test]
 async fn an_insecure_url_is_an_explicit_choice_or_an_error_of_the_url() {
     let server = SecureServer::start().await;
@@ -190,7 +192,7 @@ async fn connect_as(server: &SecureServer, own: Signed) -> Result<RedisSemaphore
     builder.connect(server.url()).await
 }
 
-/// A connection may end before the reason is read.
+/// Waits for a refusal with its reason. A connection may end before the reason has been read.
 async fn refused(connect: impl AsyncFn() -> Result<RedisSemaphore, ConnectError>) {
     eventually("the reason is read", BOUND, async || {
         match connect().await {
@@ -274,7 +276,7 @@ async fn a_private_key_is_in_no_error_and_in_no_debug_output() {
     );
 }
 
-/// The first line of the answer to a request of `ann`.
+/// The status line of the answer to a request of `ann`.
 async fn status(url: &str) -> String {
     let address = url.trim_start_matches("http://");
     let mut socket = TcpStream::connect(address).await.expect("it listens");

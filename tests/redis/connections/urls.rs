@@ -1,4 +1,6 @@
 //! Unix sockets, users, passwords and database numbers.
+//!
+//! Promises: P20.
 
 use super::{
     BOUND, blamed, causes,
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// What the module docs of `redis` say that a server must allow, and SELECT for a number.
+/// The rights that the module docs of `redis` ask for, and SELECT for a database number.
 const RULES: &str = "~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish \
     +exists +get +hget +hgetall +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem \
     +zremrangebyscore +zscore +select";
@@ -18,7 +20,7 @@ const RULES: &str = "~semaphore:* &semaphore:* +eval +evalsha +time +ping +subsc
 const PASSWORD: &str = "p@ss:w/rd?#";
 const ENCODED: &str = "p%40ss%3Aw%2Frd%3F%23";
 
-/// A user with as few rights as the store needs.
+/// Creates a user with only the rights that the store needs.
 async fn add_user(raw: &mut Raw) {
     let password = format!(">{PASSWORD}");
     let mut command = vec!["ACL", "SETUSER", "ann", "reset", "on", &password];
@@ -26,7 +28,7 @@ async fn add_user(raw: &mut Raw) {
     assert_eq!(raw.cmd(&command).await.text(), "OK");
 }
 
-/// The keys of a database.
+/// The number of semaphore keys in a database.
 async fn keys(raw: &mut Raw, database: &str) -> usize {
     raw.cmd(&["SELECT", database]).await;
     raw.keys("semaphore:2:{*").await.len()

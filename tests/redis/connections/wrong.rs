@@ -1,5 +1,7 @@
-//! Set-ups that cannot work, as a new user makes them: each is explained by the error alone, and only what
-//! may pass is unavailable.
+//! Setups that cannot work, as new users make them. The error alone explains each of them, and only temporary
+//! conditions are reported as unavailable.
+//!
+//! Promises: P20.
 
 use super::{BOUND, causes, claim};
 use std::{future::ready, time::Duration};
@@ -19,12 +21,12 @@ use tower_semaphore::{
 
 type Outcome = Result<RedisSemaphore, ConnectError>;
 
-/// On a busy machine an answer may be late.
+/// A timeout that tolerates late answers on a busy machine.
 fn patient() -> Builder {
     RedisSemaphore::builder().timeout(Duration::from_secs(3))
 }
 
-/// Asserts that an outcome is an error with such a name, and that it says all of these words.
+/// Asserts that an outcome is an error that satisfies `is_it` and contains all of these words.
 fn explained(outcome: Outcome, is_it: impl Fn(&ConnectError) -> bool, words: &[&str]) {
     let error = outcome.expect_err("it cannot work");
     let said = causes(&error);
@@ -46,7 +48,7 @@ fn is_setting(setting: &str) -> impl Fn(&ConnectError) -> bool {
     move |error| error.kind() == Kind::Misconfigured && error.setting() == Some(setting)
 }
 
-/// A server with a password.
+/// A server that requires a password.
 async fn closed() -> RedisServer {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
@@ -260,14 +262,14 @@ async fn a_server_that_is_down_full_or_busy_is_unavailable() {
     explained(outcome, is_unavailable, &["Connection refused"]);
 }
 
-/// A server that says this to each connection, and closes it.
+/// A server that sends `answer` to each connection and closes it.
 async fn declines(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
-            // The client may be gone.
+            // The client may have closed the connection.
             let _ = socket.write_all(answer.as_bytes()).await;
         }
     });
@@ -279,7 +281,7 @@ async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
     let url = declines("-DENIED Redis is running in protected mode\r\n").await;
     let words = ["protected mode", "set a password", "DENIED"];
     explained(patient().connect(url).await, is_setting("url"), &words);
-    // An answer that is cut is a server that is gone.
+    // A truncated answer means that the server is gone.
     let url = declines("$100\r\nredis").await;
     explained(patient().connect(url).await, is_unavailable, &[]);
 }
@@ -318,7 +320,7 @@ async fn a_claim_without_a_server_says_each_cause_once() {
     .await;
 }
 
-/// A server that answers each command in this way.
+/// A server that sends `answer` to each command.
 async fn says(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");

@@ -1,4 +1,6 @@
-//! Connections that carry single bytes, and end in the middle.
+//! Connections that deliver single bytes, and end in the middle of an answer.
+//!
+//! Promises: P6.
 
 use std::{
     sync::{
@@ -18,12 +20,13 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Long enough that no lease ends during the test.
 const LEASE: Duration = Duration::from_secs(60);
-/// Each end of a connection here is seen at once, so no call has to time out. A busy machine takes seconds for one.
+/// The ends of connections are noticed at once here, so no call has to time out. A busy machine may need seconds for a
+/// call.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// More than may be in flight one by one, so that some travel in batches.
+/// More than may be in flight singly, so that some calls travel in batches.
 const KEYS: u32 = 10;
 
-/// A key that is full, with a limit that no other key has.
+/// A claim for a full key, whose limit is unique.
 fn full(number: u32) -> Claim {
     Claim::new(format!("full{number}")).with_limit(100 + number)
 }
@@ -32,7 +35,8 @@ fn free(number: u32) -> Claim {
     Claim::new(format!("free{number}")).with_limit(1_000_000)
 }
 
-/// Each answer says whose it is: a full key has as many units as no other. Counts the answers.
+/// Claims in a loop and counts the answers. Each answer shows which key it is for, because each full key has a
+/// different number of units.
 async fn claim_on(store: RedisSemaphore, number: u32, answered: Arc<AtomicUsize>) {
     loop {
         for claim in [full(number), free(number)] {
@@ -53,7 +57,7 @@ async fn claim_on(store: RedisSemaphore, number: u32, answered: Arc<AtomicUsize>
     }
 }
 
-/// Fills the keys, past the proxy.
+/// Fills the keys without using the proxy.
 async fn fill(rig: &Rig) -> (RedisSemaphore, Vec<Permit>) {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let store = builder.connect(rig.server.url()).await;
@@ -98,7 +102,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
     }
     tasks.shutdown().await;
     rig.proxy.one_byte_replies(false);
-    // The acquire of a claim that was dropped may run until its call ends.
+    // The acquire of a dropped claim may still run until its call ends.
     eventually("what claims had is released", TIMEOUT + BOUND, async || {
         units_of(&mut rig.raw, "*:free*:held").await == 0
     })

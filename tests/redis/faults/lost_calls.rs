@@ -1,4 +1,6 @@
-//! Calls, or their replies, that are lost, and claims that are dropped at every moment of their way.
+//! Lost calls and lost replies, and claims that are dropped at every moment.
+//!
+//! Promises: P6, P10.
 
 use redis::Script;
 use std::{
@@ -17,9 +19,9 @@ use tokio::{
 };
 use tower_semaphore::{AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
-/// Long enough that nothing ends by itself.
+/// Long enough that no lease ends by itself.
 const LEASE: Duration = Duration::from_secs(60);
-/// Much less than that, or than the time that a waiter counts as alive.
+/// Much shorter than a lease, and than the time for which a waiter counts as alive.
 const SOON: Duration = Duration::from_secs(5);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
@@ -28,14 +30,14 @@ fn claim(key: &str, wait: u64) -> Claim {
     claim.with_wait(Duration::from_secs(wait))
 }
 
-/// An acquire names the queue of its key, and says how a permit is to be named and counted.
+/// Recognises an acquire by the queue of its key and by its arguments.
 fn is_acquire(args: &[Vec<u8>]) -> bool {
     let names = |end: &[u8]| args.iter().any(|arg| arg.ends_with(end));
-    // A release has a 0 or a 1 after the four keys, and an acquire a lease.
+    // The argument after the four keys is a lease in an acquire, and `0` or `1` in a release.
     names(b":a}:queue") && args.get(7).is_some_and(|arg| arg.len() > 1)
 }
 
-/// The permits that acquires named.
+/// The ids in the acquires that the proxy has seen.
 fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
@@ -49,7 +51,7 @@ async fn rig() -> Rig {
     Rig::new(RedisSemaphore::builder().lease(LEASE).timeout(timeout)).await
 }
 
-/// A claim for weight 3 of 3 whose first replies are lost.
+/// Claims weight 3 of 3 while the first `lost` replies are dropped.
 async fn claim_without_replies(
     rig: &Rig,
     lost: usize,
@@ -93,7 +95,7 @@ async fn a_claim_all_of_whose_replies_are_lost_is_released() {
         "{failed:?}"
     );
     rig.nothing_is_left(SOON).await;
-    // The claim was granted each time, and its replies are still lost.
+    // Each attempt used the same id, so the claim was granted each time. Replies are still lost.
     assert_eq!(ids(&rig.proxy).len(), 1);
     rig.proxy.forward();
     eventually("the key is free", SOON, async || {
@@ -103,7 +105,7 @@ async fn a_claim_all_of_whose_replies_are_lost_is_released() {
     .await;
 }
 
-/// A second one would say that there is no such permit.
+/// A second revocation would find no such permit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     let rig = rig().await;
@@ -111,7 +113,7 @@ async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     let (policy, key) = (Policy::DEFAULT, "a".into());
     let usage = rig.store.usage(&policy, &key).await.expect("it answers");
     let id = usage.held[0].id.clone();
-    // From now on the server knows the script, so the first call runs it.
+    // After this first revocation the server knows the script, so the next call runs it.
     let other = rig.store.acquire(claim("b", 0)).await.expect("it is free");
     let usage = rig
         .store
@@ -129,14 +131,14 @@ async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     is_lost.expect("it was revoked all the same");
 }
 
-/// Each way.
+/// The delay in each direction.
 const DELAY: Duration = Duration::from_millis(5);
-/// Moments at which claims are dropped.
+/// The number of moments at which claims are dropped.
 const STEPS: u32 = 50;
-/// And what a busy machine takes.
+/// A second, and slack for a busy machine.
 const A_SECOND: Duration = Duration::from_secs(1 + 2);
 
-/// Permits of another store.
+/// Acquires permits through another store.
 async fn fill(store: &RedisSemaphore, keys: &str) -> Vec<Permit> {
     let mut permits = Vec::new();
     for step in 0..STEPS {
@@ -146,8 +148,8 @@ async fn fill(store: &RedisSemaphore, keys: &str) -> Vec<Permit> {
     permits
 }
 
-/// Drops claims within this time: for free keys, for full keys, and for keys that get free meanwhile.
-/// Returns how many were answered before.
+/// Drops claims at moments within `span`: for free keys, for full keys, and for keys that become free in that time.
+/// Returns the number of claims that were answered first.
 async fn drop_within(span: Duration, rig: &Rig, other: &RedisSemaphore) -> usize {
     let (_full, freed) = (fill(other, "full").await, fill(other, "freed").await);
     rig.proxy.delay(DELAY, DELAY);
@@ -171,7 +173,7 @@ async fn a_claim_that_is_dropped_at_any_moment_leaves_nothing_a_second_later() {
     let mut rig = Rig::new(patient()).await;
     let other = patient().connect(rig.server.url()).await;
     let other = other.expect("it connects");
-    // From well before the first answer until well after it, however busy the machine is.
+    // Widen the span until it covers the whole course of a claim, however busy the machine is.
     let mut span = DELAY * 8;
     while drop_within(span, &rig, &other).await < STEPS as usize {
         rig.nothing_is_left(A_SECOND).await;
@@ -183,7 +185,7 @@ async fn a_claim_that_is_dropped_at_any_moment_leaves_nothing_a_second_later() {
 }
 
 const SHORT: Duration = Duration::from_secs(2);
-/// The time in which a claim may run, with the default timeout.
+/// The time in which a claim may run, under the default timeout.
 const BUDGET: Duration = Duration::from_millis(500);
 const KEYS: u64 = 30;
 const RELEASE: &str = concat!(
@@ -192,7 +194,7 @@ const RELEASE: &str = concat!(
     include_str!("../../../proto/src/verbs/release.lua")
 );
 
-/// By its hash, or by its source.
+/// Recognises a release by the hash of its script, or by the source.
 fn is_release(args: &[Vec<u8>]) -> bool {
     let hash = Script::new(RELEASE).get_hash().as_bytes().to_vec();
     args.get(1)
@@ -204,7 +206,7 @@ fn releases(proxy: &Proxy) -> Vec<Seen> {
     log.filter(|seen| is_release(&seen.args)).collect()
 }
 
-/// When the last of the leases ends.
+/// The end of the last lease. Asserts that each key is held exactly once.
 async fn last_end(raw: &mut Raw) -> i64 {
     let mut last = 0;
     for key in 0..KEYS {
@@ -245,11 +247,11 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
         free
     })
     .await;
-    // No release is needed any more.
+    // After this sleep every lease has ended, so no further release is needed.
     sleep((SHORT + BUDGET * 2).saturating_sub(dropped.elapsed())).await;
     let (tries, connections) = (releases(&rig.proxy).len(), rig.proxy.connections());
     println!("{tries} tries, {connections} connections");
-    // Pauses are doubled, and releases of many keys travel together.
+    // Pauses between attempts double, and one call carries the releases of many keys.
     assert!((3..=40).contains(&tries), "{tries} tries");
     assert!(connections <= 4, "{connections} connections");
     sleep(Duration::from_secs(2)).await;

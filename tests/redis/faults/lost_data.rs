@@ -1,5 +1,7 @@
-//! Data is lost under load: all keys vanish, or one of a semaphore's, as by an eviction, or a replica that lags takes the
-//! place of its primary.
+//! Data is lost under load. All keys vanish, or a single key of a semaphore, as by an eviction, or a lagging replica
+//! replaces its primary.
+//!
+//! Promises: P4, P6.
 
 use futures_util::future::join_all;
 use std::time::Duration;
@@ -15,13 +17,13 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Long enough that a busy machine loses no permit, nor fails a claim under the longest timeout.
+/// Long enough that a busy machine loses no permit, and fails no claim under the longest timeout.
 const LEASE: Duration = Duration::from_secs(6);
-/// A refresh interval, and what a busy machine takes.
+/// A refresh interval, and slack for a busy machine.
 const TOLD: Duration = Duration::from_secs(2 + 3);
 const BOUND: Duration = Duration::from_secs(20);
 const LIMIT: usize = 6;
-/// Permits that are held all the time.
+/// The number of permits that are held during the whole test.
 const STREAMS: usize = 3;
 const TASKS: u64 = 12;
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
@@ -30,7 +32,7 @@ fn claim() -> Claim {
     Claim::new("a").with_limit(LIMIT as u32)
 }
 
-/// Two stores at work on one key, of which some permits are held all the time.
+/// Two stores that use one key, and some permits that are held during the whole test.
 struct Crowd {
     in_flight: InFlight,
     streams: Vec<Stream>,
@@ -38,13 +40,13 @@ struct Crowd {
     load: JoinSet<()>,
 }
 
-/// A permit that is held all the time.
+/// A permit that is held during the whole test.
 struct Stream {
     permit: Permit,
     _one: One,
 }
 
-/// Short permits, some from the queue, until the end. A loss is for its holder to see; the work goes on.
+/// Takes short permits in a loop, some from the queue. Lost permits do not stop the loop.
 async fn work(store: RedisSemaphore, in_flight: InFlight, mut rng: Rng) {
     loop {
         let wait = rng.millis(0..400) * u32::from(rng.once_in(2));
@@ -58,7 +60,7 @@ async fn work(store: RedisSemaphore, in_flight: InFlight, mut rng: Rng) {
 }
 
 impl Crowd {
-    /// On the server at `url`. Returns once the limit is reached.
+    /// Starts the load on the server at `url`. Returns once the limit is reached.
     async fn start(url: &str) -> Self {
         let builder = || RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
         let ours = builder().connect(url).await.expect("it connects");
@@ -98,13 +100,13 @@ impl Crowd {
         .await;
     }
 
-    /// The most that ever held a permit, as they knew.
+    /// The largest number of simultaneous holders, by their own count.
     fn most(&self) -> usize {
         self.in_flight.most()
     }
 
-    /// Each stream is told that its permit is lost, unless there is room for it when it asks: then it has its place again,
-    /// and need not be told.
+    /// Waits until each stream either is notified of its loss or holds its unit again. If the unit is free at the next
+    /// refresh, the permit gets it back and no notification is needed.
     async fn is_told_or_back(&self, raw: &mut Raw) {
         eventually("each holder is told, or back", TOLD, async || {
             let held = raw.zmembers(HELD).await.into_iter();
@@ -115,7 +117,7 @@ impl Crowd {
         .await;
     }
 
-    /// Ends the load. Returns once each stream has its unit again, and nothing else is held.
+    /// Stops the load. Returns once each stream holds its unit again and no other unit is held.
     async fn settles(mut self, raw: &mut Raw) {
         self.stop.cancel();
         while self.load.join_next().await.is_some() {}
@@ -156,7 +158,7 @@ async fn evict(key: &str) {
         crowd.goes_on().await;
     }
     crowd.goes_on().await;
-    // The other keys say nothing of what is held.
+    // Only the key `held` records held permits.
     let (most, allowed) = (crowd.most(), if key == "held" { 2 * LIMIT } else { LIMIT });
     println!("{key}: {most} in flight under a limit of {LIMIT}");
     assert!(most <= allowed, "{key}: {most} in flight");
@@ -184,7 +186,7 @@ async fn a_failover_to_a_replica_that_lags_lets_in_a_limit_more_at_most_and_hold
     let mut primary = RedisServer::start();
     let proxy = Proxy::start(&primary).await;
     let (replica, mut raw) = replica_of(&primary).await;
-    // It gets nothing from here on, so it knows of no permit.
+    // From here on the replica receives no data, so it knows no permit.
     assert_eq!(raw.cmd(&["REPLICAOF", "NO", "ONE"]).await.text(), "OK");
     let crowd = Crowd::start(&proxy.url()).await;
     assert_eq!(raw.zcard(HELD).await, 0);

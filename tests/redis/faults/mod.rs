@@ -1,4 +1,4 @@
-//! Faults of one server and of the way to it. `TESTING.md` lists all, each with its test.
+//! Faults of one server and of the connection to it. `TESTING.md` lists them all, each with its test.
 
 mod broken_streams;
 mod lost_calls;

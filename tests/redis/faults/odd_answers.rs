@@ -1,4 +1,6 @@
-//! Answers of a shape that no script gives: true answers in which something is replaced.
+//! Answers of a shape that no script returns: real answers in which a value is replaced.
+//!
+//! Promises: P6, P18.
 
 use futures_util::future::join_all;
 use redis::{
@@ -30,7 +32,7 @@ const BOUND: Duration = Duration::from_secs(20);
 const TIME: Duration = Duration::from_secs(2);
 const LIMIT: u32 = 5;
 
-/// Spoils what comes over connections for a while.
+/// Replaces values in answers while `is_odd` is set.
 #[derive(Clone)]
 struct Odd {
     is_odd: Arc<AtomicBool>,
@@ -47,7 +49,7 @@ impl Odd {
         spoil(answer, &mut rng)
     }
 
-    /// A connector of connections for commands that spoil answers. Messages are not spoiled.
+    /// A connector that spoils the answers of command connections. Messages are not spoiled.
     async fn connect(
         self,
         info: ConnectionInfo,
@@ -76,7 +78,7 @@ impl Odd {
         tokio::spawn(async move {
             let mut request = [0; 1 << 14];
             while let Ok(length @ 1..) = asked.read(&mut request).await {
-                // It is short.
+                // Requests are short enough for a blocking write.
                 let _ = (&requests).write_all(&request[..length]);
             }
             let _ = requests.shutdown(Shutdown::Both);
@@ -93,7 +95,7 @@ impl Odd {
     }
 }
 
-/// As a server sends it.
+/// Encodes a value as a server sends it.
 fn encoded(value: &Value) -> Vec<u8> {
     let items = |head: char, count: usize, items: &mut dyn Iterator<Item = &Value>| {
         let mut bytes = format!("{head}{count}\r\n").into_bytes();
@@ -153,7 +155,7 @@ fn any(rng: &mut Rng) -> Value {
     }
 }
 
-/// Counts the panics of all threads from now on, but for those of tests.
+/// Counts the panics of all threads from now on, except those of tests.
 fn panics() -> Arc<AtomicUsize> {
     let (count, usual) = (Arc::<AtomicUsize>::default(), panic::take_hook());
     let panics = Arc::clone(&count);
@@ -168,7 +170,7 @@ fn panics() -> Arc<AtomicUsize> {
     count
 }
 
-/// Claims, holds, changes and releases. Counts claims that found an answer odd.
+/// Claims, holds, resizes and releases in a loop. Returns the number of claims that failed on an odd answer.
 async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
     let mut odd = 0;
     while start.elapsed() < TIME {
@@ -202,7 +204,7 @@ async fn serves_in_full(store: &RedisSemaphore) {
         eventually("the whole limit is granted", BOUND, async || {
             let permit = store.acquire(all.clone()).await;
             let Ok(permit) = permit else { return false };
-            // So long that only a refresh keeps it.
+            // Hold it for longer than a lease, so that only refreshes keep it.
             sleep(LEASE * 3 / 2).await;
             permit.release().await
         })

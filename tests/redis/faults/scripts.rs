@@ -1,5 +1,7 @@
-//! Scripts that the server forgets again and again; and what they do in the very millisecond in which a lease ends: they
-//! are those that the library sends, and each says at which time it ran.
+//! Scripts that the server keeps forgetting, and scripts that run in the millisecond in which a lease ends. They are
+//! the library's own scripts, and each returns the time at which it ran.
+//!
+//! Promises: P1, P6.
 
 use http::{Request, Response};
 use std::{
@@ -28,12 +30,12 @@ const LIMIT: u32 = 3;
 
 const CLIENTS: usize = 12;
 
-/// How often the scripts are flushed, and how many requests are served meanwhile, at least.
+/// The smallest numbers of flushes and of requests served while they run.
 const FLUSHES: usize = 300;
 
 const SERVED: usize = 200;
 
-/// A busy machine is no failure of the store.
+/// A timeout that tolerates a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Default, Clone)]
@@ -42,8 +44,7 @@ struct Load {
     is_over: Arc<AtomicBool>,
 }
 
-/// Sends requests, of which some wait, until the scripts are not flushed any more. Returns how many
-/// were refused.
+/// Sends requests until the flushes stop. Half of the clients wait for their permits. Returns how many were refused.
 async fn client(store: RedisSemaphore, number: usize, load: Load) -> usize {
     let wait = Duration::from_millis([0, 300][number % 2]);
     let handler = service_fn(|_: Request<String>| {
@@ -68,7 +69,7 @@ async fn client(store: RedisSemaphore, number: usize, load: Load) -> usize {
     refused
 }
 
-/// Flushes the scripts as fast as the server can, until enough has happened.
+/// Flushes the scripts as fast as the server can, until both counts are reached.
 async fn flush(port: u16, load: &Load) {
     let (mut raw, start) = (Raw::connect(port).await, Instant::now());
     let mut flushes = 0;
@@ -102,7 +103,7 @@ async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_n
 }
 
 const LEASE: i64 = 12;
-/// So often each of the three milliseconds has to be met.
+/// The number of times that a refresh must hit each of the three milliseconds.
 const TIMES: usize = 5;
 const KEYS: [&str; 4] = ["{a}:held", "{a}:queue", "{a}:alive", "{a}:token"];
 const REFRESH: &str = concat!(
@@ -134,14 +135,14 @@ fn refresh(id: &str) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-/// When an acquire ran, and whether its claim is granted.
+/// The time at which an acquire ran, and true if its claim was granted.
 fn granted(answer: &Reply) -> (i64, bool) {
     let answer = answer.array();
     (answer[0].int(), matches!(answer[1], Reply::Int(_)))
 }
 
-/// When a refresh ran, and whether its unit is held.
-/// The time of a refresh, and true if it has found the lease. `None`: the lease had ended, and the time is not known.
+/// The time at which a refresh ran, and true if it found the lease. `None` if the lease had ended: the answer then has
+/// no time.
 fn held(answer: &Reply) -> Option<(i64, bool)> {
     match answer {
         Reply::Int(0) => None,
@@ -150,15 +151,15 @@ fn held(answer: &Reply) -> Option<(i64, bool)> {
     }
 }
 
-/// The number of the round is part of its ids, which have the form of the library's.
+/// The state of one round. Its ids have the form of the library's and contain the round's number.
 struct Round<'a> {
     raw: &'a mut Raw,
     ids: [String; 2],
 }
 
 impl Round<'_> {
-    /// A refresh about `early` ms before the end of its lease, and a claim right behind it. Returns
-    /// how many ms after the end the refresh ran.
+    /// Sends a refresh about `early` ms before the end of its lease, and a claim right behind it. Returns how many ms
+    /// after the end the refresh ran.
     async fn run(&mut self, early: i64) -> i64 {
         let raw = &mut *self.raw;
         raw.cmd(&["DEL", KEYS[0]]).await;
@@ -168,7 +169,8 @@ impl Round<'_> {
         while raw.server_time_ms().await < end - early {}
         raw.send(&refresh(&self.ids[0])).await.expect("it is sent");
         raw.send(&acquire(&self.ids[1])).await.expect("it is sent");
-        // Behind them, because a busy machine may read it only when all leases have ended.
+        // This command follows right behind them: sent later on a busy machine, it might find that all leases have
+        // ended.
         let units = ["ZRANGE", KEYS[0], "0", "-1", "WITHSCORES"];
         raw.send(&units).await.expect("it is sent");
         let refresh = held(&raw.next().await.expect("an answer"));
@@ -220,7 +222,7 @@ async fn tokens_grow_although_a_script_was_aborted_right_after_it_had_counted_on
     let first = store.acquire(claim.clone()).await.expect("there is room");
     assert!(first.release().await);
     let mut raw = Raw::connect(server.port()).await;
-    // As after eight leases.
+    // Delete the token, as eight leases without use would.
     raw.cmd(&["DEL", "semaphore:2:{concurrency:a}:token"]).await;
     for (right, works) in [("-zadd", false), ("+zadd", true)] {
         assert_eq!(

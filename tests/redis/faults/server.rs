@@ -1,4 +1,6 @@
-//! What happens when Redis is stopped, gone, or back without its data.
+//! Redis is stopped, killed, or restarted without its data.
+//!
+//! Promises: P4, P18, P20.
 
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -6,9 +8,9 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, re
 
 const LEASE: Duration = Duration::from_secs(3);
 const BOUND: Duration = Duration::from_secs(10);
-/// Within this, a store that is back serves again.
+/// The time within which a restored store serves again.
 const BACK: Duration = Duration::from_secs(2);
-/// A whole try, reconnect included, is over in 500 ms; the rest is slack for a busy machine.
+/// A whole attempt takes at most 500 ms, reconnect included. The rest is slack for a busy machine.
 const TRY: Duration = Duration::from_millis(1_500);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
@@ -21,7 +23,7 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-/// The store's own description of its failure; any other error is a wrong answer.
+/// The store's error for a failed claim. Any other answer is wrong.
 async fn failure(store: &RedisSemaphore) -> redis::Error {
     let start = Instant::now();
     let answer = store.acquire(claim(5)).await;
@@ -37,7 +39,7 @@ async fn failure(store: &RedisSemaphore) -> redis::Error {
         .clone()
 }
 
-/// All five are granted, so nothing was left behind by claims that failed.
+/// Asserts that all five permits are granted, so failed claims left nothing behind.
 async fn serves_in_full(store: &RedisSemaphore, within: Duration) {
     eventually("it serves again, in full", within, async || {
         let mut permits = Vec::new();

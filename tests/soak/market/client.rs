@@ -1,5 +1,5 @@
-//! HTTP clients: one that may read a body slowly or not at all, and how traders reach the market: by any process, whatever
-//! has become of it.
+//! HTTP clients. One can read a body slowly or not at all. Traders reach the market through any process, whatever its
+//! state.
 
 use super::{fixture::Fixture, fleet::PROCESSES};
 use http::{Method, Request, Response};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 
-/// So few bytes that a body which nobody reads is soon not sent.
+/// A window so small that the server soon stops sending an unread body.
 const NARROW: u32 = 256;
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Client {
         Self(builder.http2_only(true).build_http())
     }
 
-    /// Speaks HTTP/2, and stalls a body that it does not read.
+    /// A client that uses HTTP/2 and stalls bodies that it does not read.
     pub(crate) fn narrow() -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
@@ -38,7 +38,7 @@ impl Client {
         Self(builder.build_http())
     }
 
-    /// The head of the answer. Dropped, it hangs up.
+    /// Sends a request and returns the head of its answer. Dropping the answer closes the stream.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -57,11 +57,11 @@ impl Client {
     }
 }
 
-/// After this a trader gives up, and the outcome of its request is unknown.
+/// A trader gives up after this time, and the outcome of its request is then unknown.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Traders are not what loads the fleet.
+/// The pause before each request. It is long, because traders are not meant to load the fleet.
 const THOUGHT: Duration = Duration::from_millis(20);
-/// After an answer that is none.
+/// The pause after a refusal or a missing answer.
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct Doors {
@@ -77,7 +77,7 @@ impl Doors {
         }
     }
 
-    /// Status and body. `None` if the answer breaks off or does not come.
+    /// The status and the body. `None` if the answer breaks off or does not arrive.
     pub(crate) async fn send(
         &self,
         door: usize,

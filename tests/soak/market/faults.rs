@@ -1,4 +1,4 @@
-//! What happens to Redis, on the way to it, and to the processes: each kind of fault once, in random order, and again.
+//! Faults of Redis, of the connections to it, and of the processes. Each kind occurs once per round, in random order.
 
 use super::{
     fixture::Fixture,
@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A deck of cards that is shuffled whenever it is used up.
+/// A deck of cards that is reshuffled whenever it is empty.
 struct Deck<T> {
     all: Vec<T>,
     left: Vec<T>,
@@ -28,7 +28,7 @@ impl<T: Copy> Deck<T> {
         }
     }
 
-    /// Whether each card has been drawn as often as each other.
+    /// True if all cards have been drawn equally often.
     fn is_used_up(&self) -> bool {
         self.left.is_empty()
     }
@@ -44,22 +44,22 @@ impl<T: Copy> Deck<T> {
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// The server forgets the scripts.
+    /// The server loses the scripts.
     ScriptsFlushed,
-    /// The connections of a process end, or those of all.
+    /// The connections of one process end, or those of all processes.
     Cut,
     CutAll,
-    /// Nothing passes, or no reply does.
+    /// Either no data passes, or no replies do.
     Silence,
     Paused,
     PausedLong,
     Stopped,
     StoppedLong,
-    /// The library's keys vanish at one moment; the market's stay, so that it can be judged.
+    /// The library's keys vanish at one moment. The market's keys stay, so that it can be judged.
     Flushed,
-    /// Killed, and back with all that it had written.
+    /// Redis is killed and restarted with all its data.
     Killed,
-    /// Killed, and back without the library's keys.
+    /// Redis is killed and restarted without the library's keys.
     KilledAndFlushed,
 }
 
@@ -81,10 +81,10 @@ const ENDS: [End; 4] = [End::Close, End::HalfClose, End::Reset, End::Silence];
 const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do \
     redis.call('DEL', key) end";
 
-/// After all faults have come once. Long enough that what happens in it has no excuse.
+/// The pause after each round. It is long enough that a problem in it cannot be blamed on a fault.
 const CALM: Duration = Duration::from_secs(12);
 
-/// What happens to Redis and on the way to it, one fault after the other until there should be no more.
+/// Injects faults of Redis and of the connections to it, one after another, until `calm` is cancelled.
 pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
     let mut deck = Deck::new(&FAULTS);
     while !fixture.calm.is_cancelled() {
@@ -175,7 +175,7 @@ async fn stop(fixture: &Fixture, length: Duration) {
     server.stop();
     sleep(length).await;
     server.cont();
-    // Until it has run, nothing has been displaced yet.
+    // Permits may be lost only once the server runs again, so wait for its answer.
     Raw::connect(fixture.port).await.cmd(&["PING"]).await;
 }
 
@@ -186,7 +186,7 @@ async fn command(fixture: &Fixture, args: &[&str]) {
 #[derive(Debug, Clone, Copy)]
 enum ProcessFault {
     Killed,
-    /// Told to end, which it does by itself.
+    /// The process gets a SIGTERM, and ends by itself.
     Terminated,
     Stopped,
     StoppedLong,
@@ -199,10 +199,10 @@ const PROCESS_FAULTS: [ProcessFault; 4] = [
     ProcessFault::StoppedLong,
 ];
 
-/// How long a process that is told to end may take on a busy machine.
+/// The longest time for a process to end after a SIGTERM, even on a busy machine.
 const END: Duration = Duration::from_secs(60);
 
-/// What happens to the processes, one fault after the other until there should be no more.
+/// Injects faults of the processes, one after another, until `calm` is cancelled.
 pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
     let mut deck = Deck::new(&PROCESS_FAULTS);
     while !fixture.calm.is_cancelled() {
@@ -212,7 +212,7 @@ pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
     }
 }
 
-/// The first process is never replaced, so its memory tells of the whole run.
+/// The first process is never replaced, so its memory is measured over the whole run.
 async fn one_of_processes(fixture: &Fixture, fault: ProcessFault, rng: &mut Rng) {
     let (any, replaced) = (rng.below(PROCESSES), 1 + rng.below(PROCESSES - 1));
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));

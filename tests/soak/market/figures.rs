@@ -1,4 +1,4 @@
-//! Memory and descriptors of the processes: flat once a process is warm.
+//! Memory and descriptors of the processes, which must not grow once a process is warm.
 
 use super::{fixture::Fixture, fleet::PROCESSES};
 use std::{
@@ -11,12 +11,12 @@ use testing::bench::proc::resident;
 use tokio::time::sleep;
 
 const TICK: Duration = Duration::from_secs(1);
-/// A process with fewer samples than this is not warm for long enough to be judged.
+/// A process with fewer samples than this has not been warm for long enough to be judged.
 const FEWEST: usize = 30;
-/// By how much the last third of a life may exceed the second one.
+/// How far the peak of the last third of a process's life may exceed that of the second third.
 const MORE_MEMORY: u64 = 16 << 20;
 const MORE_DESCRIPTORS: usize = 64;
-/// By how many descriptors a process without load may exceed its first sample.
+/// How many more descriptors an idle process may have than in its first sample.
 const MORE_IDLE: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ struct Sample {
 pub(crate) struct Figures(Mutex<BTreeMap<(usize, u32), Vec<Sample>>>);
 
 impl Figures {
-    /// Samples every second, and never ends.
+    /// Takes samples every second, forever.
     pub(crate) async fn watch(&self, fixture: &Fixture) {
         loop {
             self.sample(fixture);
@@ -41,7 +41,7 @@ impl Figures {
 
     pub(crate) fn sample(&self, fixture: &Fixture) {
         for at in 0..PROCESSES {
-            // Looked at while it cannot be taken out of the fleet, so the process is there.
+            // The sample is taken under the lock of the fleet, so the process cannot be removed at the same time.
             let sample = fixture
                 .fleet
                 .with(at, |market| (market.pid(), sample(market.pid())));
@@ -51,7 +51,7 @@ impl Figures {
         }
     }
 
-    /// Says how each process grew, and which did so too much.
+    /// Prints how each process grew, and reports those that grew too much.
     pub(crate) fn judge(&self, fixture: &Fixture) {
         for ((at, pid), samples) in self.lock().iter() {
             if samples.len() < FEWEST {
@@ -77,7 +77,7 @@ impl Figures {
         }
     }
 
-    /// Now, without load, the processes that run have as many descriptors as when they started.
+    /// The first process that has too many descriptors when there should be no load, compared with its first sample.
     pub(crate) fn too_many_descriptors(&self, fixture: &Fixture) -> Option<String> {
         let samples = self.lock();
         (0..PROCESSES).find_map(|at| {
@@ -103,7 +103,7 @@ fn peak(samples: &[Sample]) -> Sample {
     }
 }
 
-/// None of a process that has just ended.
+/// Returns `None` if the process has just ended.
 fn sample(pid: u32) -> Option<Sample> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
     Some(Sample {

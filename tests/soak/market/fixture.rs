@@ -1,4 +1,4 @@
-//! What all parts of a run share.
+//! The state that all parts of a run share.
 
 use super::{
     fleet::Fleet,
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Later than this, and the machine may be too busy for a refresh.
+/// If a timer is later than this, the machine may be too busy for a refresh.
 const LATE: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(50);
 
@@ -27,13 +27,13 @@ pub(crate) struct Fixture {
     pub(crate) in_flight: InFlight,
     /// No process starts while this is locked for writing.
     pub(crate) reachable: RwLock<()>,
-    /// The faults end.
+    /// Cancelled at the end of the faults.
     pub(crate) calm: CancellationToken,
-    /// The load ends.
+    /// Cancelled at the end of the load.
     pub(crate) quiet: CancellationToken,
 }
 
-/// A fault that goes on until this is dropped.
+/// A fault that lasts until this value is dropped.
 pub(crate) struct Disturbance<'a> {
     fixture: &'a Fixture,
     whom: Whom,
@@ -43,7 +43,7 @@ pub(crate) struct Disturbance<'a> {
 
 impl Fixture {
     pub(crate) async fn start() -> Self {
-        // Whatever was answered is in the file, so it survives the process.
+        // Every answered write is in the file, so it survives the process.
         let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "no"]);
         Self {
             port: server.port(),
@@ -58,12 +58,12 @@ impl Fixture {
         }
     }
 
-    /// Begins a fault after which permits are where they were.
+    /// Begins a fault that no permit is lost to.
     pub(crate) fn disturb(&self, whom: Whom) -> Disturbance<'_> {
         self.begin(whom, false)
     }
 
-    /// Begins a fault that may take permits.
+    /// Begins a fault to which permits may be lost.
     pub(crate) fn displace(&self, whom: Whom) -> Disturbance<'_> {
         self.in_flight.suspend(whom);
         self.begin(whom, true)
@@ -78,7 +78,7 @@ impl Fixture {
         }
     }
 
-    /// Notes when this machine is too busy to judge by the clock, and looks after the fleet.
+    /// Records the times at which this machine is too busy to judge by the clock, and learns the processes' ids.
     pub(crate) async fn watch(&self) {
         loop {
             let before = now();

@@ -1,4 +1,4 @@
-//! The processes of the market, each with its own way to Redis.
+//! The market's processes, each with a separate proxy to Redis.
 
 use super::{
     plan::{FLEET_LIMIT, LEASE, LIMIT, MAX_STALL, WAIT},
@@ -21,15 +21,15 @@ use tokio::process::Child;
 
 pub(crate) const PROCESSES: usize = 3;
 const TRIES: usize = 10;
-/// How a store's channel begins, on which each of its processes is told of grants.
+/// The prefix of the channel on which a process is notified of grants.
 const CHANNEL: &[u8] = b"semaphore:2:wake:";
 
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) proxies: Vec<Proxy>,
-    /// Nothing while a process is gone.
+    /// `None` while a process is gone.
     markets: Vec<Mutex<Option<Market>>>,
-    /// By the id that a process has in the books, its position.
+    /// The position of each process, by its id in Redis.
     owners: Mutex<HashMap<String, usize>>,
     logs: TempDir,
     started: AtomicUsize,
@@ -52,7 +52,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a process that is gone. On a busy machine Redis may be too slow for a start.
+    /// Starts a process at a free position. Retries, because on a busy machine Redis may be too slow for a start.
     pub(crate) async fn launch(&self, at: usize) {
         for _ in 0..TRIES {
             let number = self.started.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Fleet {
         panic!("process {at} does not start");
     }
 
-    /// Takes a process out of the fleet.
+    /// Removes a process from the fleet.
     pub(crate) fn take(&self, at: usize) -> Option<Market> {
         lock(&self.markets[at]).take()
     }
@@ -74,19 +74,19 @@ impl Fleet {
         lock(&self.markets[at]).as_mut().map(look)
     }
 
-    /// Where a process listens, unless it is gone.
+    /// The URL of a process, unless it is gone.
     pub(crate) fn url(&self, at: usize) -> Option<String> {
         self.with(at, |market| market.url.clone())
     }
 
-    /// The process with an id like this in the books, or all if it is not known.
+    /// The process that an id in Redis belongs to, or all processes if it is unknown.
     pub(crate) fn owner(&self, id: &str) -> Whom {
         let process = id.split('.').next().unwrap_or_default();
         let owner = lock(&self.owners).get(process).copied();
         owner.map_or(Whom::All, Whom::Process)
     }
 
-    /// Learns the ids of processes from what they send, and forgets that.
+    /// Learns the ids of processes from the commands that they send, and clears the proxies' logs.
     pub(crate) fn learn(&self) {
         for (at, proxy) in self.proxies.iter().enumerate() {
             let sent = proxy.log();
@@ -98,7 +98,7 @@ impl Fleet {
         }
     }
 
-    /// Notes processes that have ended by themselves, or have panicked.
+    /// Reports processes that have ended by themselves or have panicked.
     pub(crate) fn look(&self, report: &Report) {
         for at in 0..PROCESSES {
             if let Some(Some(status)) = self.with(at, Market::has_ended) {
@@ -119,17 +119,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A running market. Killed when it is dropped.
+/// A running market. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Market {
     child: Child,
     pub(crate) url: String,
-    /// What it prints on standard error.
+    /// The file with its standard error output.
     log: PathBuf,
 }
 
 impl Market {
-    /// Starts one; what it says if it ends before it listens.
+    /// Starts a market. Returns its error output if it ends before it listens.
     pub(crate) async fn start(redis_url: &str, log: PathBuf) -> Result<Self, String> {
         let ms = |duration: std::time::Duration| duration.as_millis().to_string();
         let (limit, fleet) = (LIMIT.to_string(), FLEET_LIMIT.to_string());
@@ -162,18 +162,18 @@ impl Market {
         kill_process(pid.expect("a pid"), signal).expect("it is our child");
     }
 
-    /// How it has ended, if it has.
+    /// The exit status, if the process has ended.
     pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let ended = self.child.wait().await;
         ended.expect("it is our child")
     }
 
-    /// The first panic that it has printed.
+    /// The first panic in its log, if any.
     pub(crate) fn panic(&self) -> Option<String> {
         let log = fs::read_to_string(&self.log).expect("the log is text");
         let at = log.find("panicked at")?;

@@ -1,8 +1,8 @@
-//! The responses that are in flight, as their clients see them.
+//! The responses in flight, as their clients see them.
 //!
-//! A response counts from its head to the moment at which its client hangs up, or before which its
-//! body cannot have ended. So it has a permit all that time, unless a fault has taken it: a response
-//! whose request was sent before the end of such a fault does not count any more.
+//! A response counts from its head until its client hangs up, or until the earliest time at which its body can end. It
+//! holds a permit for all that time, unless a fault has taken the permit. So a response stops counting if its request
+//! was sent before the end of such a fault.
 
 use super::{
     plan::{FLEET_LIMIT, LIMIT},
@@ -18,9 +18,9 @@ pub(crate) struct InFlight(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often permits may have been lost, in all and by process.
+    /// How often permits may have been lost, for all processes together (`None`) and for each.
     losses: HashMap<Option<usize>, u64>,
-    /// How many faults go on, in all and by process.
+    /// The number of current faults, for all processes together (`None`) and for each.
     faults: HashMap<Option<usize>, u32>,
     responses: HashMap<u64, Response>,
     last: u64,
@@ -33,7 +33,7 @@ struct Response {
     account: &'static str,
 }
 
-/// When a request was sent.
+/// The state of a process when a request was sent to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     process: usize,
@@ -41,14 +41,14 @@ pub(crate) struct Ticket {
 }
 
 impl InFlight {
-    /// For a request that is about to be sent.
+    /// Creates the ticket of a request that is about to be sent.
     pub(crate) fn ticket(&self, process: usize) -> Ticket {
         let losses = self.lock().losses(process);
         Ticket { process, losses }
     }
 
-    /// Counts a response whose head has come, if it is sure to have a permit. Returns its number,
-    /// and what is wrong.
+    /// Counts a response whose head has arrived, if it is certain to hold a permit. Returns its number, and a
+    /// description of any excess over a limit.
     pub(crate) fn begin(
         &self,
         ticket: Ticket,
@@ -74,21 +74,21 @@ impl InFlight {
         }
     }
 
-    /// A fault begins that may take permits.
+    /// Begins a fault to which permits may be lost.
     pub(crate) fn suspend(&self, whom: Whom) {
         let mut state = self.lock();
         *state.faults.entry(index(whom)).or_default() += 1;
         state.lose(whom);
     }
 
-    /// It is over.
+    /// Ends such a fault.
     pub(crate) fn resume(&self, whom: Whom) {
         let mut state = self.lock();
         *state.faults.entry(index(whom)).or_default() -= 1;
         state.lose(whom);
     }
 
-    /// The most that ever counted together.
+    /// The largest number of responses that counted at the same time.
     pub(crate) fn most(&self) -> usize {
         self.lock().most
     }

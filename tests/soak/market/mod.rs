@@ -1,13 +1,13 @@
 //! Three markets on one Redis, at work while processes, connections and Redis fail at random.
 //!
-//! `tests/soak.sh MINUTES` runs it, and `SOAK_SEED=0x… tests/soak.sh MINUTES` repeats its random
-//! choices. What is judged, and by whom:
+//! `tests/soak.sh MINUTES` runs it, and `SOAK_SEED=0x… tests/soak.sh MINUTES` repeats its random choices. Each module
+//! judges a part:
 //!
-//! - `witness.rs`: what Redis does, as `MONITOR` shows it: the limits, the order of the queues, and that
-//!   permits end by a release.
-//! - `in_flight.rs`: how many responses the clients themselves have in flight.
+//! - `witness.rs`: the commands that Redis runs, as `MONITOR` shows them. It checks the limits, the order of the
+//!   queues, and that permits end by a release.
+//! - `in_flight.rs`: the number of responses that the clients have in flight.
 //! - `market/conservation`: coins and items, and every answer that a trader got.
-//! - `residue.rs`: what is left in the end, and `figures.rs`: memory and descriptors.
+//! - `residue.rs`: the state at the end. `figures.rs`: memory and descriptors.
 //!
 //! | promise | judged by |
 //! |---|---|
@@ -19,6 +19,8 @@
 //! | only 200, 201, 4xx and 503; no answer missing; no connection broken without a reason | the clients |
 //! | in the end nothing is held or queued, and the whole limit can be had | raw RESP, the clients |
 //! | memory and descriptors are flat; no process ends or panics by itself | `/proc`, the processes' logs |
+//!
+//! Promises: P1, P4, P8, P9, P10, P12, P18.
 
 mod client;
 mod faults;

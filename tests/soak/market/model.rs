@@ -1,21 +1,22 @@
-//! A small model of leases and queues: applies what the scripts did, and says what they may not do.
+//! A small model of leases and queues. It applies the commands that the scripts ran, and reports those that break a
+//! rule.
 
 use super::plan::{FLEET_LIMIT, LEASE, LIMIT, micros};
 use std::collections::HashMap;
 
-/// What all keys of the library begin with.
+/// The prefix of all keys of the library.
 const PREFIX: &str = "semaphore:2:";
-/// A unit that nobody has purged this long after its end is forgotten here, in ms.
+/// The model drops an expired unit after this many ms, even if no script has purged it.
 const FORGOTTEN: i64 = 1_000;
 
-/// What the model has seen.
+/// An observation of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// A unit of this policy.
     Granted(String),
     GrantedFromQueue(String),
     Released,
-    /// A unit was left to its lease, which ended then, in ms.
+    /// A unit was not released, and its lease ended at this time in ms.
     Expired {
         id: String,
         end: i64,
@@ -25,26 +26,26 @@ pub(super) enum Seen {
     Wrong(&'static str, String),
 }
 
-/// The semaphores by their names, without the last part.
+/// The semaphores, by their names without the last part.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     semaphores: HashMap<String, Semaphore>,
-    /// By semaphore, who has left its queue in this call, and who was before it then.
+    /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it.
     left: HashMap<(String, String), Option<String>>,
 }
 
-/// The name of a semaphore, and which part of it a key is.
+/// Splits a key into the semaphore's name and the part of it that the key stores.
 fn parts(key: &str) -> Option<(&str, &str)> {
     key.starts_with(PREFIX).then(|| key.rsplit_once(':'))?
 }
 
-/// `concurrency` of `semaphore:2:{concurrency:ann}`.
+/// Returns `concurrency` for `semaphore:2:{concurrency:ann}`.
 fn policy(name: &str) -> String {
     let policy = name.split(['{', ':']).nth(3);
     policy.unwrap_or_default().to_owned()
 }
 
-/// The limit of a semaphore as the settings have it.
+/// The limit of a semaphore, as the settings define it.
 fn limit(name: &str) -> usize {
     match &*policy(name) {
         "concurrency" => LIMIT as usize,
@@ -54,12 +55,12 @@ fn limit(name: &str) -> usize {
 }
 
 impl Model {
-    /// A call of a script begins, or another command.
+    /// Begins a new call of a script, or another command.
     pub(super) fn next_call(&mut self) {
         self.left.clear();
     }
 
-    /// Takes over what a sorted set has.
+    /// Loads the contents of a sorted set.
     pub(super) fn load(&mut self, at: i64, key: &str, members: &[(String, f64)]) {
         let Some((name, part)) = parts(key) else {
             return;
@@ -70,7 +71,7 @@ impl Model {
         }
     }
 
-    /// Applies one command that has run at this time, in microseconds.
+    /// Applies a command that ran at time `at`, in microseconds.
     pub(super) fn apply(&mut self, at: i64, words: &[&str]) -> Vec<Seen> {
         let Some((name, part)) = words.get(1).and_then(|key| parts(key)) else {
             return Vec::new();
@@ -119,7 +120,7 @@ impl Model {
         seen
     }
 
-    /// Whether a new unit may be granted, as far as the queue goes.
+    /// Judges by the queue whether a new unit may be granted.
     fn granted(&mut self, at: i64, name: &str, id: &str) -> Seen {
         let left = self.left.get(&(name.to_owned(), id.to_owned()));
         match left {
@@ -165,7 +166,7 @@ impl Model {
         seen
     }
 
-    /// What a script purges from `held`, or all of `alive`.
+    /// Applies a purge. The scripts purge expired units of `held`, and all of `alive`.
     fn purge(&mut self, (name, part): (&str, &str), up_to: &str) -> Vec<Seen> {
         match (part, up_to.parse()) {
             ("held", Ok(up_to)) => self.semaphore(name).expire(up_to),
@@ -176,7 +177,7 @@ impl Model {
         }
     }
 
-    /// Forgets what has ended long ago.
+    /// Drops units that ended long ago.
     pub(super) fn sweep(&mut self, at: i64) -> Vec<Seen> {
         let up_to = at / 1_000 - FORGOTTEN;
         let semaphores = self.semaphores.values_mut();
@@ -187,12 +188,12 @@ impl Model {
     }
 }
 
-/// A unit that is held.
+/// A held unit.
 #[derive(Debug, Clone, Copy)]
 struct Unit {
-    /// When it ends, ms.
+    /// Its end in ms.
     end: i64,
-    /// Whether it was last held for a whole lease, and not for as long as a waiter counts as alive.
+    /// True if it was last held for a whole lease, and not just for the time that a waiter counts as alive.
     is_leased: bool,
 }
 
@@ -200,14 +201,14 @@ struct Unit {
 #[derive(Debug, Default)]
 struct Semaphore {
     held: HashMap<String, Unit>,
-    /// Waiter to its score.
+    /// The score of each waiter.
     queue: HashMap<String, f64>,
-    /// Waiter to until when it counts as alive, ms.
+    /// The time in ms until which each waiter counts as alive.
     alive: HashMap<String, i64>,
 }
 
 impl Semaphore {
-    /// A waiter that counts as alive then and comes before this score.
+    /// Any waiter that counts as alive at time `at` and comes before this score.
     fn before(&self, id: &str, score: f64, at: i64) -> Option<&String> {
         let is_alive = |other: &str| self.alive.get(other).is_some_and(|end| end * 1_000 > at);
         let mut others = self.queue.iter().filter(|(other, _)| *other != id);

@@ -1,4 +1,4 @@
-//! What a run is like: its length, its seed, and the settings of the markets.
+//! The parameters of a run: its length, its seed, and the settings of the markets.
 
 use std::{
     env,
@@ -7,7 +7,7 @@ use std::{
 
 pub(crate) const LIMIT: u32 = 3;
 pub(crate) const ACCOUNTS: [&str; 4] = ["ann", "bob", "eve", "joe"];
-/// Fewer than the accounts may have together, so there are queues for both.
+/// Fewer than all accounts may have together, so both limits have queues.
 pub(crate) const FLEET_LIMIT: u32 = 8;
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
 pub(crate) const WAIT: Duration = Duration::from_millis(1_500);
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// From `SOAK_MINUTES` and `SOAK_SEED`, which are 1 and new unless set.
+    /// Reads `SOAK_MINUTES`, 1 by default, and `SOAK_SEED`, a new one by default.
     pub(crate) fn from_env() -> Self {
         let minutes = env::var("SOAK_MINUTES").map_or(1.0, |minutes| {
             minutes.parse().expect("SOAK_MINUTES is a number")
@@ -44,7 +44,7 @@ impl Plan {
     }
 }
 
-/// The time in microseconds since 1970, which is also the server's and that of `MONITOR`.
+/// The time in microseconds since 1970, on the same clock as the server and `MONITOR`.
 pub(crate) fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     micros(now.expect("it is later than 1970"))

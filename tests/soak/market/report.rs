@@ -1,5 +1,5 @@
-//! What happened and what should not have happened; and what was done to the fleet and when, so that its consequences are not
-//! taken for defects.
+//! Records events and defects. Also records each fault and its time, so that its consequences are not taken for
+//! defects.
 
 use super::plan::now;
 use std::{
@@ -11,7 +11,7 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     counts: Mutex<BTreeMap<String, usize>>,
-    /// What is wrong: how often, and the first example.
+    /// The defects: how often each was seen, and the first example.
     wrong: Mutex<BTreeMap<&'static str, (usize, String)>>,
 }
 
@@ -20,13 +20,13 @@ impl Report {
         *lock(&self.counts).entry(what.to_string()).or_default() += 1;
     }
 
-    /// Counts a fault, and prints it, because what is wrong is wrong after a fault.
+    /// Counts a fault and prints it, because defects show up after faults.
     pub(crate) fn fault(&self, what: impl Display) {
         println!("{} {what}", now() / 1_000);
         self.count(format_args!("faults: {what}"));
     }
 
-    /// Something has to have happened.
+    /// Reports a defect if `what` was never counted.
     pub(crate) fn needs(&self, what: &'static str) {
         if !lock(&self.counts).contains_key(what) {
             self.wrong("it never happened", what);
@@ -50,7 +50,7 @@ impl Report {
 
     /// # Panics
     ///
-    /// When anything is wrong.
+    /// Panics if a defect was recorded.
     pub(crate) fn assert_nothing_is_wrong(&self) {
         let wrong = lock(&self.wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who has trouble.
+/// The processes that a trouble concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whom {
     All,
@@ -80,7 +80,7 @@ struct Trouble {
 pub(crate) struct Troubles(Mutex<Vec<Trouble>>);
 
 impl Troubles {
-    /// Begins one, which lasts until its number is passed to [`end`](Self::end).
+    /// Begins a trouble, which lasts until its number is passed to [`end`](Self::end).
     pub(crate) fn begin(&self, whom: Whom) -> usize {
         let mut troubles = lock(&self.0);
         troubles.push(Trouble {
@@ -95,13 +95,13 @@ impl Troubles {
         lock(&self.0)[number].to = now();
     }
 
-    /// Notes one that is over.
+    /// Records a trouble that has already ended.
     pub(crate) fn note(&self, whom: Whom, from: i64) {
         let to = now();
         lock(&self.0).push(Trouble { whom, from, to });
     }
 
-    /// Whether a process had trouble at any time from then on until then; any process for `All`.
+    /// True if a process had trouble at any time between `from` and `to`. `All` asks for any process.
     pub(crate) fn had(&self, whom: Whom, from: i64, to: i64) -> bool {
         let concerns = |trouble: &Trouble| {
             trouble.whom == Whom::All || whom == Whom::All || trouble.whom == whom

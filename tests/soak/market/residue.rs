@@ -1,4 +1,4 @@
-//! What is left when the load has ended: nothing.
+//! After the load, no permit, waiter or descriptor may be left.
 
 use super::{
     client::Client,
@@ -15,13 +15,13 @@ use std::time::Duration;
 use testing::resp::Raw;
 use tokio::time::{Instant, sleep, timeout};
 
-/// For how long something may be left on a busy machine.
+/// The longest time for something to be left, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn judge(fixture: &Fixture, figures: &Figures) {
-    // They stay in the middle of their bodies, and may hold nothing either.
+    // These clients stall in the middle of their bodies, and may not keep a permit either.
     let stalled = take(fixture, LIMIT as usize).await;
     expect_nothing(fixture, "something is held or waits in the end").await;
     let all = take(fixture, FLEET_LIMIT as usize).await;
@@ -39,7 +39,7 @@ pub(crate) async fn judge(fixture: &Fixture, figures: &Figures) {
     }
 }
 
-/// Streams of all accounts and processes, which nobody reads.
+/// Opens streams over all accounts and processes. They are not read.
 async fn take(fixture: &Fixture, count: usize) -> Vec<Response<Incoming>> {
     let mut streams = Vec::new();
     for number in 0..count {
@@ -66,7 +66,7 @@ async fn expect_nothing(fixture: &Fixture, what: &'static str) {
     }
 }
 
-/// What is still there after the bound.
+/// Returns what `look` still finds after the bound, if anything.
 async fn lasting(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String> {
     let end = Instant::now() + BOUND;
     loop {
@@ -79,7 +79,7 @@ async fn lasting(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String
     }
 }
 
-/// A unit that is held, or a waiter that is alive.
+/// A held unit or a live waiter, if any.
 async fn left(raw: &mut Raw) -> Option<String> {
     let now = raw.server_time_ms().await as f64;
     for key in raw.keys("semaphore:*").await {

@@ -1,4 +1,4 @@
-//! The run: load and faults, then load alone, then nothing; and what remains to be judged.
+//! The run: load with faults, then load alone, then no load. Then the results are judged.
 
 use super::{
     client::Doors,
@@ -20,7 +20,7 @@ const SELLERS: usize = 3;
 const BUYERS: usize = 6;
 const CLIENTS: usize = 32;
 
-/// Without these, nobody has judged anything.
+/// Without these events the judges had nothing to judge.
 const HAPPENED: [&str; 5] = [
     "units of concurrency granted from a queue",
     "units of fleet granted from a queue",
@@ -54,7 +54,7 @@ pub(crate) async fn soak() {
     books.agree_with(&answers);
 }
 
-/// All that watches, until it is aborted.
+/// Starts all observers, which run until they are aborted.
 fn watch(fixture: &Arc<Fixture>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
     let clock = Arc::clone(fixture);
     let (sampled, figures) = (Arc::clone(fixture), Arc::clone(figures));
@@ -66,7 +66,7 @@ fn watch(fixture: &Arc<Fixture>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] 
     ]
 }
 
-/// Load and faults. Returns the answers that traders got.
+/// Runs load and faults. Returns the answers that traders got.
 async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
     let mut rng = Rng::new(plan.seed);
     let floor = Floor::new(Arc::new(Doors::new(Arc::clone(fixture))));
@@ -92,7 +92,7 @@ async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
         .collect()
 }
 
-/// Faults for as long as planned.
+/// Injects faults for the planned time.
 async fn fail(plan: Plan, fixture: &Fixture, rng: &mut Rng) {
     let (redis, processes) = (rng.another(), rng.another());
     let end = async {

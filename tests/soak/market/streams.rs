@@ -1,4 +1,4 @@
-//! Clients that look, read to the end, leave in the middle, stall, or do not wait for an answer.
+//! Clients that read short or long responses, hang up in the middle, stall, or give up before an answer.
 
 use super::{
     client::Client,
@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Longer than any answer may take.
 const LONGEST: Duration = Duration::from_secs(30);
-/// For how long a client stalls: also for longer than it may.
+/// How long a client stalls: sometimes for longer than the market allows.
 const STALLED_MS: Range<u64> = 100..MAX_STALL.as_millis() as u64 * 2;
-/// For how long a broken connection is the consequence of what has happened before.
+/// A broken connection may be the consequence of a trouble that ended at most this long ago.
 const AFTERMATH: Duration = Duration::from_secs(2);
 pub(crate) const ENDLESS: &str = "/market/export?rows=100000000&interval_ms=20";
 
@@ -31,7 +31,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) client: Client,
 }
 
-/// Makes one request after the other until the load ends.
+/// Makes one request after another until the load ends.
 pub(crate) async fn roam(fixture: Arc<Fixture>, mut rng: Rng) {
     while !fixture.quiet.is_cancelled() {
         let http = rng.one_of(&[Client::http1, Client::http2]);
@@ -60,7 +60,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Reads a body to its end. It takes its time, so it cannot have ended earlier.
+    /// Reads a body to its end. The body is sent slowly, so the earliest possible end is known.
     async fn read(&self, rng: &mut Rng) {
         let (rows, interval) = (rng.below(20) + 1, rng.millis(10..60).as_millis());
         let path = format!("/market/export?rows={rows}&interval_ms={interval}");
@@ -103,12 +103,12 @@ impl Visit<'_> {
         }
     }
 
-    /// Hangs up before there is an answer, or just then.
+    /// Hangs up before the answer or at the same moment.
     async fn give_up(&self, after: Duration) {
         drop(self.head(ENDLESS, after).await);
     }
 
-    /// The head of a response that was admitted.
+    /// The head of a response, if the request was admitted.
     pub(crate) async fn head(
         &self,
         path: &str,
@@ -147,7 +147,7 @@ impl Visit<'_> {
         status == 200
     }
 
-    /// Whether nothing has happened to this process or to Redis for two leases.
+    /// True if neither this process nor Redis has had trouble for two leases.
     fn is_calm(&self) -> bool {
         let from = now() - 2 * micros(LEASE);
         let troubles = &self.fixture.troubles;

@@ -1,5 +1,5 @@
-//! Reads `MONITOR` for as long as the run lasts, also after Redis was gone: what is in Redis at every moment, and whether
-//! it may be.
+//! Follows `MONITOR` for the whole run, across restarts of Redis. Maintains a model of the data in Redis and judges
+//! every change.
 
 use super::{
     fixture::Fixture,
@@ -10,11 +10,11 @@ use std::{collections::VecDeque, io, time::Duration};
 use testing::resp::{Raw, Reply};
 use tokio::time::sleep;
 
-/// How often units that have ended are looked for, in microseconds of the server's clock.
+/// How often expired units are swept, in microseconds of the server's clock.
 const SWEEP: i64 = 500_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The one who watches.
+/// The observer of Redis.
 pub(crate) struct Witness<'a> {
     fixture: &'a Fixture,
     model: Model,
@@ -32,7 +32,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Never ends.
+    /// Runs forever.
     pub(crate) async fn watch(&mut self) {
         for session in 0.. {
             if self.watch_one(session).await.is_err() {
@@ -41,7 +41,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Until Redis is gone.
+    /// Runs until Redis is gone.
     async fn watch_one(&mut self, session: u64) -> io::Result<()> {
         let mut monitor = Raw::try_connect(self.fixture.port).await?;
         monitor.try_cmd(&["MONITOR"]).await?;
@@ -92,7 +92,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// A permit is refreshed until it is released, unless its process has trouble.
+    /// Judges a lease that ended. A permit is refreshed until it is released, unless its process has trouble.
     fn judge_end(&self, id: &str, end: i64) {
         let fixture = self.fixture;
         fixture.report.count("units left to their leases");
@@ -116,7 +116,7 @@ const ALL: &str = "local all = {} \
     end \
     return all";
 
-/// Reads the books, and leaves `mark` in `MONITOR`.
+/// Reads all sorted sets, and leaves `mark` in the output of `MONITOR`.
 async fn snapshot(raw: &mut Raw, mark: &str) -> io::Result<Model> {
     let all = raw.try_cmd(&["EVAL", ALL, "0", mark]).await?;
     if let Reply::Error(error) = all {
@@ -141,7 +141,7 @@ fn member_and_score(pair: &[Reply]) -> (String, f64) {
 struct Line<'a> {
     /// Microseconds since 1970, taken just after the command ran.
     at: i64,
-    /// Whether a script ran it.
+    /// True if a script ran the command.
     is_inside: bool,
     words: &'a str,
 }
@@ -158,7 +158,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Name and arguments. No argument of the library's has a quote, so none is escaped.
+    /// The command's name and arguments. The library's arguments contain no quotes, so none is escaped.
     fn words(&self) -> Vec<&'a str> {
         self.words.split("\" \"").collect()
     }
@@ -168,7 +168,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How much of a line is shown: of its beginning, and around what it is shown for.
+/// The number of characters shown of a line: at its beginning, and on either side of the id.
 const SHOWN: usize = 90;
 
 #[derive(Debug, Default)]
@@ -184,7 +184,7 @@ impl History {
         }
     }
 
-    /// The lines about an id.
+    /// The lines that contain an id.
     fn of(&self, id: &str) -> String {
         let about = self.0.iter().filter(|(_, line)| line.contains(id));
         about.map(|(_, line)| shortened(line, id)).collect()

@@ -1,4 +1,6 @@
-//! Alone in their process, and one after the other, so that its memory is of one test only.
+//! These tests run in a separate process and one after another, so that its memory is that of one test only.
+//!
+//! Promises: P11.
 
 mod outage;
 
@@ -10,15 +12,15 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The keeper adopts and forgets permits once a second at least.
+/// The keeper adopts and drops permits at least once per second.
 const TICK: Duration = Duration::from_millis(1_200);
 const CLIENTS: usize = 16;
 const WARM_UP: usize = 20_000;
 const REQUESTS: usize = 100_000;
-/// What an allocator may keep; a permit that is not forgotten takes a few times as much.
+/// The memory that an allocator may keep. A permit that is never dropped takes a few times as much.
 const NOISE: usize = 50 * REQUESTS;
 
-/// The memory of this process that is really there.
+/// The resident memory of this process.
 fn resident() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -29,7 +31,7 @@ fn resident() -> usize {
     kib.parse::<usize>().expect("a number") * 1024
 }
 
-/// Permits that are released at once, by concurrent clients.
+/// Takes permits and releases them at once, from concurrent clients.
 async fn requests(store: &RedisSemaphore, count: usize) {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
@@ -55,7 +57,7 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
     let mut raw = Raw::connect(server.port()).await;
     let mut sizes = Vec::new();
     for round in 0..5 {
-        // Accounts that were not seen before.
+        // Accounts that the store has not seen before.
         let claims = (0..WARM_UP).map(|number| {
             let claim = Claim::new(format!("account-{round}-{number}")).with_limit(5);
             store.acquire(claim)
@@ -71,7 +73,7 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
         sleep(TICK).await;
         sizes.push(resident());
     }
-    // A lease that is not forgotten takes 200 bytes, and a name 100.
+    // A lease that is never dropped takes 200 bytes, and a name takes 100.
     let grown = sizes[4].saturating_sub(sizes[1]);
     assert!(grown < 3 * WARM_UP * 100, "{sizes:?}");
 }
@@ -80,7 +82,7 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
 async fn a_hundred_thousand_short_requests_leave_no_memory_behind_whatever_the_lease() {
     let _alone = alone().await;
     let server = RedisServer::start();
-    // A busy machine is no failure of the store.
+    // The timeout tolerates a busy machine.
     let builder = RedisSemaphore::builder().lease(DAY).timeout(PATIENCE);
     let store = builder.connect(server.url()).await.expect("it connects");
     requests(&store, WARM_UP).await;

@@ -1,4 +1,6 @@
-//! While the server is away.
+//! Memory during an outage.
+//!
+//! Promises: P11.
 
 use super::{TICK, resident};
 use std::time::Duration;
@@ -6,7 +8,7 @@ use testing::{machine::alone, redis::RedisServer, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
-/// A store whose server is gone, and which knows that.
+/// A store whose server is gone, and which has noticed that.
 async fn cut_off(policy: WhenUnavailable, lease: Duration) -> RedisSemaphore {
     let mut server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(lease);
@@ -43,7 +45,7 @@ async fn keys_that_come_and_go_leave_no_memory() {
     assert!(grown < 10_000, "{grown} KiB more after 120,000 keys");
 }
 
-/// Requests that last longer than a tick of the keeper, and much less than a refresh interval.
+/// Requests that last longer than a tick of the keeper and much less than a refresh interval.
 #[tokio::test(flavor = "multi_thread")]
 async fn degraded_permits_that_were_released_leave_no_memory_whatever_the_lease() {
     let _alone = alone().await;

@@ -1,4 +1,6 @@
-//! Fair queues, in every store: flows that wait are served in turns.
+//! Fair queues, in every store: waiting flows are served in turns.
+//!
+//! Promises: P16.
 
 use super::{
     BOUND, Store, claim,
@@ -31,7 +33,7 @@ fn of(flow: &'static str) -> Claim {
     claim("a", 1).with_flow(flow)
 }
 
-/// The order in which the claims of a queue are granted.
+/// A crowd of waiters, and the order in which they are granted.
 struct Crowd {
     store: Store,
     held: Option<Permit>,
@@ -49,7 +51,7 @@ impl Crowd {
         }
     }
 
-    /// A claim joins the queue. It is polled here, not when its task first runs, so that claims keep their order.
+    /// Adds a claim to the queue. It is polled here and not when its task first runs, so that claims keep their order.
     async fn join(&mut self, name: &'static str, claim: Claim) {
         let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
         assert!(
@@ -66,7 +68,7 @@ impl Crowd {
         }
     }
 
-    /// The names of the claims, in the order in which they are granted.
+    /// Frees the key. Returns the names of the claims in the order in which they are granted.
     async fn order(mut self) -> Vec<&'static str> {
         self.free().await;
         let granted = self.waiters.into_iter().map(async |(name, waiter)| {
@@ -80,7 +82,7 @@ impl Crowd {
         granted.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// All have joined: a claim that comes behind them is answered behind them.
+    /// Waits until all claims have joined: the store answers a later claim after them.
     async fn settle(&self) {
         let refused = self.store.acquire(claim("a", 1)).await;
         assert!(
@@ -94,7 +96,7 @@ impl Crowd {
         assert!(held.release().await);
     }
 
-    /// A claim gives up, which the store knows when the next one comes.
+    /// Cancels a claim. The store has seen this before the next claim joins.
     async fn leave(&mut self, number: usize) {
         let (_, waiter) = self.waiters.remove(number);
         waiter.abort();

@@ -1,4 +1,6 @@
-//! Who goes first, in every store.
+//! The order of claims with head starts, in every store.
+//!
+//! Promises: P12.
 
 use super::{
     Store, claim,
@@ -32,7 +34,7 @@ async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(s
     let held = store.acquire(batch()).await.expect("there is room");
     let first = waiter(&store, batch(), 1).await;
     let arrived = Instant::now();
-    // The wait is what the fact is about.
+    // The sleep is the point of this test, which is about elapsed time.
     tokio::time::sleep(head_start + Duration::from_millis(100)).await;
     let later = waiter(&store, batch().with_head_start(head_start), 2).await;
     assert!(arrived.elapsed() > head_start);
@@ -71,7 +73,7 @@ async fn a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit(s
     drop(granted(heavy).await);
 }
 
-/// Only those before it count.
+/// A claim's bound on the queue counts only the waiters ahead of it.
 async fn a_queue_that_is_full_of_others_has_room_for_a_head_start(store: Store) {
     let held = store.acquire(batch()).await.expect("there is room");
     let two = |claim: Claim| claim.with_max_waiting(2);

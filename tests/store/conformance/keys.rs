@@ -17,7 +17,7 @@ pub(crate) async fn another_policy_is_another_semaphore(store: Store) {
     assert_eq!(fill(&store, &same).await.len(), 0);
 }
 
-/// Random keys of 1 byte to 64 KiB, from an alphabet of bytes that break names.
+/// Random keys of 1 byte to 64 KiB, made of bytes that often break names.
 fn odd_keys(count: usize) -> HashSet<Vec<u8>> {
     let alphabet = b"{}:#%\0\r\n\xff\xc3a*[]? \"\\-._@+";
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;

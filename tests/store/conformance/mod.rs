@@ -1,4 +1,6 @@
 //! One suite for every store: equal claims get equal answers.
+//!
+//! Promises: P1, P2, P5, P7, P10, P14.
 
 mod cancels;
 mod fair;
@@ -21,7 +23,7 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, Key, Permit, Semaphore};
 
-/// Generous, for busy machines: no fact here is about time.
+/// Generous, for busy machines: no test here measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
 facts! {
@@ -74,7 +76,7 @@ pub(crate) fn claim(key: impl Into<Key>, limit: u32) -> Claim {
     Claim::new(key).with_limit(limit)
 }
 
-/// Acquires permits until the first refusal, 100 at most.
+/// Acquires permits until the first refusal, at most 100.
 pub(crate) async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(claim.clone()).await {
@@ -84,7 +86,7 @@ pub(crate) async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
     permits
 }
 
-/// A permit, once there is room: a drop only queues the release.
+/// Acquires a permit once the key has room. A drop only queues the release, so that can take a moment.
 async fn granted_soon(store: &Store, claim: &Claim) -> Permit {
     let mut permit = None;
     let slot = &mut permit;
@@ -210,7 +212,7 @@ async fn a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid(store: Store) {
     let full = |answer| matches!(answer, Err(AcquireError::Full { .. }));
     assert!(full(store.acquire(claim("a", 0)).await));
     assert!(full(store.acquire(claim("a", 0).with_weight(3)).await));
-    // Also if it may wait: there is nothing to wait for.
+    // A claim that may wait is refused too, because a limit of zero can never admit it.
     assert!(full(store.acquire(claim("a", 0).with_wait(BOUND)).await));
 
     let invalid = |answer| matches!(answer, Err(AcquireError::Invalid { .. }));

@@ -1,4 +1,6 @@
-//! Keys that are paused, in every store.
+//! Paused keys, in every store.
+//!
+//! Promises: P17.
 
 use super::{
     BOUND, Store, claim,
@@ -55,10 +57,10 @@ const LONG: Duration = Duration::from_secs(600);
 /// Far more than a test needs, and less than [`LONG`].
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Long enough for what has to happen in a pause that ends by itself.
+/// Long enough for everything that a test does within a pause that ends by itself.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A time of the server's clock has no fractions of a millisecond.
+/// The server's clock yields whole milliseconds.
 const TICK: Duration = Duration::from_millis(2);
 
 async fn pause(store: &Store, time: Duration) {
@@ -79,7 +81,7 @@ async fn resume_key(store: &Store, claim: &Claim) -> bool {
     resumed.expect("the store answers")
 }
 
-/// How much longer the key of a refused claim is paused.
+/// The rest of the pause that refused a claim.
 #[track_caller]
 fn left(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
     match refused {
@@ -92,7 +94,7 @@ fn left(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
     }
 }
 
-/// A claim is refused because its key is paused for this time, less a moment.
+/// Asserts that a claim is refused because its key is paused for `time`, less a moment.
 async fn is_paused(store: &Store, claim: Claim, time: Duration) {
     let refused = within("it is answered", BOUND * 2, store.acquire(claim.clone()));
     let left = left(refused.await, &claim);
@@ -109,7 +111,7 @@ async fn paused_now(store: &Store) -> Option<PauseInfo> {
     usage.expect("the store answers").pause
 }
 
-/// Spawns a claim that waits, and returns once as many wait.
+/// Spawns a claim, and returns once the queue has `count` waiters.
 async fn waiter(store: &Store, claim: Claim, count: u32) -> Waiter {
     let waiter = tokio::spawn(store.acquire(claim.with_wait(LONG * 2)));
     until_waiting(store, count).await;
@@ -121,8 +123,8 @@ async fn until_waiting(store: &Store, count: u32) {
     eventually(&what, BOUND, async || counts(store).await.waiting == count).await;
 }
 
-/// Ends the waits of these claims, in whose order the tokens have to be. Each permit is released as soon as it is
-/// granted.
+/// Waits until these claims are granted. Their tokens must rise in the given order. Each permit is released as soon as
+/// it is granted.
 async fn in_order(waiters: Vec<Waiter>) {
     let granted = waiters.into_iter().map(async |waiter| {
         let permit = within("it is granted", BOUND * 2, granted(waiter)).await;
@@ -176,7 +178,7 @@ async fn holders_keep_their_permits_and_a_release_grants_nothing(store: Store) {
     drop(granted(waiter).await);
 }
 
-/// Those that waited before the pause, and those that came in it.
+/// The waiters include claims that joined before the pause and claims that joined during it.
 async fn waiters_keep_their_order_and_none_is_granted_before_the_end(store: Store) {
     let held = store.acquire(claim("a", 1)).await.expect("there is room");
     let mut waiters = Vec::new();
@@ -200,7 +202,7 @@ async fn waiters_keep_their_order_and_none_is_granted_before_the_end(store: Stor
     assert_eq!(paused_now(&store).await, None);
 }
 
-/// A busy machine may be late, but not each time.
+/// On a busy machine some grants may be late, but not all ten.
 async fn the_first_waiter_is_granted_soon_after_the_end(store: Store) {
     let (length, mut late) = (Duration::from_millis(200), Vec::new());
     while late.len() < 10 {
@@ -407,7 +409,7 @@ async fn a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrowe
 ) {
     let claims = claims("ann", [2, 2, 2]);
     for (number, level) in claims.iter().enumerate() {
-        // The wait of these claims is `BOUND`.
+        // The pause must be shorter than these claims' wait, which is `BOUND`.
         pause_key(&store, level, BOUND * 3 / 4).await;
         let waiter = spawn(&store, &claims);
         until_held(&store, &claims[..number], &[1, 1][..number]).await;
@@ -419,7 +421,7 @@ async fn a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrowe
     }
 }
 
-/// A claim that holds units of two limits and waits for the third, the permit that it waits for, and its claims.
+/// Returns a claim that holds units of two limits and waits for the third, the permit that blocks it, and its claims.
 async fn waits_for_the_widest(store: &Store) -> (Waiter, Permit, [Claim; 3]) {
     let claims = claims("ann", [2, 2, 1]);
     let held = store.acquire(claims[2].clone()).await;
@@ -505,7 +507,7 @@ async fn a_head_start_counts_in_a_pause(store: Store) {
     in_order(vec![interactive, batch]).await;
 }
 
-/// A flow that comes in the pause has saved nothing up, and the others keep what they have.
+/// A flow that arrives during the pause has no turns saved up, and the other flows keep theirs.
 async fn flows_keep_their_turns_across_a_pause(store: Store) {
     let held = store.acquire(claim("a", 1)).await.expect("there is room");
     let (mut waiters, mut count) = (Vec::new(), 0);

@@ -1,4 +1,6 @@
 //! The queue of a key, in every store.
+//!
+//! Promises: P12, P14, P15.
 
 use super::{BOUND, Store, claim, fill};
 use std::time::Duration;
@@ -11,12 +13,12 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// Waits until `count` claims wait for the key that most facts are about.
+/// Waits until `count` claims wait for `a` under a limit of 1.
 pub(crate) async fn until_waiting(store: &Store, count: u32) {
     until_queued(store, &claim("a", 1), count).await;
 }
 
-/// Waits until so many claims wait at this limit: then one that allows no more is refused.
+/// Waits until the queue of `claim` has `count` waiters. A claim that allows no more than those is then refused.
 pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
     eventually("the queue has the expected length", BOUND * 4, async || {
         let next = claim
@@ -145,7 +147,7 @@ pub(crate) async fn a_waiter_is_granted_under_its_own_limit(store: Store) {
 pub(crate) async fn a_claim_with_a_higher_limit_does_not_pass_the_head(store: Store) {
     let held = store.acquire(claim("a", 1)).await.expect("there is room");
     let first = waiter(&store, claim("a", 1), 1).await;
-    // Under its own limit there is room for it, but it is not the head.
+    // The second claim would fit under its own limit, but it is not the queue's head.
     let second = waiter(&store, claim("a", 2), 2).await;
     assert!(!second.is_finished());
     drop(held);

@@ -1,4 +1,6 @@
 //! Permits that change their weight, in every store.
+//!
+//! Promises: P1.
 
 use super::{
     BOUND, Store, claim,
@@ -37,7 +39,7 @@ facts! {
     weights_that_change_under_load_never_exceed_the_limit
 }
 
-/// A claim for the key that every fact is about.
+/// A claim for the key that all tests here use.
 fn limited(limit: u32) -> Claim {
     claim("a", limit)
 }
@@ -56,7 +58,7 @@ async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
     assert!(!permit.is_lost());
 }
 
-/// Two waiters, of which the second would fit first.
+/// Two claims wait, and the second would fit first.
 async fn a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later(store: Store) {
     let permit = acquired(&store, 5, 5).await;
     let heavy = waiter(&store, limited(5).with_weight(3), 1).await;
@@ -155,7 +157,7 @@ async fn the_weight_of_several_limits_is_that_of_the_narrowest_when_one_has_chan
     assert_eq!(permit.weight(), 3);
 }
 
-/// All have the old weight or all the new one, and that can be changed again.
+/// After a dropped change all limits have either the old weight or the new one, and the weight can be changed again.
 async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: Store) {
     let claims = claims("ann", [9, 9, 9]);
     let permit = store.acquire_all(claims.clone().into()).await;
@@ -178,7 +180,7 @@ async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: St
     until_held(&store, &claims, &[2, 2, 2]).await;
 }
 
-/// Of each permit the last change counts, at all of its limits.
+/// For each permit the last change applies, at all of its limits.
 async fn changes_of_clones_are_made_one_after_the_other(store: Store) {
     let claims = claims("ann", [9, 9, 9]);
     let permit = store.acquire_all(claims.clone().into()).await;
@@ -252,7 +254,7 @@ async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(sto
     assert!(lost.is_some(), "{error:?}");
 }
 
-/// Units in the test under load.
+/// The limit of the test under load.
 const LIMIT: u32 = 12;
 
 async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
@@ -266,7 +268,8 @@ async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
             units.fetch_add(own, Relaxed);
             for step in 0..60 {
                 let weight = 1 + (task * 7 + step * 5) % 6;
-                // What becomes free counts as free before it is, and what is added after.
+                // A decrease is counted before the call and an increase after it, so the count never exceeds the units
+                // held.
                 units.fetch_sub(own.saturating_sub(weight), Relaxed);
                 if permit.resize(weight).await.is_ok() {
                     let now = units.fetch_add(weight.saturating_sub(own), Relaxed)
@@ -289,7 +292,7 @@ async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
     until_held(&store, slice::from_ref(&limited(LIMIT)), &[0]).await;
 }
 
-/// Permits that are granted from the queue, while others change their weight.
+/// Takes permits from the queue while other tasks change their weights.
 async fn come_and_go(store: Store, units: Arc<AtomicU32>) {
     for _ in 0..20 {
         let claim = limited(LIMIT).with_weight(2).with_wait(BOUND);

@@ -1,4 +1,4 @@
-//! A claim that is polled in one runtime after the other.
+//! A claim that is polled in one runtime after another.
 
 use super::{BOUND, Store};
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
@@ -16,14 +16,14 @@ fn claim(key: &'static str) -> Claim {
     Claim::new(key).with_limit(1).with_policy(POLICY)
 }
 
-/// Polls an acquire in another runtime, which has connections of its own, and ends that: after a while, or while
-/// the first call of the acquire is on its way.
+/// Polls an acquire in another runtime, which has separate connections, and ends that runtime: after a while, or with
+/// `at_once` while the first call of the acquire is in flight.
 async fn polled_elsewhere(store: &Store, mut acquire: Acquire, at_once: bool) -> Acquire {
     let store = store.clone();
     let moved = spawn_blocking(move || {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            // The connection is made beside the first claims.
+            // The connection is established while these first claims run.
             for _ in 0..3 {
                 let permit = store.acquire(claim("elsewhere")).await;
                 permit.expect("there is room").release().await;
@@ -51,7 +51,7 @@ pub(crate) async fn a_claim_waits_on_when_its_runtime_has_ended(store: Store) {
         let held = store.acquire(claim(key)).await.expect("there is room");
         let waits = || store.acquire(claim(key).with_wait(BOUND * 3));
         let mut first = polled_elsewhere(&store, waits(), at_once).await;
-        // Its place is that of its arrival, if it has arrived.
+        // An earlier arrival, if the first claim's call has arrived, keeps its place in the queue.
         let mut second = waits();
         let pause = Duration::from_millis(300);
         assert!(timeout(pause, &mut first).await.is_err());

@@ -11,7 +11,7 @@ use tower_semaphore::{
     semaphore::{Level, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
 };
 
-/// How many units are held at each limit, as a claim for far more is told.
+/// The units held at each limit, as the refusal of a much larger claim reports them.
 pub(crate) async fn held(store: &Store, claims: &[Claim]) -> Vec<u32> {
     let mut held = Vec::new();
     for claim in claims {
@@ -28,7 +28,7 @@ pub(crate) async fn held(store: &Store, claims: &[Claim]) -> Vec<u32> {
     held
 }
 
-/// Waits until so many units are held: a drop only queues the release.
+/// Waits until exactly these units are held. A drop only queues the release, so that can take a moment.
 pub(crate) async fn until_held(store: &Store, claims: &[Claim], expected: &[u32]) {
     eventually(&format!("{expected:?} are held"), BOUND, async || {
         held(store, claims).await == expected
@@ -36,7 +36,7 @@ pub(crate) async fn until_held(store: &Store, claims: &[Claim], expected: &[u32]
     .await;
 }
 
-/// Whether a claim was refused by this limit, with so many units held.
+/// True if a claim was refused by this limit while `units` units were held.
 pub(crate) fn is_full(error: &AcquireError, claim: &Claim, units: u32) -> bool {
     matches!(error, AcquireError::Full { policy, limit, held, .. }
         if policy == claim.policy() && Some(*limit) == claim.limit() && *held == units)
@@ -75,7 +75,7 @@ pub(crate) async fn a_claim_refused_by_any_limit_names_it_and_takes_nothing_of_t
     assert!(store.acquire_all(claims.into()).await.is_ok());
 }
 
-/// The claim that waits holds less than its limit, so a unit that is released could go to it.
+/// The waiter's weight is less than its limit, so a unit that is released by mistake could be granted to it.
 pub(crate) async fn a_refused_claim_leaves_the_queue_of_a_wider_limit_alone(store: Store) {
     let limit = claim("a", 3);
     let _held = store.acquire(limit.clone().with_weight(2)).await;

@@ -1,4 +1,6 @@
-//! Facts of several limits, for each way in which a store takes several claims.
+//! Tests of several limits, for each way in which a store takes several claims.
+//!
+//! Promises: P3.
 
 use super::{head_starts::*, several::*, several_contenders::*, several_waiting::*};
 use testing::stores::facts;

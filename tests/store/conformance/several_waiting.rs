@@ -14,7 +14,7 @@ fn waiting(claims: &[Claim], wait: Duration) -> Claims {
     waiting.collect()
 }
 
-/// Spawns claims that wait together.
+/// Spawns a task that waits for all claims together.
 pub(crate) fn spawn(store: &Store, claims: &[Claim]) -> Waiter {
     tokio::spawn(store.acquire_all(waiting(claims, BOUND)))
 }
@@ -67,7 +67,7 @@ pub(crate) async fn a_claim_cancelled_at_any_limit_leaves_nothing_behind(store: 
         let cancelled = spawn(&store, &claims);
         until_queued(&store, &claims[full], 1).await;
         let next = spawn(&store, &claims);
-        // It waits behind the first one, where that waits or at a narrower limit that it keeps.
+        // The second waits behind the first: at the full limit, or at a narrower limit that the first keeps.
         until_queued(&store, &claims[0], u32::from(full > 0)).await;
         cancelled.abort();
         assert!(cancelled.await.is_err(), "it waits");
@@ -77,7 +77,7 @@ pub(crate) async fn a_claim_cancelled_at_any_limit_leaves_nothing_behind(store: 
         assert!(permit.release().await);
     }
     assert_eq!(held(&store, &claims).await, [0, 0, 0]);
-    // Nobody waits anywhere either.
+    // The queues are empty as well.
     assert!(store.acquire_all(claims.into()).await.is_ok());
 }
 

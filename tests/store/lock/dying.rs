@@ -1,4 +1,6 @@
-//! Holders that are killed, or stopped for longer than their lease.
+//! Lock holders that are killed, or stopped for longer than their lease.
+//!
+//! Promises: P1, P5, P8.
 
 use super::{
     BOUND,
@@ -14,7 +16,7 @@ use testing::{
 use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_millis(1_200);
-/// Processes that take the lock again and again, and the log that they write.
+/// Processes that take the lock repeatedly, and the log that they write.
 struct Fixture {
     server: RedisServer,
     processes: Vec<Process>,
@@ -37,14 +39,14 @@ impl Fixture {
         fixture
     }
 
-    /// Starts one more process.
+    /// Starts another process.
     fn enter(&mut self) {
         let mut process = Process::start(&self.server.url(), LEASE);
         process.lock_repeatedly("a", &self.witness);
         self.processes.push(process);
     }
 
-    /// The process that holds the lock by now, for a moment at least.
+    /// Waits until a process holds the lock, if only for a moment. Returns its index.
     async fn holder(&self) -> usize {
         let mut found = None;
         eventually("a process holds the lock", BOUND, async || {
@@ -56,7 +58,7 @@ impl Fixture {
         found.expect("it was found")
     }
 
-    /// Waits until the lock has been taken so many times more.
+    /// Waits until the lock has been granted `count` more times.
     async fn grants(&self, count: usize) {
         let before = judge(&self.witness.read()).grants;
         eventually("the lock is granted again", BOUND, async || {
@@ -65,7 +67,7 @@ impl Fixture {
         .await;
     }
 
-    /// Kills the holder, and starts another process instead.
+    /// Kills the holder and starts a new process to replace it.
     async fn kill(&mut self) {
         let mut victim = self.processes.swap_remove(self.holder().await);
         victim.kill();
@@ -73,7 +75,7 @@ impl Fixture {
         self.enter();
     }
 
-    /// Stops a process for longer than a lease, in which others have the lock.
+    /// Stops a process for longer than a lease, and until other processes have held the lock.
     async fn stop(&self, index: usize) {
         self.processes[index].stop();
         sleep(LEASE * 5 / 4).await;
@@ -97,7 +99,7 @@ async fn no_two_live_holders_although_processes_are_killed_and_stopped() {
     let findings = judge(&fixture.witness.read());
     assert!(findings.overlaps.is_empty(), "{findings:?}");
     assert!(findings.backwards.is_empty(), "{findings:?}");
-    // Only a process that was stopped is excused, and only for the grant that was interrupted.
+    // Only a stopped process may be excused, and only for the grant that the stop interrupted.
     assert!(findings.excused.len() <= 6, "{findings:?}");
     assert!(findings.grants >= 50, "{findings:?}");
 }

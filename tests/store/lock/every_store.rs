@@ -1,4 +1,6 @@
-//! What a lock is in every store. Its queue is that of a limit of 1: the conformance suite shows it.
+//! The lock's behaviour in every store. Its queue is that of a limit of 1, which the conformance suite covers.
+//!
+//! Promises: P1, P5.
 
 use super::{BOUND, locked};
 use std::{

@@ -1,4 +1,6 @@
-//! What a lock leaves in Redis, and what others can do to it there.
+//! The keys that a lock leaves in Redis, and how other clients can interfere with them.
+//!
+//! Promises: P6.
 
 use super::{BOUND, locked};
 use std::{str, time::Duration};
@@ -15,14 +17,14 @@ const QUEUE: &str = "semaphore:2:{lock:a}:queue";
 const ALIVE: &str = "semaphore:2:{lock:a}:alive";
 const TOKEN: &str = "semaphore:2:{lock:a}:token";
 
-/// A lock of the same key, from a store of its own.
+/// A lock of the same key, from a separate store.
 async fn lock(server: &RedisServer) -> Lock {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
     let store = builder.connect(server.url()).await;
     Lock::new(store.expect("it connects"), "a")
 }
 
-/// A guard whose lock the server forgot and gave to another, and the other's guard.
+/// A guard whose lock the server lost and granted to another, and that other guard.
 async fn overtaken(server: &RedisServer, raw: &mut Raw) -> (LockGuard, LockGuard) {
     let (ours, other) = (lock(server).await, lock(server).await);
     let old = locked(&ours).await;
@@ -36,7 +38,7 @@ async fn tokens_grow_although_every_key_has_expired() {
     let (lock, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
     let mut last = locked(&lock).await.token();
     for _ in 0..2 {
-        // The keys live for eight leases after their last use, which is the release.
+        // The keys expire eight leases after their last use, which is the release.
         eventually("no key of a lock is left", LEASE * 8 + BOUND, async || {
             raw.keys("semaphore:2:{*").await.is_empty()
         })
@@ -71,14 +73,14 @@ async fn a_guard_that_was_lost_frees_nothing_when_it_is_dropped() {
     assert!(new.release().await);
 }
 
-/// The script that the library sends to release something.
+/// The script with which the library releases a permit.
 const RELEASE: &str = concat!(
     include_str!("../../../proto/src/verbs/common.lua"),
     include_str!("../../../proto/src/verbs/grant.lua"),
     include_str!("../../../proto/src/verbs/release.lua")
 );
 
-/// Sends the script of a release for `id`, as a process would that is not the owner.
+/// Sends the release script for `id`, as a process that does not own it could.
 async fn forge(raw: &mut Raw, id: &str) {
     let keys = ["4", HELD, QUEUE, ALIVE, TOKEN];
     let forged = [&["EVAL", RELEASE][..], &keys, &["1", "0", "1", id]].concat();
@@ -109,7 +111,7 @@ async fn a_forged_release_touches_nothing() {
     assert!(guard.release().await);
 }
 
-/// Until when the waiter counts as alive without another heartbeat.
+/// The time until which the waiter counts as alive without another heartbeat.
 async fn alive_until(raw: &mut Raw) -> f64 {
     raw.zmembers(ALIVE).await[0].1
 }

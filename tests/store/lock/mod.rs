@@ -1,4 +1,4 @@
-//! The lock: what it promises within a process, across processes, and when processes die.
+//! The lock: its promises within a process, across processes, and when processes die.
 
 #[cfg(feature = "redis")]
 mod dying;
@@ -11,10 +11,10 @@ mod overlaps;
 use std::time::Duration;
 use tower_semaphore::{Lock, LockGuard};
 
-/// Generous: nothing that waits for it is about time.
+/// Generous, because no test that uses it measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// The lock, soon.
+/// Acquires the lock, which must be free in time.
 pub(crate) async fn locked(lock: &Lock) -> LockGuard {
     lock.acquire(BOUND).await.expect("it is free in time")
 }

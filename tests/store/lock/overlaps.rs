@@ -1,24 +1,26 @@
-//! Which processes held the lock at the same time, judged by the log that they wrote.
+//! Finds the processes that held the lock at the same time, from the log that they wrote.
+//!
+//! Promises: none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use testing::fleet::witness::Said;
 
-/// What the log of a lock says.
+/// The findings of a lock's log.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Pairs of tokens of holders that were alive and had not lost the lock.
+    /// Pairs of tokens whose holders overlapped although neither was killed nor had lost the lock.
     pub(crate) overlaps: Vec<(u64, u64)>,
-    /// Holders that held it beside another, and found out that they had lost it.
+    /// Holders that overlapped another one and noticed that they had lost the lock.
     pub(crate) excused: BTreeSet<u64>,
-    /// Holders that had not lost the lock and began under a token lower than an earlier one.
+    /// Holders that had not lost the lock and started with a token no higher than an earlier one.
     pub(crate) backwards: Vec<u64>,
-    /// How many holders began.
+    /// The number of holders that started.
     pub(crate) grants: usize,
     holding: BTreeMap<u32, u64>,
     highest: u64,
 }
 
-/// Reads `start`, `end` and `lost`, written by holders, and `killed`, written by the test.
+/// Judges a log of `start`, `end` and `lost`, written by holders, and `killed`, written by the test.
 pub(crate) fn judge(log: &[Said]) -> Findings {
     let lost = log.iter().filter(|said| said.word == "lost");
     let lost: BTreeSet<u64> = lost.map(|said| said.token).collect();
@@ -55,7 +57,7 @@ impl Findings {
     }
 }
 
-/// The process that holds the lock at the end of a log.
+/// The process that holds the lock at the end of a log, if any.
 pub(crate) fn holder(log: &[Said]) -> Option<u32> {
     let last = log.iter().rfind(|said| said.word != "lost")?;
     (last.word == "start").then_some(last.process)

@@ -1,4 +1,6 @@
 //! The claims of one request, as an extractor and a store see them.
+//!
+//! Promises: P3, P20.
 
 use std::{
     hash::{BuildHasher, RandomState},

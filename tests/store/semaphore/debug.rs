@@ -1,4 +1,6 @@
-//! What debug output shows: which type it is, and what it holds.
+//! Debug output shows the type and its contents.
+//!
+//! Promises: none.
 
 use http::Response;
 use std::{convert::Infallible, future::ready};

@@ -1,4 +1,6 @@
-//! What counts the time of a permit ends with the permit.
+//! The task that times a permit ends with the permit.
+//!
+//! Promises: P9.
 
 use std::{fs, time::Duration};
 use testing::child::child;
@@ -29,7 +31,7 @@ async fn a_process_whose_permit_is_dropped_before_its_end() {
         yield_now().await;
     }
     assert_eq!(tasks(), 0);
-    // What goes on without a runtime needs it.
+    // Only work that goes on without a runtime needs this thread.
     let background = |name: &String| name.trim() == "tower-semaphore";
     assert!(!threads().iter().any(background));
 }

@@ -1,4 +1,6 @@
-//! Each error says its own level only; its cause is its source.
+//! Each error displays only its own level. Its cause is its source.
+//!
+//! Promises: none.
 
 use std::error::Error;
 use testing::stubs::{Broken, Refusing};

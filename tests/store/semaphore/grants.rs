@@ -1,4 +1,6 @@
-//! Permits over grants of the test's own.
+//! Permits over grants that the tests implement.
+//!
+//! Promises: P9.
 
 use std::{
     future::ready,
@@ -16,7 +18,7 @@ use tower_semaphore::{
     },
 };
 
-/// A grant of which a test says whether it is lost or degraded.
+/// A grant that the test can mark as lost or degraded.
 #[derive(Clone, Default)]
 struct Told(Arc<(Loss, AtomicBool)>);
 
@@ -52,7 +54,7 @@ impl Grant for Told {
     }
 }
 
-/// A grant of fixed weights.
+/// A grant whose weights cannot change.
 struct Plain(Vec<u32>, Loss);
 
 impl Grant for Plain {
@@ -87,7 +89,7 @@ impl Grant for Plain {
     }
 }
 
-/// A store of plain grants.
+/// A store whose permits have `Plain` grants.
 struct Simple;
 
 impl Semaphore for Simple {

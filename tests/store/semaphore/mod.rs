@@ -1,4 +1,4 @@
-//! The trait that all stores implement, and its types, over stores of the test's own.
+//! The trait that all stores implement, and its types, over stores that the tests implement.
 
 mod claims;
 mod debug;

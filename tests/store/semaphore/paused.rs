@@ -1,4 +1,6 @@
-//! Time in memory is tokio's, so that a test may pause it.
+//! The store in memory uses Tokio's clock, so a test can pause time.
+//!
+//! Promises: P14.
 
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{
@@ -28,7 +30,7 @@ fn granted(store: &MemorySemaphore) -> Permit {
         .expect("there is room")
 }
 
-/// A claim in the queue, which is served at once when there is room.
+/// Queues a claim that must wait for the permit.
 fn waiter(store: &MemorySemaphore, head_start: Duration) -> BoxFuture<'static, Permit> {
     let claim = claim().with_wait(100 * HOUR).with_head_start(head_start);
     let mut waiter = store
@@ -39,7 +41,7 @@ fn waiter(store: &MemorySemaphore, head_start: Duration) -> BoxFuture<'static, P
     waiter
 }
 
-/// Which of two claims is served first.
+/// Returns the index of the claim that is served first. `times` holds the pause after each claim, and its head start.
 async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -> usize {
     let held = granted(store);
     let mut waiters = Vec::new();
@@ -66,7 +68,7 @@ async fn a_permit_that_is_granted_at_once_has_not_waited_and_another_has_to_the_
     assert_eq!(permit.waited(), 3 * SECOND);
 }
 
-/// Runs in a runtime of its own, whose clock is paused.
+/// Runs a test in a separate runtime whose clock is paused.
 fn paused<T>(test: impl Future<Output = T>) -> T {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();

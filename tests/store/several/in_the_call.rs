@@ -1,4 +1,6 @@
-//! The store in memory decides in the call itself, not when its answer is awaited.
+//! The store in memory decides within the call, not when its answer is awaited.
+//!
+//! Promises: P3.
 
 use super::BOUND;
 use futures_util::FutureExt;

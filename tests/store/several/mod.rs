@@ -1,4 +1,4 @@
-//! Several limits at once: random schedules, and what Redis itself says of them.
+//! Several limits at once: random schedules, and the commands that Redis runs for them.
 
 mod in_the_call;
 #[cfg(feature = "redis")]
@@ -7,5 +7,5 @@ mod schedules;
 
 use std::time::Duration;
 
-/// What must happen, but not at a certain time.
+/// The longest time for an event that must happen, but at no particular time.
 const BOUND: Duration = Duration::from_secs(20);

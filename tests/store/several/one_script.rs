@@ -1,4 +1,6 @@
-//! One script decides for all levels: what it writes, as the server shows it.
+//! One script decides for all levels. These tests check its writes on the server.
+//!
+//! Promises: P3.
 
 use super::BOUND;
 use std::time::Duration;
@@ -11,13 +13,13 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
-/// A store under which a busy machine is no failure.
+/// A store whose timeout tolerates a busy machine.
 async fn store(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     builder.connect(server.url()).await.expect("it connects")
 }
 
-/// How many members the sets of each limit have.
+/// The number of members in the set of each limit.
 async fn members(raw: &mut Raw, set: &str) -> [usize; 3] {
     let mut members = [0; 3];
     for (count, policy) in members.iter_mut().zip(POLICIES) {
@@ -32,7 +34,7 @@ async fn members(raw: &mut Raw, set: &str) -> [usize; 3] {
 async fn four_limits_take_one_call() {
     let server = RedisServer::start();
     let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
-    // From then on the server knows the script.
+    // The first call loads the script into the server.
     let first = store.acquire_all(claims("ann", [1, 1, 1]).into()).await;
     let mut monitor = Monitor::start(&server).await;
     let four = ["a", "b", "c", "d"].map(|key| Claim::new(key).with_limit(2));
@@ -43,29 +45,29 @@ async fn four_limits_take_one_call() {
     drop((first, permit));
 }
 
-/// All keys but those that tell of processes, which may come at any time.
+/// All keys except those of processes, which may appear at any time.
 async fn keys_but_of_processes(raw: &mut Raw) -> Vec<Vec<u8>> {
     let mut keys = raw.keys("*").await;
     keys.retain(|key| !key.starts_with(b"semaphore:process"));
     keys
 }
 
-/// The commands of all calls that name a key. A first call fails without any, where the server does
-/// not know the script yet.
+/// The commands of all calls that name a key. If the server does not know the script yet, the first call fails without
+/// running any command.
 async fn commands_for(monitor: &mut Monitor, raw: &mut Raw, key: &str) -> Vec<Vec<String>> {
     let calls = monitor.calls(raw).await.into_iter();
     let calls = calls.filter(|call| call.names(key));
     calls.flat_map(|call| call.commands).collect()
 }
 
-/// Whether a command changes nothing here: what is removed is not there.
+/// True if the command changes nothing here, because the entries that it removes are absent.
 fn is_harmless(command: &[String]) -> bool {
-    // The last unit of a key ends at 0 instead of being removed; one that is not there changes nothing.
+    // The last unit of a key gets the end 0 instead of being removed. With `XX`, an absent unit stays absent.
     let ends = command[0] == "ZADD" && command[2..5] == ["XX", "CH", "0"];
     is_read(command) || ends || ["ZREM", "ZREMRANGEBYSCORE"].contains(&&*command[0])
 }
 
-/// A claim waits at the fleet meanwhile, so that there is somebody to wake.
+/// A claim waits at the fleet, so a stray wake-up would be noticed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes_nobody() {
     let server = RedisServer::start();

@@ -1,12 +1,12 @@
-//! What an error says, level by level.
+//! The message of an error, level by level.
 
 use std::{error::Error, iter::successors};
 
-/// The text of an error and of each of its causes, joined as they are printed.
+/// The texts of an error and of each of its causes, joined as they are printed.
 ///
 /// # Panics
 ///
-/// When a level repeats another one.
+/// If a level repeats another one.
 pub fn causes(error: &dyn Error) -> String {
     let levels = successors(Some(error), |&error| error.source());
     let levels: Vec<_> = levels.map(ToString::to_string).collect();

@@ -1,8 +1,8 @@
-//! A test binary that starts itself, to be a process of its own.
+//! A test binary that starts itself as a separate process.
 
 use std::{env, process::Command};
 
-/// This very test binary, about to run one ignored test and no other. `module` is the test's `module_path!()`.
+/// A command that runs this test binary with one ignored test only. `module` is the test's `module_path!()`.
 pub fn child(module: &str, test: &str) -> Command {
     let within = module.split_once("::").map(|(_, path)| format!("{path}::"));
     let name = within.unwrap_or_default() + test;

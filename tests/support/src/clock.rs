@@ -1,5 +1,5 @@
-//! Clocks for a process that a test can set: the wall clock, and the one that also counts the time
-//! in which the machine is suspended.
+//! Clocks of a process that a test can set: the wall clock, and the boot-time clock, which also counts the time in
+//! which the machine is suspended.
 
 use crate::redis::RedisServer;
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, process::Command};
@@ -13,7 +13,7 @@ const MISSING: &str = "this test needs a C compiler named `cc`: `apt-get install
 pub struct SteppedClock(TempDir);
 
 impl SteppedClock {
-    /// Compiles the preload. The clocks are right at first.
+    /// Compiles the preload library. The clocks are right at first.
     ///
     /// # Panics
     ///
@@ -31,7 +31,7 @@ impl SteppedClock {
         clock
     }
 
-    /// What a process needs in its environment to follow these clocks.
+    /// The environment variables with which a process follows these clocks.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("LD_PRELOAD", self.library().display().to_string()),
@@ -39,23 +39,23 @@ impl SteppedClock {
         ]
     }
 
-    /// Starts a server that follows this clock.
+    /// Starts a server that follows these clocks.
     pub fn server(&self) -> RedisServer {
         RedisServer::with_environment(&[], &self.environment())
     }
 
-    /// From now on the wall clock is off by so many seconds.
+    /// Sets the wall clock off by this number of seconds from now on.
     pub fn set(&self, seconds: i64) {
         self.write(&seconds.to_ne_bytes());
     }
 
-    /// From now on both clocks show that the machine was suspended for so many seconds.
+    /// Sets both clocks ahead by this number of seconds from now on, as after a suspension of the machine.
     pub fn suspend(&self, seconds: i64) {
         self.write(&[seconds.to_ne_bytes(); 2].concat());
     }
 
     fn write(&self, steps: &[u8]) {
-        // Not truncated: the file is mapped by processes that read it.
+        // Not truncated, because running processes have mapped the file.
         let file = File::options()
             .create(true)
             .truncate(false)

@@ -29,7 +29,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // The watcher goes first: once the process is reaped, its id may be another's.
+        // The watcher goes first. Once the process is reaped, its id may belong to another process.
         let _ = self.watcher.kill();
         let _ = self.watcher.wait();
         let _ = self.process.kill();
@@ -37,7 +37,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A shell that cleans up when its standard input ends, as it does when this process dies.
+/// A shell that cleans up when its standard input ends, which also happens when this process dies.
 fn watch(pid: u32, folder: &Path) -> Child {
     Command::new("sh")
         .args(["-c", "read _; kill -9 \"$0\"; rm -rf \"$1\""])

@@ -1,4 +1,4 @@
-//! The crate's examples, as processes of their own.
+//! The crate's examples, run as separate processes.
 
 use std::{
     env,
@@ -12,10 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long an example may take to start to listen on a busy machine.
+/// The bound for an example to start listening on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// All variables in the environment that an example reads.
+/// All environment variables that examples read.
 const SETTINGS: [&str; 13] = [
     "PORT",
     "SITE",
@@ -32,7 +32,7 @@ const SETTINGS: [&str; 13] = [
     "WHEN_UNAVAILABLE",
 ];
 
-/// An example, about to start with these settings and no others. Killed when it is dropped.
+/// A command for an example with these settings and no others. The process is killed when it is dropped.
 pub fn command(name: &str, settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new(path(name));
     for name in SETTINGS {
@@ -42,13 +42,13 @@ pub fn command(name: &str, settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// The address where an example listens, which it prints first on its standard output.
+/// The address on which an example listens. The example prints it first on its standard output.
 pub async fn address(example: &mut Child) -> String {
     let address = try_address(example).await;
     address.expect("it prints something")
 }
 
-/// The same, unless the example ends before it listens.
+/// Like `address`, but `None` if the example ends before it listens.
 pub async fn try_address(example: &mut Child) -> Option<String> {
     let stdout = example.stdout.take().expect("stdout is piped");
     let mut lines = BufReader::new(stdout).lines();
@@ -58,8 +58,8 @@ pub async fn try_address(example: &mut Child) -> Option<String> {
     Some(url.to_owned())
 }
 
-/// The path of an example. `cargo test` has built it; `cargo test --test NAME` builds no examples,
-/// so a missing one is built here, once.
+/// The path of an example. `cargo test` has built it. `cargo test --test NAME` builds no examples, so a missing example
+/// is built here, once.
 fn path(name: &str) -> PathBuf {
     static ONE_LOOKS: Mutex<()> = Mutex::new(());
     let _one = ONE_LOOKS.lock().expect("examples build");

@@ -1,8 +1,7 @@
-//! Other processes that use the library: killed, stopped, or with clocks of their own.
+//! Other processes that use the library, which a test can kill, stop, or run with separate clocks.
 //!
-//! A child is this very test binary: with variables in its environment that make it serve commands
-//! from its standard input. A test program that starts one has a test of the name [`CHILD`] in its root
-//! that calls [`serve`].
+//! A child is the same test binary, with environment variables that make it serve commands from its standard input. A
+//! test program that starts a child has a test named [`CHILD`] in its root, which calls [`serve`].
 
 pub mod fenced;
 mod locks;
@@ -23,12 +22,12 @@ pub const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
-/// How often a child claims again at most, when the store fails.
+/// The number of attempts of a child's claim when the store fails.
 const AGAIN: usize = 5;
-/// Precedes every answer, among what the test harness prints.
+/// Marks answers within the output of the test harness.
 const MARK: &str = "fleet: ";
 
-/// Another process with a store of its own. Killed when dropped.
+/// Another process with a separate store. Killed when dropped.
 pub struct Process {
     child: Child,
     input: ChildStdin,
@@ -36,12 +35,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts one whose store is at `url`, with this lease.
+    /// Starts a process whose store is at `url`, with this lease.
     pub fn start(url: &str, lease: Duration) -> Self {
         Self::with(url, lease, &[])
     }
 
-    /// Starts one with more in its environment.
+    /// Starts a process with more environment variables.
     pub fn with(url: &str, lease: Duration, environment: &[(&str, String)]) -> Self {
         let mut child = child("", CHILD)
             .env(URL, url)
@@ -83,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Acquires a permit and stores it under `name`. Returns its token, if it was granted.
+    /// Acquires a permit and stores it under `name`. Returns its token, or `None` if the key is full.
     pub fn acquire(&mut self, name: &str, key: &str, limit: u32) -> Option<u64> {
         match self.call(&format!("acquire {name} {key} {limit}")).as_str() {
             "full" => None,
@@ -97,21 +96,21 @@ impl Process {
         assert_eq!(answer, "paused");
     }
 
-    /// Releases a permit. Returns whether it was still held.
+    /// Releases a permit. Returns true if it was still held.
     pub fn release(&mut self, name: &str) -> bool {
         self.call(&format!("release {name}")) == "true"
     }
 
-    /// Starts a claim that waits, perhaps of a flow, and releases its permit. The child reports
-    /// the grants by [`contended`](Self::contended).
+    /// Starts a claim that waits, optionally in a flow, and then releases its permit. The child reports the grants in
+    /// [`contended`](Self::contended).
     pub fn contend(&mut self, flow: Option<&str>, name: &str, key: &str, limit: u32) {
         let flow = flow.map(|flow| format!(" {flow}")).unwrap_or_default();
         let command = format!("contend {name} {key} {limit}{flow}");
         assert_eq!(self.call(&command), "started");
     }
 
-    /// The names of the contenders with their tokens, in the order in which they were granted,
-    /// once all have released their permits.
+    /// Waits until all contenders have released their permits. Returns their names and tokens in the order of their
+    /// grants.
     pub fn contended(&mut self) -> Vec<(String, u64)> {
         let answer = self.call("contended");
         let pairs = answer.split_whitespace().map(|pair| {
@@ -121,8 +120,7 @@ impl Process {
         pairs.collect()
     }
 
-    /// Acquires a lock and stores it under `name`. Returns its token, if it was granted within
-    /// `timeout`.
+    /// Acquires a lock and stores it under `name`. Returns its token, or `None` after `timeout`.
     pub fn lock(&mut self, name: &str, key: &str, timeout: Duration) -> Option<u64> {
         let timeout = timeout.as_millis();
         match self.call(&format!("lock {name} {key} {timeout}")).as_str() {
@@ -131,35 +129,33 @@ impl Process {
         }
     }
 
-    /// Releases a lock. Returns whether it was still held.
+    /// Releases a lock. Returns true if it was still held.
     pub fn unlock(&mut self, name: &str) -> bool {
         self.call(&format!("unlock {name}")) == "true"
     }
 
-    /// Writes to a [`FencedFile`](fenced::FencedFile) under the token of a lock, whether or not
-    /// the lock is still held. Returns whether the file accepted it.
+    /// Writes to a [`FencedFile`](fenced::FencedFile) under the token of a lock, even if the lock is no longer held.
+    /// Returns true if the file accepted the entry.
     pub fn write(&mut self, name: &str, file: &Path) -> bool {
         self.call(&format!("write {name} {}", file.display())) == "true"
     }
 
-    /// Starts to take a lock again and again, and to log each grant to a
-    /// [`Witness`](witness::Witness).
+    /// Starts to take a lock repeatedly, and to log each grant to a [`Witness`](witness::Witness).
     pub fn lock_repeatedly(&mut self, key: &str, witness: &witness::Witness) {
         let file = witness.path().display();
         assert_eq!(self.call(&format!("repeat {key} {file}")), "started");
     }
 
-    /// Whether a permit is lost.
+    /// Returns true if a permit is lost.
     pub fn is_lost(&mut self, name: &str) -> bool {
         self.call(&format!("lost {name}")) == "true"
     }
 
-    /// The child's own wall clock, in seconds.
+    /// The child's wall clock, in seconds.
     pub fn clock(&mut self) -> u64 {
         self.call("clock").parse().expect("it is a number")
     }
 
-    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -190,7 +186,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs as a child: connects, answers commands, and ends with its standard input.
+/// Runs as a child: connects, answers commands, and ends when its standard input ends.
 pub fn serve() {
     served::run();
 }

@@ -1,4 +1,4 @@
-//! RESP2 and RESP3 frames, read from bytes. Knows nothing of the library or of its client.
+//! Reads RESP2 and RESP3 frames from bytes. It shares no code with the library or its client.
 
 mod parse;
 mod reply;

@@ -1,5 +1,5 @@
-//! A machine's address on the network: connections to it reach a server, as long as the machine is
-//! there. What is on its way when the machine goes is lost.
+//! A machine's address on the network. Connections to the address reach a server while the machine is up. Data on its
+//! way is lost when the machine goes down.
 
 use std::{
     net::Ipv4Addr,
@@ -29,14 +29,14 @@ pub struct Front {
     door: JoinHandle<()>,
 }
 
-/// How much longer what is for replicas takes, in microseconds.
+/// The extra delay of data for replicas, in microseconds.
 type Lag = Arc<AtomicU64>;
 
-/// The port of the server. Each change ends all connections.
+/// The port of the server, or `None` while the machine is down. Each change ends all connections.
 type Target = Option<u16>;
 
 impl Front {
-    /// Opens a port. What a server sends to its replicas takes `lag` longer.
+    /// Opens a port. Data from a server to its replicas takes `lag` longer.
     pub async fn open(lag: Duration) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port is free");
@@ -60,12 +60,12 @@ impl Front {
         self.target.send_replace(Some(port));
     }
 
-    /// From now on what a server sends to its replicas takes this much longer.
+    /// Sets the extra delay of data from a server to its replicas.
     pub fn set_lag(&self, lag: Duration) {
         self.lag.store(lag.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Ends all connections, with what is on its way in them, and takes no more.
+    /// Ends all connections, loses the data on its way, and accepts no new connections.
     pub fn cut(&self) {
         self.target.send_replace(None);
     }
@@ -99,7 +99,7 @@ async fn forward(client: TcpStream, port: u16, lag: &AtomicU64) {
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
         return;
     };
-    // Without it small packets wait for each other. A socket that has ended has none.
+    // Without this option, small packets wait for each other. Setting it fails if the socket has ended.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let is_replica = Arc::new(AtomicBool::new(false));
     let (from_client, to_client) = client.into_split();
@@ -112,7 +112,7 @@ async fn forward(client: TcpStream, port: u16, lag: &AtomicU64) {
     }
 }
 
-/// Passes on what the client sends, and notes whether it is a replica.
+/// Forwards the client's data, and notes if the client is a replica.
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_replica: &AtomicBool) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -126,7 +126,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_replica: &
     }
 }
 
-/// Bytes, and when they arrive.
+/// Bytes, with the time at which they arrive.
 type Chunk = (Instant, Vec<u8>);
 
 async fn replies(

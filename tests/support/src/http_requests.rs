@@ -14,7 +14,7 @@ pub fn request<B: Default>(account: &str) -> Request<B> {
         .expect("an account that fits into a header")
 }
 
-/// Requests in flight for each account, counted by `semaphore`.
+/// Limits requests in flight per account, counted by `semaphore`.
 pub fn limit(limit: u32, semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Header> {
     ConcurrencyLimitLayer::new(limit, key::header(ACCOUNT), semaphore)
 }

@@ -1,4 +1,4 @@
-//! How many hold a permit at once, as they see it themselves.
+//! Counts the concurrent holders of a permit, independently of the library.
 
 use std::sync::{
     Arc,
@@ -12,11 +12,11 @@ struct Counts {
     begun: AtomicUsize,
 }
 
-/// Clones count together.
+/// A counter. Clones share their counts.
 #[derive(Debug, Default, Clone)]
 pub struct InFlight(Arc<Counts>);
 
-/// Counts until it is dropped.
+/// Counts as one until it is dropped.
 #[derive(Debug)]
 pub struct One(InFlight);
 
@@ -28,17 +28,17 @@ impl InFlight {
         One(self.clone())
     }
 
-    /// The most that ever counted together.
+    /// The highest count so far.
     pub fn most(&self) -> usize {
         self.0.most.load(SeqCst)
     }
 
-    /// From now on counts the most anew.
+    /// Restarts the highest count from the present count.
     pub fn restart(&self) {
         self.0.most.store(self.0.now.load(SeqCst), SeqCst);
     }
 
-    /// How many have begun.
+    /// The number of counted begins.
     pub fn begun(&self) -> usize {
         self.0.begun.load(SeqCst)
     }

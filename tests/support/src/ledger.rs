@@ -1,4 +1,4 @@
-//! A store that counts the permits that were granted and released.
+//! A store that counts granted and released permits.
 
 use std::{
     collections::HashMap,
@@ -23,11 +23,11 @@ pub struct Ledger(Arc<Mutex<HashMap<Key, Page>>>);
 /// The counts of one key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Page {
-    /// How many were granted.
+    /// The number of grants.
     pub granted: u32,
-    /// How many releases there were.
+    /// The number of releases.
     pub returned: u32,
-    /// The most permits that were held at once.
+    /// The most permits held at the same time.
     pub most: u32,
 }
 
@@ -56,7 +56,7 @@ impl Ledger {
         Ok(Permit::new(entry, [(claim, held)]))
     }
 
-    /// It counts by key, whatever the policy.
+    /// Counts are per key, whatever the policy.
     pub fn id(&self, key: &Key) -> SemaphoreId {
         SemaphoreId::new((Arc::as_ptr(&self.0), key))
     }
@@ -81,7 +81,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it was held until now.
+    /// Releases the permit. Returns true if it was still held.
     fn release_once(&self) -> bool {
         let was_held = !self.released.swap(true, Ordering::SeqCst);
         let mut book = self.ledger.lock();

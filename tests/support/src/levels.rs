@@ -5,7 +5,7 @@ use tower_semaphore::Claim;
 
 pub const POLICIES: [&str; 3] = ["account", "route", "fleet"];
 
-/// Claims of an account under its own limit, that of a route and that of the fleet.
+/// Claims of an account under its limit, under the limit of a route, and under the limit of the fleet.
 pub fn claims(account: &str, limits: [u32; 3]) -> [Claim; 3] {
     let keys = [account, "export", "all"];
     array::from_fn(|level| {

@@ -1,7 +1,7 @@
-//! What the tests and the benchmarks of tower-semaphore share.
+//! Helpers that the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `levels`, `pausing`, `rig`, `stores`, `stubs` and `wrappers` use the library. The other
-//! modules are the oracles that judge it, or measure it, so they share no code with it.
+//! `fleet`, `http_requests`, `ledger`, `levels`, `pausing`, `rig`, `stores`, `stubs` and `wrappers` use the library.
+//! The other modules are oracles that judge or measure it, so they share no code with it.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Tests that load the machine.
+//! Limits how many tests load the machine at the same time.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -7,14 +7,14 @@ const MOST: u32 = 4;
 
 static MACHINE: Semaphore = Semaphore::const_new(MOST as usize);
 
-/// Of the tests of a binary that call this, one runs at a time. Those that do not may run beside it: they
-/// have to pass on a busy machine.
+/// For a test that needs the machine alone. Only one such test of a binary runs at a time. Tests without this call may
+/// run beside it, because they must pass on a busy machine.
 pub async fn alone() -> SemaphorePermit<'static> {
     taken(MOST).await
 }
 
-/// For a test that starts many servers and mostly waits for them: a few of these run at a time, and none beside
-/// one that is [`alone`].
+/// For a test that starts many servers and mostly waits for them. A few such tests run at a time, and never beside a
+/// test that is [`alone`].
 pub async fn beside_others() -> SemaphorePermit<'static> {
     taken(1).await
 }

@@ -1,20 +1,20 @@
-//! What the scripts do, as `MONITOR` shows it.
+//! The commands of scripts, as `MONITOR` shows them.
 
 use super::{redis::RedisServer, resp::Raw};
 
 /// A connection that reads `MONITOR`.
 pub struct Monitor(Raw);
 
-/// One call of a script: its arguments, and the commands that it ran.
+/// One call of a script.
 #[derive(Debug, Default)]
 pub struct Call {
-    /// The call itself, from its name on.
+    /// The words of the call, beginning with the command's name.
     pub args: Vec<String>,
-    /// The commands that it ran.
+    /// The commands that the script ran.
     pub commands: Vec<Vec<String>>,
 }
 
-/// Whether a command changes nothing.
+/// Returns true if a command changes nothing.
 pub fn is_read(command: &[String]) -> bool {
     const READS: [&str; 8] = [
         "TIME",
@@ -30,21 +30,21 @@ pub fn is_read(command: &[String]) -> bool {
 }
 
 impl Call {
-    /// Whether an argument names this.
+    /// Returns true if an argument contains this key.
     pub fn names(&self, key: &str) -> bool {
         self.args.iter().any(|arg| arg.contains(key))
     }
 }
 
 impl Monitor {
-    /// Reads from now on.
+    /// Begins to read.
     pub async fn start(server: &RedisServer) -> Self {
         let mut raw = Raw::connect(server.port()).await;
         raw.cmd(&["MONITOR"]).await;
         Self(raw)
     }
 
-    /// The calls of scripts until now.
+    /// The calls of scripts since the start or the last call of this function.
     pub async fn calls(&mut self, raw: &mut Raw) -> Vec<Call> {
         raw.cmd(&["ECHO", "end-of-calls"]).await;
         let mut calls = Vec::new();
@@ -66,7 +66,7 @@ impl Monitor {
         }
     }
 
-    /// Whether a command was run by a script, and its words.
+    /// Reads the next command. Returns true if a script ran it, and its words.
     async fn next(&mut self) -> (bool, Vec<String>) {
         let seen = self.0.next().await.expect("the server sends it");
         // 1700000000.000000 [0 lua] "ZADD" "key" "1" "member"

@@ -20,11 +20,11 @@ pub struct RecordedPause {
     pub key: String,
     pub time: Duration,
     pub note: String,
-    /// The number of permits that were held then.
+    /// The number of permits held at that time.
     pub held: usize,
 }
 
-/// See the module docs.
+/// A store that grants everything and records pauses.
 #[derive(Clone)]
 pub struct PauseRecorder(Arc<Server>);
 
@@ -69,17 +69,16 @@ impl PauseRecorder {
         }))
     }
 
-    /// Answers all pauses, those before and those from now on.
+    /// Answers all pauses, past and future.
     pub fn answer(&self) {
         self.0.answers.send_replace(Answers::Paused);
     }
 
-    /// All pauses so far.
     pub fn pauses(&self) -> Vec<RecordedPause> {
         self.0.state().pauses.clone()
     }
 
-    /// The number of permits that are held.
+    /// The number of permits held now.
     pub fn held(&self) -> usize {
         self.0.state().held
     }
@@ -144,7 +143,7 @@ impl Grant for Held {
         Box::pin(ready(true))
     }
 
-    /// Sends nothing before the first poll.
+    /// Sends nothing before its first poll.
     fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         let (server, note) = (Arc::clone(&self.server), note.to_owned());
         let claim = self.claims[level].clone();

@@ -1,8 +1,8 @@
 //! Ports of servers.
 //!
-//! A server that was killed leaves its port free, and clients that know it go on connecting: to a
-//! server of another test, if that got the port meanwhile. So a port is locked for all test programs
-//! as long as its owner lives.
+//! A killed server leaves its port free, and clients that know the port keep connecting to it. If a server of another
+//! test got the port in the meantime, they would reach that server. So the owner of a port locks it against all test
+//! programs as long as the owner lives.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -14,22 +14,22 @@ use std::{
     ops::Range,
 };
 
-/// Below those that systems give to clients by themselves, so that no client of a dead server gets
-/// its port, and is connected to itself. A node of a cluster uses the port that is 10,000 above too.
+/// Below the ports that systems give to outgoing connections. Otherwise a client of a dead server could get the
+/// server's port and connect to itself. A node of a cluster also uses the port 10,000 above.
 const PORTS: Range<u16> = 10_000..20_000;
 
 /// A port that no other test gets.
 #[derive(Debug)]
 pub struct Port {
     pub number: u16,
-    /// Unlocked when it is dropped.
+    /// Holds the lock until it is dropped.
     _lock: File,
 }
 
 impl Port {
     /// # Panics
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub fn reserve() -> Self {
         let count = u64::from(PORTS.end - PORTS.start);
         let first = RandomState::new().hash_one(PORTS.start) % count;

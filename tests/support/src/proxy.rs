@@ -1,4 +1,4 @@
-//! A proxy in front of a Redis server that injects the faults of a network into connections.
+//! A proxy in front of a Redis server that injects network faults into connections.
 //!
 //! The proxy reads both directions as RESP frames, so it never cuts within a frame, except in
 //! single-byte mode.
@@ -21,26 +21,26 @@ use super::redis::RedisServer;
 /// How a connection to a client ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// In order: FIN, then gone.
+    /// An orderly close: a FIN, and then the connection is gone.
     Close,
-    /// FIN, but what the client still sends is taken, and ignored.
+    /// A FIN to the client. The proxy still reads and discards the client's data.
     HalfClose,
-    /// RST: the client's next read or write fails.
+    /// A RST. The client's next read or write fails.
     Reset,
-    /// Half-open: the client gets nothing. What it still sends is read, and never answered.
+    /// Half-open: the client receives nothing. The proxy reads its data and never answers.
     Silence,
 }
 
-/// A command that a client sent, whether or not it reached the server.
+/// A command that a client sent, even if it did not reach the server.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// When its last byte arrived.
+    /// The time at which its last byte arrived.
     pub at: Instant,
     /// The command's name and its arguments.
     pub args: Vec<Vec<u8>>,
 }
 
-/// A proxy on a port of its own; it and its connections end when it is dropped.
+/// A proxy on a separate port. The proxy and its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -49,7 +49,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy that forwards to `server`, also after a restart of the server.
+    /// Starts a proxy that forwards to `server`, even after a restart of the server.
     pub async fn start(server: &RedisServer) -> Self {
         let listener = listen(0).await;
         let address = listener
@@ -74,30 +74,30 @@ impl Proxy {
         self.port
     }
 
-    /// Ends every fault but [`refuse`](Self::refuse). A connection that lost bytes in a black
-    /// hole is reset, because a stream cannot go on without its middle.
+    /// Ends every fault except [`refuse`](Self::refuse). A connection that lost bytes in a black hole is reset, because
+    /// a stream cannot continue with a gap.
     pub fn forward(&self) {
         self.wire.forward();
     }
 
-    /// New connections go to another server, and the open ones end.
+    /// Sends new connections to another server, and ends the open ones.
     pub fn redirect(&self, server: &RedisServer) {
         self.wire.replace(server.port());
         self.kill(End::Close);
     }
 
-    /// From now on both directions are taken and swallowed, and nothing closes.
+    /// Swallows the data of both directions from now on. Nothing closes.
     pub fn black_hole(&self) {
         self.wire.change(|faults| faults.hole = Hole::Both);
     }
 
-    /// From now on commands reach the server and its replies are swallowed.
+    /// Swallows the server's replies from now on, while commands still reach the server.
     pub fn mute(&self) {
         self.wire.change(|faults| faults.hole = Hole::Replies);
     }
 
-    /// Swallows the replies to the next `count` commands that match: name and arguments, as sent.
-    /// Each takes its connection with it.
+    /// Swallows the replies to the next `count` matching commands, by name and arguments as sent. The connection ends
+    /// with each of them.
     pub fn drop_replies_to(
         &self,
         count: usize,
@@ -106,23 +106,23 @@ impl Proxy {
         self.wire.drop_replies_to(count, Box::new(matches));
     }
 
-    /// From now on a command that matches, by name and arguments, does not reach the server. Each
-    /// takes its connection with it, once what was sent before it is answered.
+    /// Withholds matching commands from the server from now on, by name and arguments. The connection ends with each of
+    /// them, once earlier commands are answered.
     pub fn cut_before(&self, matches: impl Fn(&[Vec<u8>]) -> bool + Send + 'static) {
         self.wire.cut_before(Box::new(matches));
     }
 
-    /// Whether Pub/Sub messages are swallowed on their way to subscribers.
+    /// Sets whether Pub/Sub messages are swallowed on their way to subscribers.
     pub fn drop_messages(&self, on: bool) {
         self.wire.change(|faults| faults.drop_messages = on);
     }
 
-    /// Whether all of Pub/Sub is swallowed, so that a subscription is never confirmed.
+    /// Sets whether all Pub/Sub frames are swallowed, so that a subscription is never confirmed.
     pub fn drop_pushes(&self, on: bool) {
         self.wire.change(|faults| faults.drop_pushes = on);
     }
 
-    /// How long each direction takes. Latency, not bandwidth: several commands may be in flight.
+    /// Sets the latency of each direction. Bandwidth is not limited: several commands may be in flight.
     pub fn delay(&self, to_server: Duration, to_client: Duration) {
         self.wire.change(|faults| {
             faults.to_server = to_server;
@@ -130,7 +130,7 @@ impl Proxy {
         });
     }
 
-    /// Writes each byte of a reply by itself, or no longer.
+    /// Sets whether each byte of a reply is written separately.
     pub fn one_byte_replies(&self, on: bool) {
         self.wire.change(|faults| faults.one_byte_replies = on);
     }
@@ -140,18 +140,18 @@ impl Proxy {
         self.wire.kill(end);
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.wire.connections()
     }
 
-    /// Refuses new connections; the open ones stay. Holds once this has returned.
+    /// Refuses new connections and keeps the open ones. In effect once this function has returned.
     pub async fn refuse(&self) {
         let door = self.take_door();
         if let Some(door) = door {
             door.abort();
             let _ = door.await;
-            // A process that another thread is about to start has the socket until it runs.
+            // Another thread that starts a process may keep the socket open until the process runs.
             while TcpStream::connect(self.address()).await.is_ok() {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -175,7 +175,7 @@ impl Proxy {
         self.wire.log()
     }
 
-    /// How many commands of this name (`b"EVALSHA"`, in any case) clients have sent.
+    /// The number of commands with this name that clients have sent: `b"EVALSHA"`, in any case.
     pub fn count(&self, name: &[u8]) -> usize {
         let named = |seen: &&Seen| seen.args[0].eq_ignore_ascii_case(name);
         self.log().iter().filter(named).count()

@@ -26,20 +26,20 @@ use crate::port::Port;
 
 const TRIES: usize = 20;
 
-/// Stands for a free port among the arguments.
+/// A placeholder in the arguments for a free port.
 pub const ANY_PORT: &str = "any-port";
 
-/// A `redis-server` process on a port of its own, with an empty data set in a folder of its own.
+/// A `redis-server` process on a separate port, with an empty data set in a separate folder.
 ///
 /// The server ends when the handle is dropped, and also when the test's process is killed.
 #[derive(Debug)]
 pub struct RedisServer {
     port: Port,
-    /// Used if the arguments have [`ANY_PORT`].
+    /// Used only if the arguments have [`ANY_PORT`].
     tls_port: Port,
     args: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Whether it has a configuration file, which it may rewrite.
+    /// True if it has a configuration file, which the server may rewrite.
     is_configured: bool,
     folder: TempDir,
     running: Option<Running>,
@@ -50,34 +50,34 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When the server is not installed, or does not answer within ten seconds.
+    /// If the server is not installed, or does not answer within ten seconds.
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// Starts a server with more arguments: `&["--maxmemory", "1mb"]`.
+    /// Starts a server with more arguments, such as `&["--maxmemory", "1mb"]`.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start), or when the server refuses the arguments.
+    /// Like [`start`](Self::start), or if the server refuses the arguments.
     pub fn with(args: &[&str]) -> Self {
         Self::with_environment(args, &[])
     }
 
-    /// Starts a server with more arguments, and with more variables in its environment.
+    /// Starts a server with more arguments and more environment variables.
     ///
     /// # Panics
     ///
-    /// As [`with`](Self::with).
+    /// Like [`with`](Self::with).
     pub fn with_environment(args: &[&str], environment: &[(&str, String)]) -> Self {
         Self::launched(args, environment, None)
     }
 
-    /// Starts a server with more arguments and a configuration file of this content.
+    /// Starts a server with more arguments and a configuration file with this content.
     ///
     /// # Panics
     ///
-    /// As [`with`](Self::with).
+    /// Like [`with`](Self::with).
     pub fn with_configuration(args: &[&str], content: &str) -> Self {
         Self::launched(args, &[], Some(content))
     }
@@ -96,7 +96,7 @@ impl RedisServer {
         if let Some(content) = content {
             fs::write(server.configuration(), content).expect("the file is written");
         }
-        // Another process may take a port between its choice and the start.
+        // Another process may take a port between its reservation and the start.
         let started = (0..TRIES).any(|_| {
             let is_running = server.launch().is_ok();
             if !is_running {
@@ -108,17 +108,17 @@ impl RedisServer {
         server
     }
 
-    /// `redis://127.0.0.1:PORT/`, unless another way is [`chosen`].
+    /// `redis://127.0.0.1:PORT/`, unless the environment has [`chosen`] another form.
     pub fn url(&self) -> String {
         chosen::url(self.client_port())
     }
 
-    /// The same for a user: `NAME:PASSWORD`.
+    /// The URL with a user, as `NAME:PASSWORD`.
     pub fn url_of(&self, user: &str) -> String {
         self.url().replacen("//", &format!("//{user}@"), 1)
     }
 
-    /// The port for clients, and for other servers: the one for TLS if that is [`chosen`].
+    /// The port for clients and other servers. It is the TLS port if TLS is [`chosen`].
     pub fn client_port(&self) -> u16 {
         match chosen::has_tls() {
             true => self.tls_port.number,
@@ -126,12 +126,12 @@ impl RedisServer {
         }
     }
 
-    /// The port, which stays the same across [`restart`](Self::restart).
+    /// The plain port, which stays the same across [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port.number
     }
 
-    /// The port for TLS of a server whose arguments have `--tls-port` and [`ANY_PORT`].
+    /// The TLS port of a server whose arguments have `--tls-port` and [`ANY_PORT`].
     pub fn tls_port(&self) -> u16 {
         self.tls_port.number
     }
@@ -140,17 +140,17 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it was killed and not restarted.
+    /// If the server was killed and not restarted.
     pub fn pid(&self) -> u32 {
         self.running.as_ref().expect("the server runs").id()
     }
 
-    /// Kills the server (SIGKILL): its data are lost and its port refuses connections.
+    /// Kills the server (SIGKILL). Its data are lost, and its port refuses connections.
     pub fn kill(&mut self) {
         self.running = None;
     }
 
-    /// Stops the server (SIGSTOP): connections stay open and nothing answers.
+    /// Stops the server (SIGSTOP). Connections stay open, and nothing answers.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
@@ -164,7 +164,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When the new one does not answer within a minute: it may have much data to load.
+    /// If the new server does not answer within a minute. It may have much data to load.
     pub fn restart(&mut self) {
         self.kill();
         let end = Instant::now() + 6 * START;
@@ -174,7 +174,7 @@ impl RedisServer {
         }
     }
 
-    /// What the server has printed since its last start.
+    /// The output of the server since its last start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -214,7 +214,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// An argument with its port, if it stands for one.
+    /// Replaces [`ANY_PORT`] by the TLS port.
     fn resolved(&self, argument: &str) -> String {
         match argument {
             ANY_PORT => self.tls_port.number.to_string(),

@@ -1,4 +1,4 @@
-//! A plain client that speaks RESP over a socket: the oracle for what is really in Redis.
+//! A plain client that speaks RESP over a socket: the oracle for the real contents of Redis.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 pub use super::frame::Reply;
 use super::frame::{self, Frames};
 
-/// Longer than any server takes to answer, so that a test which waits in vain fails instead of hanging.
+/// Longer than any server takes to answer, so that a test that waits in vain fails instead of hanging.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// One connection, one command at a time.
+/// A connection that sends one command at a time.
 #[derive(Debug)]
 pub struct Raw {
     stream: TcpStream,
@@ -27,17 +27,17 @@ impl Raw {
     ///
     /// # Panics
     ///
-    /// When nothing listens there.
+    /// If nothing listens on the port.
     pub async fn connect(port: u16) -> Self {
         let raw = Self::try_connect(port).await;
         raw.expect("something listens on the port")
     }
 
-    /// Connects to a port of this machine.
+    /// Connects to a port of this machine, and returns failures.
     ///
     /// # Errors
     ///
-    /// When nothing listens there, or nothing answers within a minute.
+    /// If nothing listens on the port, or nothing answers within a minute.
     pub async fn try_connect(port: u16) -> io::Result<Self> {
         let stream = timeout(BOUND, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
         let stream = stream.map_err(|_| ErrorKind::TimedOut)??;
@@ -48,20 +48,20 @@ impl Raw {
         })
     }
 
-    /// Sends one command and reads its reply, which may be an [`Reply::Error`].
+    /// Sends one command and returns its reply, which may be an [`Reply::Error`].
     ///
     /// # Panics
     ///
-    /// When the connection ends before the reply.
+    /// If the connection ends before the reply.
     pub async fn cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         self.try_cmd(args).await.expect("the server answers")
     }
 
-    /// Sends one command and reads its reply.
+    /// Sends one command and returns its reply.
     ///
     /// # Errors
     ///
-    /// When the connection ends before the reply.
+    /// If the connection ends before the reply.
     pub async fn try_cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
         self.send(args).await?;
         self.next().await
@@ -71,7 +71,7 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// When the connection has ended.
+    /// If the connection has ended.
     pub async fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
         self.stream.write_all(&frame::command(args)).await
     }
@@ -80,7 +80,7 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// When the connection ends first, or nothing comes within a minute.
+    /// If the connection ends first, or nothing arrives within a minute.
     pub async fn next(&mut self) -> io::Result<Reply> {
         let frame = timeout(BOUND, self.frames.next(&mut self.stream)).await;
         let frame = frame.map_err(|_| ErrorKind::TimedOut)??;
@@ -89,19 +89,20 @@ impl Raw {
             .ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// How often each command ran, inside scripts too, since the start or [`reset_stats`](Self::reset_stats).
+    /// How often each command ran, including commands of scripts, since the start or
+    /// [`reset_stats`](Self::reset_stats).
     pub async fn commandstats(&mut self) -> BTreeMap<String, u64> {
         let info = self.cmd(&["INFO", "commandstats"]).await;
         info.text().lines().filter_map(command_and_calls).collect()
     }
 
-    /// Sets the counts of [`commandstats`](Self::commandstats) to zero.
+    /// Resets the counts of [`commandstats`](Self::commandstats).
     pub async fn reset_stats(&mut self) {
         let reply = self.cmd(&["CONFIG", "RESETSTAT"]).await;
         assert_eq!(reply, Reply::Simple("OK".to_owned()));
     }
 
-    /// How many microseconds the server has worked for `EVALSHA` since the start or [`reset_stats`](Self::reset_stats).
+    /// The microseconds that the server has spent on `EVALSHA` since the start or [`reset_stats`](Self::reset_stats).
     ///
     /// # Panics
     ///
@@ -115,11 +116,11 @@ impl Raw {
         micros.expect("a script has run")
     }
 
-    /// A number of `INFO stats`, as `total_connections_received`.
+    /// A number of `INFO stats`, such as `total_connections_received`.
     ///
     /// # Panics
     ///
-    /// When the server does not tell it.
+    /// If the server does not report it.
     pub async fn stat(&mut self, name: &str) -> u64 {
         let info = self.cmd(&["INFO", "stats"]).await;
         let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
@@ -127,20 +128,20 @@ impl Raw {
         number.expect("the server tells it")
     }
 
-    /// How many members a sorted set has. To read them all may stall the server.
+    /// The number of members of a sorted set. Reading all members may stall the server.
     pub async fn zcard(&mut self, key: impl AsRef<[u8]>) -> usize {
         let card: [&[u8]; 2] = [b"ZCARD", key.as_ref()];
         self.cmd(&card).await.int() as usize
     }
 
-    /// The members of a sorted set with their scores, lowest first; empty for a missing key.
+    /// The members of a sorted set with their scores, lowest first. Empty for a missing key.
     pub async fn zmembers(&mut self, key: impl AsRef<[u8]>) -> Vec<(Vec<u8>, f64)> {
         let range: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];
         let reply = self.cmd(&range).await;
         reply.array().chunks(2).map(member_and_score).collect()
     }
 
-    /// The keys that match a glob, sorted.
+    /// The keys that match a glob pattern, sorted.
     pub async fn keys(&mut self, pattern: impl AsRef<[u8]>) -> Vec<Vec<u8>> {
         let reply = self.cmd(&[b"KEYS", pattern.as_ref()]).await;
         let mut keys: Vec<_> = reply
@@ -159,7 +160,7 @@ impl Raw {
     }
 }
 
-/// `cmdstat_zadd:calls=2,usec=…` as `("zadd", 2)`.
+/// Parses `cmdstat_zadd:calls=2,usec=…` as `("zadd", 2)`.
 fn command_and_calls(entry: &str) -> Option<(String, u64)> {
     let (command, stats) = entry.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     let calls = stats.split(',').next()?.parse().ok()?;

@@ -1,13 +1,13 @@
-//! A server, a proxy in front of it, a store through the proxy and a reader past it.
+//! A server, a proxy in front of it, a store through the proxy, and a reader that bypasses the proxy.
 
 use crate::{proxy::Proxy, redis::RedisServer, resp::Raw};
 use std::time::Duration;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
-/// Nothing that waits for this is about time.
+/// A generous bound for waits that do not measure time.
 pub const BOUND: Duration = Duration::from_secs(20);
 
-/// The sets of held units and of waiters. Only one key of each kind exists.
+/// Patterns for the keys of held units, waiters and their heartbeats.
 const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
 /// See the module docs.
@@ -19,7 +19,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A rig whose server knows the scripts.
+    /// A rig whose server has the scripts loaded.
     pub async fn new(builder: Builder) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
@@ -34,11 +34,11 @@ impl Rig {
         }
     }
 
-    /// Waits until nothing is held and no claim waits.
+    /// Waits until no unit is held and no claim waits.
     ///
     /// # Panics
     ///
-    /// When something is left after the bound, with what it is.
+    /// If something is left after the bound. The message lists it.
     pub async fn nothing_is_left(&mut self, within: Duration) {
         let raw = &mut self.raw;
         let mut left = Vec::new();
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-/// Each set that is left, and how many members it has.
+/// The remaining sets, with their numbers of members.
 async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
     for pattern in LEFT {
@@ -69,7 +69,7 @@ async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
     left
 }
 
-/// Makes the server know the scripts of a store.
+/// Loads the scripts of a store into the server.
 pub async fn warm(store: &RedisSemaphore) {
     for _ in 0..2 {
         let permit = store.acquire(Claim::new("warm").with_limit(1)).await;

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Reproducible random numbers.
 
 use std::{ops::Range, time::Duration};
 
@@ -11,23 +11,23 @@ impl Rng {
         Self(seed)
     }
 
-    /// Another generator, for work that runs concurrently.
+    /// Another generator, for concurrent work.
     pub fn another(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// Whether something happens that happens once in so many times.
+    /// Returns true with a probability of one in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }
 
-    /// A time within a range of milliseconds.
+    /// A random duration within a range of milliseconds.
     pub fn millis(&mut self, range: Range<u64>) -> Duration {
         let micros = (range.end - range.start) * 1_000;
         Duration::from_micros(range.start * 1_000 + self.next() % micros)
     }
 
-    /// A random item of several.
+    /// A random item of a slice.
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }

@@ -1,4 +1,4 @@
-//! A body with a script.
+//! A body that follows a script.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What a body does when it is polled.
+/// A body's reaction to a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Data(&'static str),
@@ -27,13 +27,13 @@ pub struct Script {
 }
 
 impl Script {
-    /// A body that says how long it is and when it has ended, as one with a content-length does.
+    /// A body that reports its length and its end in advance, like a body with a content-length.
     pub fn exact(steps: impl IntoIterator<Item = Step>) -> Self {
         let steps = steps.into_iter().collect();
         Self { steps, exact: true }
     }
 
-    /// A body that says nothing before its end, as a stream does.
+    /// A body that reports nothing before its end, like a stream.
     pub fn stream(steps: impl IntoIterator<Item = Step>) -> Self {
         let exact = false;
         Self {

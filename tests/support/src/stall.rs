@@ -1,4 +1,4 @@
-//! How long a runtime went without running its tasks: what a busy machine does to a test.
+//! Measures how long a runtime did not run its tasks, as happens on a busy machine.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ pub struct StallWatch {
 }
 
 impl StallWatch {
-    /// Starts to watch.
+    /// Starts the watch.
     pub fn start() -> Self {
         let longest_ms = Arc::<AtomicU64>::default();
         let task = tokio::spawn(watch(Arc::clone(&longest_ms)));

@@ -1,4 +1,4 @@
-//! Every store there is, empty and ready.
+//! Every kind of store, empty and ready.
 
 use std::sync::Arc;
 use tower_semaphore::{MemorySemaphore, Operate, Semaphore};
@@ -16,7 +16,7 @@ use {
     },
 };
 
-/// What facts need of a store.
+/// The traits that facts need.
 pub trait Operated: Semaphore + Operate {}
 
 impl<S: Semaphore + Operate> Operated for S {}
@@ -27,20 +27,20 @@ pub fn memory() -> Store {
     Arc::new(MemorySemaphore::new())
 }
 
-/// One that says who holds what.
+/// A store that lists its holders.
 pub fn listed() -> Store {
     Arc::new(MemorySemaphore::builder().holders(true).build())
 }
 
-/// A store in the Redis at `url`, with the longest timeout of its lease, so that a busy machine
-/// fails no claim.
+/// A store in the Redis at `url`. Its timeout is the longest that its lease allows, so that a busy machine fails no
+/// claim.
 #[cfg(feature = "redis")]
 pub async fn redis(url: &str) -> Store {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     Arc::new(connected(async || patient.clone().connect(url).await).await)
 }
 
-/// The same under a prefix that a pattern might take for more than itself.
+/// Like `redis`, under a prefix with the special characters of patterns.
 #[cfg(feature = "redis")]
 pub async fn redis_of_operators(url: &str) -> Store {
     let odd = RedisSemaphore::builder().prefix("[p]*?-\\^:");
@@ -48,11 +48,11 @@ pub async fn redis_of_operators(url: &str) -> Store {
     Arc::new(connected(async || odd.clone().connect(url).await).await)
 }
 
-/// A connection to hand in. A busy machine is no failure of it.
+/// A connection for the caller to hand in. It has a long timeout, so that a busy machine does not break it.
 ///
 /// # Panics
 ///
-/// When no server is there.
+/// If no server answers.
 #[cfg(feature = "redis")]
 pub async fn connection(url: &str) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(url).expect("it is a URL");
@@ -62,8 +62,7 @@ pub async fn connection(url: &str) -> redis::aio::MultiplexedConnection {
     connection.await.expect("it connects")
 }
 
-/// A store of its own in a cluster that the tests of this process share: three primaries, each with a
-/// replica.
+/// A separate store in a cluster that the tests of this process share: three primaries, each with a replica.
 #[cfg(feature = "redis")]
 pub async fn cluster() -> Store {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
@@ -72,8 +71,8 @@ pub async fn cluster() -> Store {
     Arc::new(connected(async || patient.clone().connect_cluster(cluster.urls()).await).await)
 }
 
-/// A store of its own on a primary with a replica, found by three Sentinels, which the tests of this
-/// process share.
+/// A separate store on a primary with a replica, found by three Sentinels. The tests of this process share these
+/// servers.
 #[cfg(feature = "redis")]
 pub async fn sentinel() -> Store {
     static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
@@ -90,12 +89,12 @@ pub async fn sentinel() -> Store {
     )
 }
 
-/// A store that connects. On a busy machine that may take longer than a store waits for it, and so
-/// may a replica that is on its way.
+/// Connects a store, with retries. On a busy machine a connection may take longer than a store's timeout, and so may a
+/// replica's start.
 ///
 /// # Panics
 ///
-/// When it never connects.
+/// If it never connects.
 #[cfg(feature = "redis")]
 pub async fn connected(
     mut connect: impl AsyncFnMut() -> Result<RedisSemaphore, ConnectError>,
@@ -110,7 +109,7 @@ pub async fn connected(
     }
 }
 
-/// Settings of a store that shares its servers with others.
+/// Settings of a store that shares its servers with other stores.
 #[cfg(feature = "redis")]
 fn patient_of_its_own() -> Builder {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -119,7 +118,7 @@ fn patient_of_its_own() -> Builder {
     builder.timeout(Duration::from_secs(3))
 }
 
-/// Makes each of these functions a test of the store in memory, and of the one in a single server.
+/// Makes each of these functions a test of the store in memory and of the store in a single server.
 #[macro_export]
 macro_rules! facts_of_two {
     ($($fact:ident)*) => {
@@ -128,7 +127,7 @@ macro_rules! facts_of_two {
     };
 }
 
-/// Makes each of these functions a test of each store that says who holds what.
+/// Makes each of these functions a test of each store that lists its holders.
 #[macro_export]
 macro_rules! facts_of_operators {
     ($($fact:ident)*) => {
@@ -138,7 +137,7 @@ macro_rules! facts_of_operators {
     };
 }
 
-/// Makes each of these functions a test of one of the stores of this module in memory.
+/// Makes each of these functions a test of a store of this module in memory.
 #[macro_export]
 macro_rules! facts_in_memory {
     ($store:ident: $($fact:ident)*) => {
@@ -161,7 +160,7 @@ macro_rules! facts {
     };
 }
 
-/// Makes each of these functions a test of one of the stores of this module.
+/// Makes each of these functions a test of a store of this module in Redis.
 #[macro_export]
 macro_rules! facts_over_redis {
     ($name:ident = $store:ident: $($fact:ident)*) => {
@@ -176,7 +175,7 @@ macro_rules! facts_over_redis {
     };
 }
 
-/// Makes each of these functions a test of one of the stores of this module whose servers are shared.
+/// Makes each of these functions a test of a store of this module whose servers are shared.
 #[macro_export]
 macro_rules! facts_over_shared {
     ($store:ident: $($fact:ident)*) => {

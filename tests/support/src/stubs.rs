@@ -1,4 +1,4 @@
-//! Stores that never grant, or grant what does not last.
+//! Stores that never grant, or whose permits do not last.
 
 use std::{
     future::{pending, ready},
@@ -16,7 +16,7 @@ use tower_semaphore::{
     },
 };
 
-/// A store that cannot be reached.
+/// A store that is unreachable.
 #[derive(Clone, Copy)]
 pub struct Broken;
 
@@ -38,7 +38,7 @@ impl Semaphore for Failing {
     }
 }
 
-/// A store in which as many claims wait as may.
+/// A store whose queue is full.
 pub struct Overloaded;
 
 impl Semaphore for Overloaded {
@@ -47,7 +47,7 @@ impl Semaphore for Overloaded {
     }
 }
 
-/// A store that refuses under a limit of its own.
+/// A store that refuses claims under its limit for the fleet.
 pub struct Fleet;
 
 impl Semaphore for Fleet {
@@ -84,7 +84,7 @@ impl Semaphore for Uncalled {
     }
 }
 
-/// A store that can be reached at times.
+/// A store that is reachable at times.
 #[derive(Clone, Default)]
 pub struct Flaky(Arc<AtomicBool>, MemorySemaphore);
 
@@ -116,7 +116,7 @@ impl Slow {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// How many claims there were in all.
+    /// The number of claims in all.
     pub fn acquires(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
@@ -142,8 +142,8 @@ impl Drop for Waiter {
     }
 }
 
-/// A store that grants everything until it is closed, and loses the last permit when a test calls
-/// [`lose`](Self::lose). Tokens count the permits.
+/// A store that grants everything until it is closed, and loses the last permit when a test calls [`lose`](Self::lose).
+/// Tokens count the permits.
 #[derive(Clone, Default)]
 pub struct Fickle(Arc<Mutex<Last>>);
 
@@ -160,7 +160,7 @@ impl Fickle {
         lent.expect("a permit that is out").set();
     }
 
-    /// Whether the last permit is not released yet.
+    /// Returns true while the last permit is not released.
     pub fn is_out(&self) -> bool {
         self.last().loss.strong_count() > 0
     }
@@ -261,12 +261,12 @@ impl Remote {
         }))
     }
 
-    /// Answers all releases, those before and those from now on.
+    /// Answers all releases, past and future.
     pub fn answer(&self) {
         self.0.is_answering.send_replace(true);
     }
 
-    /// How many permits were released.
+    /// The number of released permits.
     pub fn released(&self) -> usize {
         self.0.released.load(Ordering::SeqCst)
     }

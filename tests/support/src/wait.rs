@@ -1,4 +1,4 @@
-//! Waiting with a bound: for a condition, instead of sleeping for a fixed time, or for the end of a future.
+//! Bounded waiting: for a condition, instead of sleeping for a fixed time, or for the end of a future.
 
 use super::resp::Raw;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long one look at a condition may take.
+/// The bound for one check of a condition.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Checks `condition` every 5 ms until it is `true`.
@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 ///
-/// With `what`, when the bound has passed and the condition is still `false`, or one look takes a minute.
+/// With `what`, if the condition is still `false` after the bound, or if one check takes a minute.
 ///
 /// # Examples
 ///
@@ -38,11 +38,11 @@ pub async fn eventually(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
-/// Awaits a future, which has to end within the bound.
+/// Awaits a future that must end within the bound.
 ///
 /// # Panics
 ///
-/// With `what`, when the bound has passed.
+/// With `what`, once the bound has passed.
 ///
 /// # Examples
 ///
@@ -54,12 +54,12 @@ pub async fn within<T>(what: &str, bound: Duration, future: impl Future<Output =
     ended.unwrap_or_else(|_| panic!("not within {bound:?}: {what}"))
 }
 
-/// Retries an acquire until it is granted: at `end`, in milliseconds of the server's clock, and
-/// not before.
+/// Retries an acquire until it is granted. It must be granted at `end`, in milliseconds of the server's clock, and not
+/// before.
 ///
 /// # Panics
 ///
-/// When it is granted before, or not within two seconds after.
+/// If it is granted before `end`, or not within two seconds after it.
 pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() -> bool) {
     loop {
         let before = raw.server_time_ms().await;

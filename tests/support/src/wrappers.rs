@@ -1,4 +1,4 @@
-//! Wrappers of stores, as the guide's recipe has them: each forwards one method.
+//! Wrappers of stores that each forward one method, as in the guide's recipe.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 use tokio::time::sleep;
 use tower_semaphore::{Acquire, Claims, Semaphore, semaphore::StoreError};
 
-/// Answers later than its store.
+/// Answers later than its store, by a fixed delay.
 #[derive(Clone)]
 pub struct Delayed<S> {
     pub store: Arc<S>,
@@ -27,7 +27,7 @@ impl<S: Semaphore> Semaphore for Delayed<S> {
     }
 }
 
-/// Fails while a test wants it to.
+/// Fails while a test requires it.
 #[derive(Clone)]
 pub struct Faulty<S> {
     pub store: S,
@@ -44,7 +44,7 @@ impl<S: Semaphore> Semaphore for Faulty<S> {
     }
 }
 
-/// Has the keys with a prefix in one store, and all others in another.
+/// Keeps the keys with a prefix in one store, and all other keys in another.
 #[derive(Clone)]
 pub struct Split<A, B> {
     pub prefix: &'static str,

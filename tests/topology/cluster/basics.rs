@@ -1,4 +1,6 @@
 //! A cluster at rest.
+//!
+//! Promises: P1, P3.
 
 use super::{connect, name, patient};
 use std::{collections::HashSet, time::Duration};

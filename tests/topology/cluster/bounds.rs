@@ -1,4 +1,6 @@
-//! What trouble costs: how often the nodes are asked for their slots.
+//! The cost of a failing node: how often the store asks the nodes for their slots.
+//!
+//! Promises: P18.
 
 use super::{connect, load::Load, name, patient};
 use std::time::Duration;
@@ -9,7 +11,7 @@ async fn looks(cluster: &Cluster, nodes: &[usize]) -> u64 {
     let mut looks = 0;
     for &node in nodes {
         let stats = cluster.raw(node).await.commandstats().await;
-        // Redis 6.2 counts no subcommands.
+        // Redis 6.2 does not count subcommands separately.
         let slots = stats.get("cluster|slots").or_else(|| stats.get("cluster"));
         looks += slots.copied().unwrap_or_default();
     }
@@ -33,11 +35,11 @@ async fn a_dead_node_under_load_is_looked_for_a_few_times_in_a_second() {
     let (seen, _) = load.stop().await;
     let failed = seen.iter().filter(|seen| seen.error.is_some()).count();
     assert!(failed > 500, "claims failed: {failed}");
-    // At most five looks in a second, each at two nodes.
+    // The store looks at most five times per second, each time at two nodes.
     assert!((3..=45).contains(&looks), "{looks} looks");
 }
 
-/// A map ten seconds old is read again, for the sake of messages.
+/// A map is read again after ten seconds, for the sake of messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_at_rest_is_not_looked_at_for_seconds() {
     let _alone = alone().await;

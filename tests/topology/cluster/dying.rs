@@ -1,4 +1,6 @@
 //! Nodes die, and their replicas are promoted.
+//!
+//! Promises: P4, P18.
 
 use super::{
     BOUND, connect,
@@ -10,16 +12,16 @@ use testing::{machine::beside_others, redis::Cluster, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// Under load on a busy machine an answer may take that long without any fault.
+/// Under load on a busy machine an answer may take this long without any fault.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ends a node: so that its port refuses connections, or so that nothing answers any more.
+/// Ends a node: either its port refuses connections, or it stops answering.
 type Fault = fn(&mut Cluster, usize);
 
 struct Outcome {
     cluster: Cluster,
     store: RedisSemaphore,
-    /// Claims on the keys of the dead node, and on those of others.
+    /// The claims on the keys of the dead node.
     own: Vec<Seen>,
     others: Vec<Seen>,
     promoted: Instant,
@@ -68,7 +70,7 @@ impl Outcome {
         assert!(self.others.len() > 100, "{}", self.others.len());
     }
 
-    /// The target is a second; the rest is for a busy machine.
+    /// The target is a second. The rest is slack for a busy machine.
     fn assert_that_own_are_served_within(&self, bound: Duration) {
         let failed = self.own.iter().filter(|seen| seen.error.is_some());
         let last = failed.map(|seen| seen.start + seen.took).max();
@@ -89,7 +91,7 @@ async fn a_primary_that_is_killed_harms_its_own_keys_only_until_its_replica_is_p
     let outcome = fail_over(|cluster, node| cluster.node_mut(node).kill()).await;
     outcome.assert_that_others_are_unharmed();
     outcome.assert_that_own_are_served_within(Duration::from_secs(2));
-    // A grant that the replica had not got may be given again.
+    // A grant that did not reach the replica may be given again.
     assert!(outcome.most <= 2, "{}", outcome.most);
 }
 
@@ -98,10 +100,10 @@ async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_i
     let _share = beside_others().await;
     let outcome = fail_over(|cluster, node| cluster.node(node).stop()).await;
     outcome.assert_that_others_are_unharmed();
-    // A claim that was sent to the silent node before fails after two timeouts.
+    // A claim that was sent to the node before it fell silent fails after two timeouts.
     outcome.assert_that_own_are_served_within(Duration::from_secs(2) + TIMEOUT * 2);
     assert!(outcome.most <= 2, "{}", outcome.most);
-    // The old primary comes back, and is a replica now.
+    // The old primary continues. It is a replica now.
     outcome.cluster.node(0).cont();
     eventually("it is a replica", BOUND, async || {
         !outcome.cluster.is_primary(0).await
@@ -115,7 +117,7 @@ async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_i
     assert!(permit.expect("there is room").release().await);
 }
 
-/// The store looks for the node as long as it is away, whether or not anybody claims.
+/// The store looks for the node for as long as it is away, even without claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_are_granted_soon_after_a_failover_that_no_claim_has_met() {
     let _share = beside_others().await;

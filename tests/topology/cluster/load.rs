@@ -1,4 +1,4 @@
-//! Load on many keys, and a witness of who holds what.
+//! Load on many keys, and a witness of the holders.
 
 use std::{
     sync::{
@@ -11,20 +11,20 @@ use testing::in_flight::InFlight;
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
-/// What became of one claim.
+/// The outcome of one claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) key: String,
     pub(crate) start: Instant,
     pub(crate) took: Duration,
-    /// `None`: it was granted, or the key was full.
+    /// `None` if the claim was granted or the key was full.
     pub(crate) error: Option<String>,
 }
 
-/// Two tasks for each key, of which one may hold it at a time.
+/// Two tasks per key. Only one of them may hold the key at a time.
 pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
-    /// Of each key.
+    /// The holders of each key.
     held: Vec<InFlight>,
     tasks: JoinSet<Vec<Seen>>,
 }
@@ -48,7 +48,7 @@ impl Load {
         load
     }
 
-    /// Ends the load. What became of the claims, in no order, and the most that ever held one key.
+    /// Ends the load. Returns all claims' outcomes, unordered, and the largest number of simultaneous holders of a key.
     pub(crate) async fn stop(self) -> (Vec<Seen>, usize) {
         self.is_over.store(true, Relaxed);
         let seen = self.tasks.join_all().await.concat();
@@ -70,7 +70,7 @@ async fn work(
         let (took, mut error) = (start.elapsed(), None);
         let pause = match outcome {
             Ok(permit) => {
-                // A permit that is lost is told so, and its successor may run.
+                // The holder of a lost permit does not count, because its successor may run.
                 let _one = (!permit.is_lost()).then(|| held.begin());
                 sleep(Duration::from_millis(2)).await;
                 2
@@ -78,7 +78,7 @@ async fn work(
             Err(AcquireError::Full { .. }) => 2,
             Err(failed) => {
                 error = Some(format!("{failed:?}"));
-                // Refused at once: more of these would only be load on this machine.
+                // More claims that fail at once would only load this machine.
                 50
             }
         };

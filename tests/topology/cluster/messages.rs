@@ -1,16 +1,18 @@
 //! Waiters are woken by messages, through any node.
+//!
+//! Promises: P15.
 
 use super::{BOUND, connect, name, patient};
 use std::time::{Duration, Instant};
 use testing::{machine::beside_others, redis::Cluster, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
-/// With such a lease a waiter polls every five seconds.
+/// With this lease a waiter polls every five seconds.
 fn slow_to_poll() -> Builder {
     patient().lease(Duration::from_secs(60))
 }
 
-/// The node on which a store is subscribed.
+/// The node on which a store is subscribed, if any.
 pub(crate) async fn subscribed(cluster: &Cluster, nodes: &[usize]) -> Option<usize> {
     for &node in nodes {
         let channels = cluster
@@ -25,7 +27,7 @@ pub(crate) async fn subscribed(cluster: &Cluster, nodes: &[usize]) -> Option<usi
     None
 }
 
-/// How long after a release the waiter is granted, on a key of a node.
+/// The time from a release until the waiter is granted, for a key of this node.
 async fn wake(store: &RedisSemaphore, cluster: &Cluster, node: usize) -> Duration {
     let key = cluster.keys_of(node, 1, name).await.remove(0);
     let claim = Claim::new(key.as_str()).with_limit(1);
@@ -53,7 +55,7 @@ async fn waiters_on_every_node_are_woken_and_do_not_poll() {
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(slow_to_poll(), &cluster).await;
     for node in 0..3 {
-        // Busy machines get three chances: a poll would take some seconds each time.
+        // Busy machines get three attempts. A poll would take seconds each time.
         let mut took = BOUND;
         for _ in 0..3 {
             took = took.min(wake(&store, &cluster, node).await);
@@ -75,13 +77,13 @@ async fn a_waiter_sends_no_more_than_its_heartbeats() {
         subscribed(&cluster, &[0, 1, 2]).await.is_some()
     })
     .await;
-    // It polls once when the subscription is new.
+    // The waiter polls once when the subscription is new.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut raw = cluster.raw(1).await;
     raw.reset_stats().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let calls = raw.commandstats().await.get("evalsha").copied();
-    // A heartbeat or two. Without messages the head of a queue polls 40 times.
+    // One or two heartbeats. Without messages the head of a queue polls 40 times.
     assert!(calls.unwrap_or_default() <= 3, "{calls:?}");
     waiting.abort();
 }
@@ -120,7 +122,7 @@ async fn one_silent_replica_does_not_make_a_check_fail() {
     let store = connect(patient(), &cluster).await;
     store.check().await.expect("all answer");
     cluster.node(cluster.replica_of(1)).stop();
-    // Each node has its turn.
+    // Each node gets its turn.
     for _ in 0..6 {
         store.check().await.expect("the others answer");
     }

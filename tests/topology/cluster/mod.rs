@@ -1,4 +1,4 @@
-//! A cluster: slots that move, nodes that die, and the way of messages.
+//! A cluster: moving slots, dying nodes, and the delivery of messages.
 
 mod basics;
 mod bounds;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use testing::{redis::Cluster, stores::connected};
 use tower_semaphore::{RedisSemaphore, redis::Builder};
 
-/// Nothing that waits for this is about time.
+/// Generous, because no test that uses it measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 
-/// A store that is patient on a busy machine.
+/// A builder whose timeout tolerates a busy machine.
 pub(crate) fn patient() -> Builder {
     RedisSemaphore::builder().timeout(Duration::from_secs(3))
 }
@@ -28,7 +28,7 @@ pub(crate) async fn connect(builder: Builder, cluster: &Cluster) -> RedisSemapho
     connected(async || builder.clone().connect_cluster(cluster.urls()).await).await
 }
 
-/// What the keys of a semaphore begin with.
+/// The prefix of a semaphore's keys.
 pub(crate) fn name(key: &str) -> String {
     format!("semaphore:2:{{concurrency:{key}}}")
 }

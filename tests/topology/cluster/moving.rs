@@ -1,4 +1,6 @@
 //! Slots move from node to node.
+//!
+//! Promises: P1, P6, P18.
 
 use super::{BOUND, connect, load::Load, name, patient};
 use std::{collections::BTreeSet, time::Duration};
@@ -28,7 +30,7 @@ async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
     for (number, slot) in slots.iter().enumerate() {
         cluster.move_slot(*slot, 0, 1 + number % 2).await;
     }
-    // And back.
+    // Move them back.
     for (number, slot) in slots.iter().enumerate() {
         cluster.move_slot(*slot, 1 + number % 2, 0).await;
     }
@@ -55,10 +57,10 @@ async fn a_claim_on_a_slot_that_is_moving_is_answered_once_it_has_moved() {
     let claim = Claim::new(key.as_str()).with_limit(2);
     let first = store.acquire(claim.clone()).await.expect("there is room");
     cluster.begin_move(slot, 0, 1).await;
-    // The semaphore has no queue, so a script finds some keys and not the others: TRYAGAIN.
+    // The semaphore has no queue, so a script finds only some of its keys: TRYAGAIN.
     let waiting = tokio::spawn(store.acquire(claim.clone()));
     eventually("it was told to try again", BOUND, async || {
-        // Redis 6.2 says ASK at first, and the other node says it.
+        // Redis 6.2 first answers ASK, and then the other node answers TRYAGAIN.
         let old = cluster.raw(0).await.cmd(&["INFO", "errorstats"]).await;
         let new = cluster.raw(1).await.cmd(&["INFO", "errorstats"]).await;
         [old, new]
@@ -84,7 +86,7 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
     let slot = cluster.slot(&name(&key)).await;
     let claim = Claim::new(key.as_str()).with_limit(1);
     let holder = store.acquire(claim.clone()).await.expect("there is room");
-    // With a waiter all four keys exist.
+    // With a waiter, all four keys exist.
     let waiting = tokio::spawn(store.acquire(claim.clone().with_wait(BOUND)));
     let queue = format!("{}:queue", name(&key));
     eventually("it waits", BOUND, async || {
@@ -93,11 +95,11 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
     .await;
     cluster.begin_move(slot, 0, 1).await;
     cluster.move_keys(slot, 0, 1).await;
-    // The old node says ASK, and the new one serves only who says ASKING.
+    // The old node answers ASK, and the new one serves only calls that begin with ASKING.
     let (policy, of) = (Policy::DEFAULT, Key::from(key.as_str()));
     let usage = store.usage(&policy, &of).await.expect("it answers");
     assert_eq!((usage.units, usage.waiting.len()), (1, 1));
-    // Some questions are of several commands.
+    // Some of these queries consist of several commands.
     let counts = store.counts(&policy, &[StoredKey::whole(of.clone())]).await;
     let counts = counts.expect("it answers");
     assert_eq!((counts[0].units, counts[0].waiting), (1, 1));
@@ -134,7 +136,7 @@ async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time
     assert_eq!(harmed.count(), 0, "of {}", seen.len());
 }
 
-/// Claims on a slot that nobody serves, and then one on another slot of the same node.
+/// Fails claims on a slot that no node serves. Then a claim on another slot of the same node must pass.
 async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let _share = beside_others().await;
@@ -145,7 +147,7 @@ async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut C
     let slot = cluster.slot(&name(&keys[0])).await;
     assert!(store.acquire(claims[1].clone()).await.is_ok());
     fault(&mut cluster, slot).await;
-    // Long enough for the breaker of a node.
+    // These claims would be enough to open the breaker of a node.
     for _ in 0..4 {
         let answer = store.acquire(claims[0].clone()).await;
         let error = answer.expect_err("nobody serves it");
@@ -193,7 +195,7 @@ async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others()
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
-        // Redis 6.2 has no names. Nobody announces one here, so the nodes say `MOVED 1234 ?:7000`.
+        // Redis 6.2 has no host names. No node announces one here, so the nodes answer `MOVED 1234 ?:7000`.
         let named = [
             "CONFIG",
             "SET",
@@ -214,8 +216,8 @@ async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others()
     }
 }
 
-/// Before this both nodes are asked for the keys of a slot, which is stuck in a move. A process that starts then claims
-/// other keys, and knows whether limits are read.
+/// Applies `stick` to the slot of the processes, its owner and another node. A process that starts afterwards can claim
+/// all other keys, and its check reports exactly `risks`.
 async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
     risks: &[Risk],
     stick: impl AsyncFnOnce(&Cluster, [usize; 3]),
@@ -261,7 +263,7 @@ async fn claims_pass_while_each_node_says_the_other_has_the_processes_and_a_chec
     .await;
 }
 
-/// Leaves a slot without a node.
+/// Removes a slot from all nodes.
 async fn leave_unserved(cluster: &Cluster, slot: usize) {
     for node in 0..3 {
         let unserved = ["CLUSTER", "DELSLOTS", &slot.to_string()];
@@ -295,7 +297,7 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     let unserved = store.acquire(claims[0].clone()).await;
     let unserved = unserved.expect("there is room");
     leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
-    // The thread has failed to refresh it more often than makes an outage.
+    // Failed refreshes alone are enough to count as an outage.
     eventually("its lease ends", BOUND, async || unserved.is_degraded()).await;
     for _ in 0..10 {
         for (number, claim) in claims.iter().enumerate().filter(|(number, _)| *number != 1) {
@@ -348,7 +350,7 @@ async fn the_last_unit_and_the_last_waiter_change_hands_while_their_slot_is_movi
     let mut holder = store.acquire(claim.clone()).await.expect("there is room");
     let queue = format!("{}:queue", name(&key));
     for _ in 0..3 {
-        // With a waiter all four keys are there, so the old node runs scripts.
+        // With a waiter, all four keys exist, so the old node runs scripts.
         let waiting = tokio::spawn(store.acquire(claim.clone()));
         eventually("it waits", BOUND, async || {
             cluster.raw(0).await.zcard(&queue).await == 1

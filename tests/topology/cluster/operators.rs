@@ -1,4 +1,6 @@
 //! Operators' calls while the cluster changes.
+//!
+//! Promises: P24.
 
 use super::{BOUND, connect, name, patient};
 use futures_util::future::join_all;
@@ -10,7 +12,7 @@ use tower_semaphore::{
     semaphore::{Key, StoredKey},
 };
 
-/// A semaphore with five holders and three waiters on node 0, and its slot there.
+/// A semaphore with five holders and three waiters, in a slot of node 0.
 struct Busy {
     cluster: Cluster,
     store: RedisSemaphore,
@@ -66,7 +68,7 @@ impl Busy {
 async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     let busy = Busy::new().await;
     let (policy, key) = busy.of();
-    // The pause is shorter than the claims' waits. A claim that cannot outwait a pause leaves the queue.
+    // The pause is shorter than the claims' waits, because a claim that cannot outwait a pause leaves the queue.
     let paused = busy.store.pause(&policy, &key, BOUND, "");
     paused.await.expect("it is paused");
     busy.cluster.begin_move(busy.slot, 0, 1).await;
@@ -82,7 +84,7 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     }
 }
 
-/// More keys than one call counts. The store's map of slots is wrong for all of them.
+/// The keys are more than one call counts, and the store's map of slots is wrong for all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_keys_whose_slots_have_just_moved_are_counted() {
     let cluster = Cluster::of_primaries(3).await;
@@ -135,7 +137,8 @@ async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> 
     })
     .await;
     let before = refusals(&mut raw).await;
-    // Other commands of the store are refused too. The call is polled first, so it is among the first that are.
+    // Other commands of the store may be refused too. The call is polled first, so it is one of the first to be
+    // refused.
     let restore = async {
         eventually("the call is refused", BOUND, async || {
             refusals(&mut raw).await > before
@@ -150,7 +153,7 @@ async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> 
         .0
 }
 
-/// A slot of node 0 other than the semaphore's, and so without keys.
+/// A slot of node 0 that is not the semaphore's and so has no keys.
 fn free_slot(busy: &Busy) -> String {
     let slot = if busy.slot == 1 { 2 } else { 1 };
     assert_eq!(busy.cluster.first_owner(slot), 0);

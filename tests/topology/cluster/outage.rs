@@ -1,4 +1,6 @@
-//! A policy for the time when a store is unavailable, while one of several nodes is.
+//! The policy for outages, while one of several nodes is unavailable.
+//!
+//! Promises: P19.
 
 use super::{BOUND, name};
 use std::time::{Duration, Instant};
@@ -9,11 +11,11 @@ use tower_semaphore::{
     redis::WhenUnavailable::{self, Admit, Refuse, Share},
 };
 
-/// Under load on a busy machine an answer may take that long without any fault.
+/// Under load on a busy machine an answer may take this long without any fault.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(3);
 const LIMIT: u32 = 4;
-/// Half of the limit for each of two processes.
+/// Half of the limit, for each of two processes.
 const SHARE: usize = 2;
 const PROCESSES: &str = "semaphore:2:processes";
 
@@ -48,7 +50,7 @@ impl Fixture {
         self.cluster.first_owner(self.cluster.slot(PROCESSES).await)
     }
 
-    /// Waits until both processes are counted, and have been told so.
+    /// Waits until both processes are counted and know the count.
     async fn know_each_other(&self) {
         let mut raw = self.cluster.raw(self.counting_node().await).await;
         eventually("both are alive", BOUND, async || {
@@ -66,8 +68,7 @@ impl Fixture {
         .await;
     }
 
-    /// Asserts that the keys of the other nodes are limited as ever, and that no claim waits for the
-    /// dead node.
+    /// Asserts that the keys of the other nodes are limited as usual, and that no claim waits for the dead node.
     async fn others_are_unharmed(&self, dead: usize) {
         for node in (0..3).filter(|node| *node != dead) {
             let mut permits = Vec::new();
@@ -110,7 +111,7 @@ fn held(key: &str) -> String {
     format!("{}:held", name(key))
 }
 
-/// As many as the policy admits.
+/// Acquires permits until the policy admits no more.
 async fn admitted(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
     let mut permits = Vec::new();
     loop {
@@ -135,7 +136,7 @@ async fn a_dead_node_leaves_its_own_keys_to_the_policy(is_counting: bool) {
         (counting + 1) % 3
     };
     fixture.cluster.node_mut(dead).kill();
-    // The count is kept for as long as nobody tells another one.
+    // The last count is kept until a new one arrives, however long that takes.
     sleep(LEASE * 3 * u32::from(is_counting)).await;
     let mut permits = Vec::new();
     for store in &fixture.stores {
@@ -186,7 +187,7 @@ async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
     }
 }
 
-/// The limit of permits that were admitted without the server holds again, whichever node has the key.
+/// The limit holds again after degraded permits were admitted, even though another node now serves the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_share_is_in_the_books_after_the_promotion() {
     let _share = beside_others().await;
@@ -211,7 +212,7 @@ async fn a_share_is_in_the_books_after_the_promotion() {
     let mut raw = fixture.cluster.raw(replica).await;
     eventually("all are in the books", BOUND, async || {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
-        // The new primary does not know all of them yet.
+        // The new primary does not have all of them yet.
         for store in &fixture.stores {
             let answer = store.acquire(claim(&key)).await;
             assert!(answer.is_err(), "there is no room");
@@ -255,7 +256,7 @@ async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_th
         })
         .await;
     }
-    // A level that must not be degraded is refused, and what was granted before is released.
+    // A strict level may not be degraded, so the claim is refused, and the levels granted before are released.
     let claims = [
         claim(&fixture.keys[1]),
         claim(&fixture.keys[0]).with_strict(true),

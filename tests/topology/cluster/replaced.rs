@@ -1,4 +1,6 @@
-//! Nodes that leave, one or all of them.
+//! Nodes that leave the cluster, one of them or all.
+//!
+//! Promises: P18.
 
 use super::{BOUND, connect, messages, name, patient};
 use std::time::Duration;
@@ -6,7 +8,7 @@ use testing::{front::Front, machine::beside_others, redis::Cluster, wait::eventu
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// Removes a primary whose replica has taken its place. No command ever hears of it again.
+/// Removes a primary after its replica has taken over. The other nodes forget it.
 async fn remove(cluster: &Cluster, node: usize, nodes: usize) {
     let replica = cluster.replica_of(node);
     let mut raw = cluster.raw(replica).await;
@@ -60,7 +62,7 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
     );
     let name = Front::open(Duration::ZERO).await;
     name.point_at(old.node(0).port());
-    // An attempt to look at a node may take that long.
+    // An attempt to look at a node may take this long.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     let url = format!("redis://127.0.0.1:{}/", name.port());
     let store = builder.connect_cluster([url]).await.expect("it connects");
@@ -69,7 +71,7 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
         permit.is_ok()
     };
     assert!(works().await);
-    // Nothing listens at their addresses any more, and nothing says so.
+    // The old nodes stop answering, and no node announces the change.
     (0..3).for_each(|node| old.node(node).stop());
     name.point_at(new.node(0).port());
     eventually("it serves", BOUND, works).await;
@@ -87,7 +89,7 @@ async fn a_cluster_that_was_set_up_anew_at_the_same_addresses_is_found() {
     };
     assert!(works().await);
     cluster.dissolve().await;
-    // Each node says now that nobody has any slots.
+    // Each node now reports that no node has any slots.
     for _ in 0..10 {
         assert!(!works().await);
         sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,6 @@
 //! Grants that count only once replicas have them, on nodes that fail.
+//!
+//! Promises: P1.
 
 use super::{BOUND, connect, name, patient};
 use std::{error::Error as _, time::Duration};

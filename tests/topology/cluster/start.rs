@@ -1,4 +1,6 @@
-//! What is known at the start.
+//! Problems that connecting to a cluster finds.
+//!
+//! Promises: P20.
 
 use super::{BOUND, connect, patient};
 use testing::{
@@ -10,7 +12,7 @@ use tower_semaphore::{
     redis::{Builder, Kind},
 };
 
-/// The error that blames the nodes.
+/// The text of an error that blames `connect_cluster`.
 async fn blamed(builder: Builder, urls: &[String]) -> String {
     match builder.connect_cluster(urls.to_vec()).await {
         Err(error) if error.setting() == Some("connect_cluster") => error.to_string(),
@@ -29,7 +31,7 @@ async fn works(store: &RedisSemaphore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     let server = RedisServer::start();
-    // Over TLS a fragment follows.
+    // With TLS a fragment follows the address.
     let address = format!(":{}/", server.client_port());
     let of_three = server.url().replacen(&address, &format!("{address}3"), 1);
     for (urls, reason) in [
@@ -50,7 +52,7 @@ async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
 async fn nodes_that_cannot_be_reached_are_told() {
     let mut server = RedisServer::with(&["--cluster-enabled", "yes"]);
     let url = server.url();
-    // It has no slots, and knows nobody who has.
+    // The server has no slots, and knows no node that has any.
     let outcome = blamed(patient(), std::slice::from_ref(&url)).await;
     assert!(outcome.contains("no node has any slots"), "{outcome}");
     server.kill();
@@ -132,7 +134,7 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
 async fn claims_of_one_node_travel_together() {
     const CLAIMS: usize = 400;
     let cluster = Cluster::of_primaries(3).await;
-    // Long enough for no refresh to be due meanwhile.
+    // Long enough that no refresh is due during the test.
     let store = connect(patient().lease(BOUND * 20), &cluster).await;
     works(&store).await;
     let keys = cluster.keys_of(1, CLAIMS, super::name).await;
@@ -146,7 +148,7 @@ async fn claims_of_one_node_travel_together() {
     let calls = raw.commandstats().await["evalsha"] as usize;
     assert!(permits.iter().all(Result::is_ok));
     assert_eq!(calls, CLAIMS);
-    // The first eight travel alone, and the others 64 at a time. The rest is the cluster's own.
+    // The first eight travel alone, and the others 64 at a time. The rest is the cluster's own traffic.
     assert!(reads < CLAIMS / 4, "{calls} calls in {reads} reads");
 }
 
@@ -154,7 +156,7 @@ async fn claims_of_one_node_travel_together() {
 async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
     let cluster = Cluster::of_primaries(1).await;
     let mut raw = cluster.raw(0).await;
-    // An address for documentation, RFC 5737.
+    // A documentation address (RFC 5737), where no server listens.
     let announce = ["CONFIG", "SET", "cluster-announce-ip", "192.0.2.1"];
     assert_eq!(raw.cmd(&announce).await.text(), "OK");
     eventually("it is announced", BOUND, async || {

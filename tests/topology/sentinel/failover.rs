@@ -1,4 +1,6 @@
 //! Failovers of a real primary.
+//!
+//! Promises: P4, P18.
 
 use super::{BOUND, claim, patient, scripts, works};
 use std::time::{Duration, Instant};
@@ -26,7 +28,7 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
     })
     .await;
     eventually("it serves", BOUND, async || works(&store).await).await;
-    // It starts as a primary, and empty: each claim there would be granted again.
+    // The restarted server is at first an empty primary, which would grant each claim again.
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.server_mut(0).restart();
     eventually("it is a replica", BOUND, async || {
@@ -34,7 +36,7 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
         !sentinels.is_primary(0).await
     })
     .await;
-    // The connection in which it was told that may have ended meanwhile.
+    // Connections are closed when the server becomes a replica, so the query may fail at first.
     eventually("it is known to be one", BOUND, async || {
         let mut raw = sentinels.raw(0).await;
         let info = raw.try_cmd(&["INFO", "replication"]).await;
@@ -54,7 +56,7 @@ async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_spe
     sentinels.until_named(1).await;
     eventually("it serves", BOUND, async || works(&store).await).await;
     sentinels.server(0).cont();
-    // What was sent to it before may run now.
+    // Commands that were sent to the server before may run now.
     sleep(Duration::from_millis(500)).await;
     let before = scripts(sentinels.server(0)).await;
     eventually("it is a replica", BOUND, async || {

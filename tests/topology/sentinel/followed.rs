@@ -1,7 +1,9 @@
-//! What Sentinels say is followed, and what a server says of its role.
+//! The store follows the Sentinels' reports and each server's own report of its role.
 //!
-//! One Sentinel is told to watch one server or another. So both servers are primaries and can be
-//! reached, as after a failover that the old primary has not noticed.
+//! One Sentinel is made to watch one server and then another. So both servers are primaries and reachable, as after a
+//! failover that the old primary has not noticed.
+//!
+//! Promises: P18.
 
 use super::{BOUND, claim, patient, scripts, watch, works};
 use std::{thread, time::Duration};
@@ -23,8 +25,8 @@ async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError>
         .await
 }
 
-/// Claims on a runtime of its own, until its own connection goes to this server. What it claims first
-/// may go over the keeper's connection, and stay behind.
+/// Claims on a separate runtime until that runtime's own connection leads to this server. Its first claims may use the
+/// keeper's connection, and stay on the old server.
 fn goes_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
     let other = Claim::new("elsewhere").with_limit(10_000);
     let run = || {
@@ -51,7 +53,7 @@ async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
         let (old, new) = (&servers[round % 2], &servers[(round + 1) % 2]);
         eventually("it serves", BOUND, async || works(&store).await).await;
         watch(&sentinel, new, 1).await;
-        // Before the Sentinel is looked at again.
+        // This happens before the store looks at the Sentinel again.
         goes_elsewhere(&store, new);
         sleep(Duration::from_secs(3)).await;
         let before = scripts(old).await;
@@ -83,7 +85,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
     let port = servers[1].client_port().to_string();
     let mut old = Raw::connect(servers[0].port()).await;
     old.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-    // READONLY, and then a role that is not a primary's.
+    // The server answers READONLY, and then reports that it is no primary.
     let refused = store.acquire(claim()).await;
     assert!(
         matches!(refused, Err(AcquireError::Store { .. })),

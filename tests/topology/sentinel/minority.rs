@@ -1,6 +1,8 @@
-//! Sentinels that are gone, or that have missed a failover.
+//! Sentinels that are gone or that have missed a failover.
 //!
-//! Nobody fails over here: each Sentinel is told what it knows.
+//! No failover runs here: each Sentinel is configured with what it knows.
+//!
+//! Promises: P18.
 
 use super::{BOUND, claim, patient, scripts, watching, works};
 use std::{thread, time::Duration};
@@ -20,14 +22,14 @@ async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
     store.expect("it connects")
 }
 
-/// Breaks all connections to a server.
+/// Closes all connections to a server.
 async fn cut(server: &RedisServer) {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
 }
 
-/// For a second all claims fail, and none reaches the server.
+/// Asserts that for a second all claims fail and none reaches the server.
 async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
     for _ in 0..10 {
         let answer = store.acquire(claim()).await;
@@ -54,7 +56,7 @@ async fn without_sentinels_the_primary_that_they_named_last_serves_also_after_a_
         })
         .await;
     }
-    // A runtime that is new has to connect for the first time, or to use the keeper's connection.
+    // A new runtime must connect for the first time, or use the keeper's connection.
     let other = store.clone();
     let serves = move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -74,7 +76,7 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_other
     let store = connect(&sentinels).await;
     assert!(works(&store).await);
     sentinels[1..].iter_mut().for_each(RedisServer::kill);
-    // It is looked at too, once in a second.
+    // The store looks at this Sentinel too, once per second.
     for _ in 0..3 {
         cut(&new).await;
         eventually("it serves", BOUND, async || works(&store).await).await;
@@ -90,7 +92,7 @@ async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     let store = connect(&sentinels).await;
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.iter_mut().for_each(RedisServer::kill);
-    // It is empty, and another server may have taken its place meanwhile.
+    // The server is empty, and another server may have replaced it while it was down.
     primary.restart();
     grants_nothing(&store, &primary).await;
 }
@@ -107,12 +109,12 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
         store.acquire(claim().with_limit(10_000)).await.is_ok()
     })
     .await;
-    // The two may have made another primary, where nobody sees it from here.
+    // The other two Sentinels may have promoted another primary that is invisible from here.
     primary.restart();
     grants_nothing(&store, &primary).await;
 }
 
-/// Nor does a primary that does not tell its user, who has the rights that the docs name.
+/// The primary cannot report its role, because its user has only the rights that the docs require, without INFO.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary() {
     let primary = RedisServer::start();

@@ -1,4 +1,4 @@
-//! A primary that Sentinels name: failovers, old primaries that come back, and what is wrong at start.
+//! A primary behind Sentinels: failovers, old primaries that return, and problems at the start.
 
 mod failover;
 mod followed;
@@ -12,10 +12,10 @@ use testing::{
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
-/// Nothing that waits for this is about time.
+/// Generous, because no test that uses it measures time.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// Settings that are patient on a busy machine.
+/// A builder whose timeout tolerates a busy machine.
 pub(crate) fn patient() -> Builder {
     RedisSemaphore::builder().timeout(Duration::from_secs(2))
 }
@@ -24,7 +24,7 @@ pub(crate) fn claim() -> Claim {
     Claim::new("ann").with_limit(1)
 }
 
-/// Acquires and releases.
+/// Acquires and releases a permit. Returns true if both succeed.
 pub(crate) async fn works(store: &RedisSemaphore) -> bool {
     match store.acquire(claim()).await {
         Ok(permit) => permit.release().await,
@@ -42,14 +42,14 @@ pub(crate) async fn watch(sentinel: &RedisServer, server: &RedisServer, quorum: 
     assert_eq!(raw.cmd(&monitor).await.text(), "OK");
 }
 
-/// How many scripts a server has run since its statistics were reset.
+/// The number of scripts that a server has run since its statistics were reset.
 pub(crate) async fn scripts(server: &RedisServer) -> u64 {
     let stats = Raw::connect(server.port()).await.commandstats().await;
     let count = |name| stats.get(name).copied().unwrap_or_default();
     count("evalsha") + count("eval")
 }
 
-/// A Sentinel that knows this primary since a failover of this epoch.
+/// A Sentinel that knows this primary since a failover with this epoch.
 pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
     let (name, port) = (Sentinels::NAME, server.client_port());
     let content = format!(

@@ -1,4 +1,6 @@
-//! What is known at the start.
+//! Problems that connecting through Sentinels finds.
+//!
+//! Promises: P20.
 
 use super::{patient, works};
 use testing::{
@@ -107,7 +109,7 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
         .connect_sentinel(urls.clone(), Sentinels::NAME)
         .await;
     assert!(works(&store.expect("both let it in")).await);
-    // The oracle's connection is as old as the password.
+    // The oracle's connection was made before the password was set.
     let clients = raw.cmd(&["CLIENT", "LIST"]).await;
     let ours = clients
         .text()

@@ -1,5 +1,5 @@
-//! Drives the Rust semaphores: ours, under one limit or under four at once, and the crate
-//! distributed-lock with an expiry of 10 s.
+//! Drives the Rust semaphores: ours, under one limit or under four at once, and the crate distributed-lock with an
+//! expiry of 10 s.
 
 use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
 use distributed_lock_redis::{RedisLockProvider, RedisSemaphoreHandle};
@@ -20,10 +20,10 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The limits of a claim under four, beside the one for its key.
+/// The wider limits of a claim under four, in addition to the limit of its key.
 const WIDER: [&str; 3] = ["route", "model", "fleet"];
 
-/// One of the two, and what else a claim of ours is under.
+/// One of the two semaphores. Ours comes with the additional limits of its claims.
 #[derive(Clone)]
 enum Store {
     Ours(RedisSemaphore, &'static [&'static str]),
@@ -68,7 +68,7 @@ impl Store {
 }
 
 impl Held {
-    /// As its users would: ours by dropping it.
+    /// Releases a permit as users would: ours by dropping it.
     async fn release(self) -> Result<(), BoxError> {
         match self {
             Self::Ours(permit) => drop(permit),
@@ -101,7 +101,8 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// As `newcomer` of drive.mjs, each tenant a flow: the wait in holds, and how many began before it.
+/// Measures as `newcomer` in drive.mjs does, with a flow per tenant: the wait in holds, and the number of jobs begun
+/// before.
 async fn newcomer(store: &Store, key: &str) -> Result<(), BoxError> {
     const HOLD: Duration = Duration::from_millis(50);
     let Store::Ours(store, _) = store else {
@@ -148,17 +149,17 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
         count += done?;
     }
     if let Store::Ours(store, _) = store {
-        // Until the last release has reached the server.
+        // Waits until the last release has reached the server.
         store.shutdown(Duration::from_secs(5)).await;
     }
     println!("{:.0}", count as f64 / start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// The contender, when it was granted, and when it was done.
+/// The contender, the time of its grant, and the time at which it was done.
 type Seen = (u32, Duration, Duration);
 
-/// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
+/// Fifty contenders 4 ms apart, five permits, 100 ms each: prints the total and the inversions.
 async fn contend(store: &Store, key: &str) -> Result<(), BoxError> {
     let start = Instant::now();
     let mut work = JoinSet::new();
@@ -169,7 +170,7 @@ async fn contend(store: &Store, key: &str) -> Result<(), BoxError> {
     let seen = seen.collect::<Result<Vec<_>, _>>()?;
     let ends = seen.iter().map(|(.., end)| end.as_millis());
     println!("{} {}", ends.max().unwrap_or(0), inversions(&seen));
-    // The last releases are on their way.
+    // The last releases are still in flight.
     sleep(Duration::from_millis(200)).await;
     Ok(())
 }
@@ -184,7 +185,7 @@ async fn contender(store: Store, key: String, at: u32, start: Instant) -> Result
     Ok((at, granted, end))
 }
 
-/// Pairs of which the later contender was granted before the earlier.
+/// The number of pairs in which the later contender was granted before the earlier one.
 fn inversions(seen: &[Seen]) -> usize {
     let overtakers = |(at, granted, _): &Seen| {
         let others = seen.iter();

@@ -1,4 +1,4 @@
-//! Calls that lose their permit before their answer.
+//! Calls that lose their permit before they are answered.
 
 use crate::fixture::{BOUND, Scripted, ask, channel, limit, serve, soon};
 use futures_util::{StreamExt, stream};
@@ -30,7 +30,7 @@ fn is_lost(status: &Status) {
     }
 }
 
-/// A call whose handler never answers ends with its permit, and the one that waits behind it is answered.
+/// A call whose handler never answers ends when it loses its permit, and the call behind it is answered.
 async fn aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
     let (prices, layer) = (Scripted::default(), limit(1, store.clone()));
     let layer = layer.with_on_lost(OnLost::Abort).with_wait(BOUND);

@@ -15,7 +15,7 @@ use tower_semaphore::{
 
 const KEY: &str = "prices";
 
-/// A client with so many calls in flight, of a server that has no limit.
+/// A client that may have `limits` calls in flight, and a server without a limit.
 async fn client(
     semaphore: impl Semaphore,
     limits: u32,

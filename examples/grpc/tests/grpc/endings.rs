@@ -1,4 +1,4 @@
-//! The ways in which a call ends: each frees its permit.
+//! The ways in which a call ends. Each releases its permit.
 
 use crate::fixture::{BOUND, Client, ask, client, limit, soon};
 use grpc::messages::Price;

@@ -1,4 +1,4 @@
-//! A server whose answers are scripted, and clients of it.
+//! A server with scripted answers, and clients of it.
 
 use futures_util::{StreamExt, stream};
 use grpc::{
@@ -27,10 +27,10 @@ use tonic::{
 };
 use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, Semaphore, key};
 
-/// How long a condition may take to come true on a busy machine.
+/// The longest time for a condition to become true, even on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// Answers as the item's name says, and counts the handlers that run.
+/// Answers according to the item's name, and counts the running handlers.
 #[derive(Clone, Default)]
 pub(crate) struct Scripted {
     running: Arc<AtomicUsize>,
@@ -38,12 +38,12 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// The most handlers that ran at once.
+    /// The largest number of handlers that ran at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(SeqCst)
     }
 
-    /// How many handlers run now.
+    /// The number of handlers that run now.
     pub(crate) fn running(&self) -> usize {
         self.running.load(SeqCst)
     }
@@ -55,7 +55,7 @@ impl Scripted {
     }
 }
 
-/// A handler that runs, until it is dropped.
+/// A running handler. Dropping this ends its count.
 struct Running(Scripted);
 
 impl Drop for Running {
@@ -99,12 +99,12 @@ impl Prices for Scripted {
     }
 }
 
-/// Calls in flight for each account, counted by `semaphore`.
+/// Limits the calls in flight per account, counted by `semaphore`.
 pub(crate) fn limit(limit: u32, semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Header> {
     ConcurrencyLimitLayer::new(limit, key::header(ACCOUNT), semaphore)
 }
 
-/// The address of a server under this layer, which ends with the test.
+/// Starts a server under this layer, which ends with the test. Returns its address.
 pub(crate) async fn serve<K: KeyExtractor + Send + Sync + 'static>(
     layer: ConcurrencyLimitLayer<K>,
     prices: Scripted,
@@ -132,7 +132,7 @@ pub(crate) async fn client<K: KeyExtractor + Send + Sync + 'static>(
     PricesClient::new(channel(&url).await)
 }
 
-/// What `account` asks for an item of this name.
+/// A request of `account` for the price of this item.
 pub(crate) fn ask(account: &str, name: &str) -> Request<Item> {
     let name = name.to_owned();
     let mut request = Request::new(Item { name });
@@ -149,7 +149,7 @@ pub(crate) async fn admitted(client: &mut Client, account: &str) {
     .await;
 }
 
-/// What `future` resolves to, within [`BOUND`].
+/// The result of `future`, which must arrive within [`BOUND`].
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(BOUND, future).await.expect("in time")
 }

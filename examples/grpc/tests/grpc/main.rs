@@ -1,4 +1,4 @@
-//! The layers around a server and a channel of tonic, and the example as processes.
+//! The layers around tonic's server and channel, and the example run as processes.
 
 mod aborted;
 mod channel;

@@ -1,4 +1,4 @@
-//! The example, as processes of its own.
+//! The example, run as separate processes.
 
 use crate::fixture::{Client, admitted, ask, channel, soon};
 use grpc::{client::PricesClient, messages::Price};
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tonic::{Code, Streaming};
 
-/// The example with these settings and no others. Killed when it is dropped.
+/// The example with these settings and no others. Dropping its process kills it.
 fn command(arguments: &[&str], settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grpc"));
     for name in ["REDIS_URL", "PORT", "LIMIT", "WAIT_MS"] {
@@ -21,7 +21,7 @@ fn command(arguments: &[&str], settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A server, and its address.
+/// Starts a server. Returns it and its address.
 async fn server(settings: &[(&str, &str)]) -> (Child, String) {
     let mut child = command(&[], settings).spawn().expect("it starts");
     let url = example::address(&mut child).await;
@@ -83,7 +83,7 @@ async fn two_servers_on_one_redis_share_an_account_s_permits() {
 async fn clients_wait_for_each_other_and_none_is_refused() {
     let redis = RedisServer::start();
     let settings = [("REDIS_URL", &*redis.url())];
-    // Two clients, each with a dozen calls, would have 24 in flight.
+    // Without the limit, two clients with a dozen calls each would have 24 in flight.
     let (_server, url) = server(&[("LIMIT", "3")]).await;
     let asking = [(); 2].map(|()| {
         let client = command(&[&url, "ann"], &settings).spawn();

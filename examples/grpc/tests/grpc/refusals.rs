@@ -1,4 +1,4 @@
-//! What a client is told when its call is refused.
+//! Refused calls as clients see them.
 
 use crate::fixture::{Client, admitted, ask, client, limit, soon};
 use grpc::messages::Price;
@@ -21,7 +21,7 @@ fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
     value.map(|value| value.to_str().expect("text"))
 }
 
-/// The status of a call that may be made again later.
+/// Asserts the status of a call that may be made again later.
 fn assert_refused(status: &Status, code: Code, message: &str) {
     assert_eq!((status.code(), status.message()), (code, message));
     let seconds = metadata(status, "retry-after").expect("a time");
@@ -113,7 +113,7 @@ async fn a_call_whose_deadline_ends_while_it_waits_leaves_the_queue() {
     let layer = limit(1, memory.clone()).with_max_waiting(1);
     let mut client = client(layer.with_wait(Duration::from_secs(60))).await;
     let held = streams(&mut client, 1).await;
-    // The server's own deadline: tonic's client would set another by itself.
+    // The deadline is set for the server only. tonic's client would otherwise set its own as well.
     for _ in 0..3 {
         let mut hurried = ask("ann", "carrot");
         let deadline = "100m".parse().expect("text");

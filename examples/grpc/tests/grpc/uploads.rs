@@ -1,4 +1,4 @@
-//! Calls whose client streams: they are refused before their messages are read.
+//! Calls whose client streams are refused before their messages are read.
 
 use crate::fixture::{ask, channel, limit, serve, soon};
 use futures_util::{Stream, StreamExt, stream};
@@ -12,7 +12,7 @@ use tonic::{Code, Request, Status, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 use tower_semaphore::MemorySemaphore;
 
-/// Messages without end, together more than any window of HTTP/2.
+/// An endless stream of messages that exceeds every HTTP/2 window.
 fn endless() -> Request<impl Stream<Item = Item> + Send + 'static> {
     let name = "x".repeat(100_000);
     let items = stream::repeat_with(move || Item { name: name.clone() });
@@ -46,7 +46,7 @@ async fn an_upload_is_refused_before_it_is_read_and_harms_no_other_call() {
     let mut client = PricesClient::new(channel.clone());
     let held = client.follow(ask("ann", "endless")).await;
     let mut held = held.expect("admitted").boxed();
-    // Of one connection: what refused calls have sent would fill its window.
+    // All calls use one connection, whose window would fill with the messages of refused calls.
     for call in 0..40 {
         let status = upload(&channel, call % 2 == 0).await;
         assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");

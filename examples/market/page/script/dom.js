@@ -1,4 +1,4 @@
-// Elements. Whatever comes from outside is set as text, and never parsed.
+// Elements. Text from outside is never parsed as HTML.
 
 const byId = (id) => document.getElementById(id);
 
@@ -17,14 +17,14 @@ function make(tag, properties = {}, ...children) {
 const button = (text, classes, onclick, label = text) =>
   make("button", { type: "button", className: classes, textContent: text, onclick, ariaLabel: label });
 
-/** Sets a text, unless it is there: a screen reader may read what is set again. */
+/** Sets a text only if it differs, because a screen reader may read a text again when it is set. */
 function setText(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
 }
 
 /**
- * Makes the children of `list` those of `entries`, in their order. A child stays the same element as
- * long as its key is there, so that it keeps the focus.
+ * Makes the children of `list` match `entries`, in order. A child stays the same element while its key
+ * exists, so that it keeps the focus.
  */
 function reconcile(list, entries, keyOf, create, update) {
   const known = new Map([...list.children].map((child) => [child.dataset.key, child]));
@@ -42,7 +42,7 @@ function reconcile(list, entries, keyOf, create, update) {
   });
 }
 
-/** Removes an element. If it has the focus, the heading of its section gets it. */
+/** Removes an element. If it has the focus, the focus moves to the heading of its section. */
 function leave(element) {
   if (element.contains(document.activeElement)) focusHeading(element);
   element.remove();

@@ -1,12 +1,11 @@
-// What the market pushes: one stream of server-sent events for the account that is watched.
+// The market's feed: one stream of server-sent events for the watched account.
 
-/** Names of this machine in a URL. */
+/** Host names of this machine. */
 const loopback = /^(localhost|.+\.localhost|127(\.\d+){3})$/;
 
 /**
- * The URL of a path, at a host name of its own where that is possible. A browser opens six
- * HTTP/1.1 connections to a host, and each stream takes one; but every name under `localhost` is
- * this machine.
+ * The URL of a path, at a separate host name if possible. A browser opens six HTTP/1.1 connections
+ * to a host, and each stream occupies one. Every name under `localhost` is this machine.
  */
 function elsewhere(path) {
   if (location.protocol !== "http:" || !loopback.test(location.hostname)) return path;
@@ -14,7 +13,7 @@ function elsewhere(path) {
   return `http://s${name}.localhost:${location.port || 80}${path}`;
 }
 
-/** Fetches from a host of its own; if there is no such host, from this one. */
+/** Fetches through a separate host name, or through this one if that fails. */
 async function reach(path, options) {
   try {
     return await fetch(elsewhere(path), options);
@@ -26,7 +25,7 @@ async function reach(path, options) {
 
 const pathOf = (account, rest = "") => `/accounts/${encodeURIComponent(account)}${rest}`;
 
-/** The events of one account, until it is closed. Connects again whenever it is cut off. */
+/** The events of one account, until the feed is closed. Reconnects whenever the connection breaks. */
 class Feed {
   #source = null;
   #timer = null;
@@ -44,14 +43,14 @@ class Feed {
     this.#source?.close();
   }
 
-  /** Connects again, to be told everything anew. */
+  /** Reconnects, to receive the complete state again. */
   renew() {
     this.close();
     this.#connect();
   }
 
   #connect() {
-    // Every other try at this host, for a browser that does not know the others.
+    // Every other attempt uses this host, for browsers that cannot resolve the other names.
     const url = this.#tries % 2 ? this.path : elsewhere(this.path);
     const source = new EventSource(url);
     this.#source = source;
@@ -65,7 +64,7 @@ class Feed {
     }
   }
 
-  /** By hand: an `EventSource` gives up for good where an answer is no stream. */
+  /** Reconnects by hand, because an `EventSource` gives up if an answer is not a stream. */
   #again(source) {
     source.close();
     this.#tries += 1;

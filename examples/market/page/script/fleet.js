@@ -1,6 +1,6 @@
-// Who waits for the limit of all accounts together, in the order in which they will be served.
+// The waiters for the limit that all accounts share, in the order in which they will be served.
 
-/** How often the page asks, as long as it is seen. */
+/** How often the page asks while it is visible. */
 const FLEET_MS = 1000;
 
 /** Draws the head of the fleet's queue. */

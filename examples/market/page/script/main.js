@@ -1,9 +1,9 @@
-// The account that is watched, the theme, and what happens at the start.
+// The watched account, the theme, and the start of the page.
 
 let watched = null;
 let feed = null;
 
-/** Watches another account. What was known of the one before is gone. */
+/** Watches another account and drops everything about the previous one. */
 function watch(account) {
   feed?.close();
   watched = account;
@@ -57,7 +57,7 @@ function setState(state) {
 
 /** An account's name that fits into a URL. */
 function nameFrom(text) {
-  // A URL takes these for steps in a path, even when they are escaped.
+  // A URL treats these as steps in a path, even when they are escaped.
   const fits = text !== "" && text !== "." && text !== ".." && text.isWellFormed?.() !== false;
   byId("account").setCustomValidity(fits ? "" : "This cannot be part of a URL");
   return fits ? text : null;
@@ -82,7 +82,7 @@ function setTheme(theme) {
   try {
     localStorage.setItem("theme", theme);
   } catch {
-    // A browser that stores nothing forgets it.
+    // A browser without storage does not remember the theme.
   }
 }
 
@@ -107,7 +107,7 @@ byId("sell-form").addEventListener("submit", sell);
 byId("theme").addEventListener("click", () => {
   setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
 });
-// A browser may keep a page that was left, with its streams, and they would hold their permits.
+// A browser may keep a page after the visitor has left it. Its streams would then hold their permits.
 addEventListener("pagehide", () => {
   feed.close();
   [...streams.values()].forEach(close);

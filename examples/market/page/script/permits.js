@@ -1,13 +1,13 @@
-// Who holds the account's permits, and who waits for one.
+// The holders of the account's permits, and the waiters.
 
-/** More places than this are not drawn. */
+/** At most this many slots are drawn. */
 const MOST_SLOTS = 24;
-/** More waiters than this are not drawn. */
+/** At most this many waiters are drawn. */
 const MOST_WAITERS = 20;
 
-/** The permits in their slots: each stays where it is until it ends. */
+/** The permits in their slots. A permit stays in its slot until it ends. */
 let slots = [];
-/** What the market says of itself: limit, lease, wait, and where its state is. */
+/** The market's settings: limit, lease, wait, and the kind of its store. */
 let market = { limit: 5, lease_ms: 10_000, wait_ms: 0, store: "memory" };
 
 /** Shows a new state of the account's permits. */
@@ -33,7 +33,7 @@ function showPermits(usage) {
 /** The pause of the account, or null. */
 let pause = null;
 
-/** How long nothing more is granted. */
+/** Shows how long the pause still lasts. */
 function tickPause() {
   const left = pause === null ? 0 : instant(pause.until) - storeNow();
   byId("pause").hidden = left <= 0;
@@ -45,7 +45,7 @@ ticking.add(tickPause);
 
 const units = (held) => held.reduce((sum, permit) => sum + (permit.weight ?? 1), 0);
 
-/** Keeps each permit in its slot, and puts a new one, or one whose slot is not drawn, into the first that is free. */
+/** Keeps each permit in its slot, and puts every other permit into the first free slot. */
 function place(held, limit) {
   const now = new Map(held.map((permit) => [permit.id, permit]));
   slots = slots.slice(0, MOST_SLOTS).map((permit) => {
@@ -58,7 +58,7 @@ function place(held, limit) {
     slots[free < 0 ? slots.length : free] = permit;
   }
   while (slots.length < Math.min(limit, MOST_SLOTS)) slots.push(null);
-  // A limit that was lowered: slots beyond it go when they are free.
+  // After the limit was lowered, slots beyond it disappear once they are free.
   while (slots.length > Math.min(limit, MOST_SLOTS) && slots.at(-1) === null) slots.pop();
 }
 
@@ -100,7 +100,7 @@ function drawSlot(slot, { permit, index }) {
   tickSlot(slot);
 }
 
-/** How long a slot has been held, and what is left of its lease. */
+/** Shows how long a slot has been held, and the rest of its lease. */
 function tickSlot(slot) {
   const permit = slot.permit;
   if (!permit) return;
@@ -116,7 +116,7 @@ function tickSlot(slot) {
 
 ticking.add(() => [...byId("slots").children].forEach(tickSlot));
 
-/** A process in a few words, whatever the market tells of it. */
+/** A short name for a process, whatever form the market uses. */
 function processName(process) {
   if (!process) return "unknown process";
   if (typeof process !== "object") return String(process);
@@ -128,7 +128,7 @@ function processName(process) {
 const HUES = [170, 265, 60, 330, 215, 115];
 const processes = [];
 
-/** Gives an element the colour of its process. */
+/** Sets an element's colour to that of its process. */
 function colour(element, process) {
   const key = process?.id ?? processName(process);
   if (!processes.includes(key)) processes.push(key);
@@ -178,7 +178,7 @@ async function revoke(permit) {
 
 let announcing = null;
 
-/** Says how many are held, once the numbers stay the same for a moment. */
+/** Announces the number of held permits once it has been stable for a moment. */
 function announcePermits(held, limit, waiting) {
   clearTimeout(announcing);
   const full = held < limit ? "" : ", full";

@@ -3,10 +3,10 @@
 const streams = new Map();
 let opened = 0;
 
-/** What its streams are called begins with this, so that the page knows them among refusals. */
+/** The prefix of this page's stream names, which identifies them among refusals. */
 const page = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
-/** Opens a stream of one row a second. It holds a permit of the account until it ends. */
+/** Opens a stream of one row per second. It holds a permit of the account until it ends. */
 async function open(account, seconds) {
   const stream = { number: ++opened, account, seconds, state: "waiting", rows: 0, abort: new AbortController() };
   streams.set(stream.number, stream);
@@ -40,7 +40,7 @@ async function refused(stream, response) {
   announce(`Stream ${stream.number} was refused`);
 }
 
-/** A stream that the visitor has closed is gone already. */
+/** Marks a stream as ended. A stream that the visitor has closed is already gone. */
 function finish(stream, state) {
   stream.state = state;
   drawStreams();
@@ -118,16 +118,16 @@ function tickUntil(row, { until }) {
 
 ticking.add(() => [...byId("streams").children].forEach((row) => tickUntil(row, row.stream)));
 
-// Refusals as the market tells of them. Those of this page's streams are shown with the streams.
+// Refusals that the market reports. Those of this page's own streams are shown with the streams.
 
 const clock = new Intl.DateTimeFormat([], { timeStyle: "medium" });
 
-/** As many as are drawn. */
+/** The number of refusals that are drawn. */
 const MOST_REFUSALS = 6;
-/** How long nothing is drawn after that: more can neither be read nor be heard. */
+/** The pause after each drawing, because visitors cannot read or hear refusals faster. */
 const REFUSALS_MS = 1000;
 
-/** Those that are not drawn yet: the newest of them, and how many there are. */
+/** The refusals that are not drawn yet: the newest ones, and their number. */
 const noRefusals = () => ({ newest: [], count: 0, total: 0, drawn: 0, timer: null });
 let refusals = noRefusals();
 
@@ -139,7 +139,7 @@ function showRefusal(refusal) {
   refusals.timer ??= setTimeout(drawRefusals, refusals.drawn + REFUSALS_MS - Date.now());
 }
 
-/** Several at once are announced as a number, and not each. */
+/** Draws the new refusals. Several at once are announced as a number. */
 function drawRefusals() {
   const { newest, count, total } = refusals;
   refusals = { ...noRefusals(), total: total + count, drawn: Date.now() };

@@ -1,11 +1,11 @@
-// Time. Leases end by the clock of the store, whatever the clock of this machine says.
+// Time. Leases end by the store's clock, whatever this machine's clock shows.
 
 /** How far the store's clock is ahead of this one, in ms. */
 let ahead = 0;
 
 const storeNow = () => Date.now() + ahead;
 
-/** A time as the market tells it, ms since 1970 or a date, in ms. */
+/** Converts a time from the market (ms since 1970, or a date) to ms. */
 function instant(value) {
   if (typeof value === "number") return value;
   const parsed = Date.parse(value);
@@ -22,7 +22,7 @@ function lasting(ms) {
   return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)} h`;
 }
 
-/** What changes by itself as time passes. Each is called four times a second while somebody looks. */
+/** Functions that redraw as time passes. Each runs four times a second while the page is visible. */
 const ticking = new Set();
 
 setInterval(() => {

@@ -1,11 +1,11 @@
-// Listing, buying, and what others trade.
+// Listing, buying, and the trades of others.
 
-/** More listings than this are not drawn. */
+/** At most this many listings are drawn. */
 const MOST_LISTINGS = 20;
 
-/** The cheapest, by id. */
+/** The cheapest listings, by id. */
 let listings = new Map();
-/** How many listings are dearer than these, and the price from which on they are. */
+/** The number of dearer listings, and the price at which they start. */
 let untold = 0;
 let dear = Infinity;
 let coins = 0;
@@ -18,7 +18,7 @@ function showListings({ listings: all, total }) {
 }
 
 function addListing(listing) {
-  // A dearer one would be shown before others that the market has not told of.
+  // A dearer listing would be shown before others that the market has not sent.
   if (listing.price < dear) listings.set(listing.id, listing);
   else if (!listings.has(listing.id)) untold += 1;
   drawListings();
@@ -33,7 +33,7 @@ function showTrade(trade) {
   log(byId("trades"), make("li", {},
     make("span", { className: "what" },
       make("span", { className: "name", textContent: trade.item }),
-      // Two names of a script that is read from right to left would change their places.
+      // Without isolation, two names in a right-to-left script would swap places.
       make("small", {}, make("bdi", { textContent: trade.seller }), " → ", make("bdi", { textContent: trade.buyer }))),
     make("span", { className: "price", textContent: `${trade.price} coins` })), 8);
   if ([trade.seller, trade.buyer].includes(watched)) showAccount();
@@ -62,7 +62,7 @@ function drawListing(row, listing) {
   row.lastChild.hidden = listing.seller === watched;
 }
 
-/** Shows what the account has. */
+/** Shows the coins and items of the account. */
 async function showAccount() {
   const account = watched;
   const answer = await fetch(pathOf(account)).catch(() => null);
@@ -86,7 +86,7 @@ async function buy(listing) {
   await trade(path, null, `${listing.item} is bought`);
 }
 
-/** Sends one request. It needs a permit as every other, so it may be refused. */
+/** Sends one request. It needs a permit like any other, so it may be refused. */
 async function trade(path, body, done) {
   const query = `?account=${encodeURIComponent(watched)}`;
   const json = body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };

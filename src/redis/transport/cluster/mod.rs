@@ -1,9 +1,9 @@
-//! A cluster: its nodes by numbers that they keep, and which slots each has.
+//! A cluster: its nodes, which keep their numbers, and the slots of each.
 //!
-//! A node is an address. It keeps its number for as long as the process lives, and an address that comes new gets the
-//! next one. Each has connections of its own, so a dead one harms its own keys only. Which slots are where is looked up
-//! when a node says that another one has a slot, when one cannot be reached or does not work, and every ten seconds; a
-//! few times in a second at most.
+//! A node is an address. It keeps its number for as long as the process lives, and a new address gets the next number.
+//! Each node has separate connections, so a dead node affects only its own keys. The map of slots is read when a node
+//! reports that another node has a slot, when a node cannot be reached or does not work, and every ten seconds. It is
+//! read a few times in a second at most.
 
 mod view;
 
@@ -42,23 +42,23 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long a survey may take.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Nodes that are queried first. The first good view counts.
+/// The number of nodes that are queried first. The first good view counts.
 const FIRST: usize = 3;
 
-/// How long the first nodes have before all others are queried too: they may all be silent.
+/// The time after which all other nodes are queried too, because the first nodes may all be silent.
 const ALONE: Duration = Duration::from_millis(250);
 
-/// How old a map may be to whose changes no node draws attention: a node that has left is silent.
+/// The greatest age of the map. A change may go unnoticed, because a node that has left may be silent.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// A cluster.
 pub(in crate::redis) struct Nodes {
     /// Queried if no node answers, and at the start.
     seeds: Vec<Endpoint>,
-    /// How to connect to a node, but for its address.
+    /// The settings for connections to a node, except for its address.
     template: Endpoint,
     map: Mutex<Map>,
-    /// Something has failed.
+    /// Notified after a failure, which may mean that slots have moved.
     doubted: Notify,
     created: Instant,
     surveys: Mutex<Surveys>,
@@ -76,10 +76,10 @@ struct Surveys {
 
 #[derive(Default)]
 struct Map {
-    /// By number.
+    /// The nodes by number.
     nodes: Vec<Node>,
     slots: Slots,
-    /// The latest that is known: each failover begins a new one.
+    /// The latest known epoch. Each failover begins a new epoch.
     epoch: u64,
     /// Changes with the slots. 0: nothing is known yet.
     version: u64,
@@ -87,14 +87,14 @@ struct Map {
 
 struct Node {
     address: Address,
-    /// One of each runtime, for as long as it is used.
+    /// The connection of each runtime, for as long as it is used.
     connections: HashMap<Id, Weak<Connection>>,
-    /// Until it leaves the cluster.
+    /// The tenure of the node, which ends when it leaves the cluster.
     tenure: watch::Sender<()>,
 }
 
 impl Nodes {
-    /// Learns from the seeds, until then, which node has which slots.
+    /// Learns the map of slots from the seeds, by the deadline.
     pub(in crate::redis) async fn find(
         seeds: Vec<Endpoint>,
         deadline: Instant,
@@ -111,8 +111,8 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Takes the best view that a node tells until then. If no node has any slots, the map stays: a cluster that is being
-    /// set up anew is to be found where it was.
+    /// Takes the best view that a node returns by the deadline. If no node has any slots, the map stays, so that a
+    /// cluster that is being set up again is found at its old addresses.
     async fn survey(&self, deadline: Instant, inquiry: Inquiry) -> Result<(), CallError> {
         let view = self.best_view(deadline, inquiry).await?;
         if !view.ranges.is_empty() {
@@ -149,7 +149,7 @@ impl Nodes {
             }
         }
         let best = seen.into_iter().max_by_key(rank);
-        // Others might have one, because they have not answered.
+        // An error is not final while other nodes have not answered, because they may have a view.
         let best = best.filter(|best| best.is_ok() || views.is_empty());
         best.unwrap_or_else(|| Err(timed_out()))
     }
@@ -276,7 +276,7 @@ impl Topology for Nodes {
         Box::pin(async move {
             sleep(self.pause()).await;
             let _ = timeout(FRESH, self.doubted.notified()).await;
-            // A failure is ignored: what has failed fails again.
+            // A failure is ignored: the call that made the survey necessary will fail again.
             let deadline = Instant::now() + LONGEST;
             let _ = self.survey(deadline, Inquiry::Skip).await;
         })
@@ -298,15 +298,16 @@ impl Topology for Nodes {
     }
 }
 
-/// No node is known.
+/// The error of a cluster without a known node.
 fn nowhere() -> CallError {
     CallError::unconnected(io::Error::from(io::ErrorKind::NotConnected))
 }
 
-/// What a node sees, once it has answered.
+/// The view of a node, once it has answered.
 type Seen = BoxFuture<Result<View, CallError>>;
 
-/// Without a connection over one that ends with the call: a seed may be the name of all nodes together.
+/// Queries a node for its view. Without a connection, makes one for this call only, because a seed may be a name for
+/// all nodes together.
 fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
     Box::pin(async move {
         let address = Address::of(node.info()).ok_or(CallError::Reply)?;
@@ -318,7 +319,8 @@ fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry
     })
 }
 
-/// First the newest view of a node that is not cut off; of errors one that may pass.
+/// Ranks answers of nodes. The best is the newest view of a node that is not cut off. The best error is an error that
+/// may pass.
 fn rank(seen: &Result<View, CallError>) -> (bool, bool, u64) {
     match seen {
         Ok(view) => (true, view.is_ok, view.epoch),
@@ -340,7 +342,7 @@ mod tests {
         Address { host, port }
     }
 
-    /// Which slots are at which ports.
+    /// A view with these slots at these ports.
     fn view(epoch: u64, ranges: &[(usize, usize, u16)]) -> View {
         let range = |&(first, last, port): &_| (first..last + 1, address(port));
         View {
@@ -355,7 +357,7 @@ mod tests {
         let mut map = Map::default();
         map.take(&view(1, &[(100, 199, 2), (0, 99, 1)]));
         assert_eq!(map.slots, [(0..100, 1), (100..200, 0)]);
-        // A replica takes the place of the first one, which comes back later.
+        // A replica takes the place of the first node, which comes back later.
         map.take(&view(2, &[(0, 99, 1), (100, 199, 1_002)]));
         assert_eq!(map.slots, [(0..100, 1), (100..200, 2)]);
         map.take(&view(3, &[(0, 149, 1), (150, 199, 2)]));

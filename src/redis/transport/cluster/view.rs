@@ -1,4 +1,4 @@
-//! What one node says of the cluster.
+//! The view that one node has of the cluster.
 
 use crate::redis::{
     error::CallError,
@@ -16,14 +16,14 @@ use std::ops::Range;
 pub(super) struct View {
     /// The latest epoch that the node knows: each failover begins a new one.
     pub(super) epoch: u64,
-    /// Whether the node can reach most of the others, and serves claims.
+    /// True if the node can reach most of the others, and serves claims.
     pub(super) is_ok: bool,
     /// Slots, and the primary that has them.
     pub(super) ranges: Vec<(Range<usize>, Address)>,
 }
 
 impl View {
-    /// That of the node on `host`.
+    /// Queries the node on `host` for its view.
     pub(super) async fn of(node: &Connection, host: &str) -> Result<Self, CallError> {
         let commands = ["INFO", "SLOTS"].map(|name| cmd("CLUSTER").arg(name).take());
         Self::read(node.call(commands.into()).await, host)
@@ -37,7 +37,7 @@ impl View {
         let Value::Array(ranges) = slots? else {
             return Err(CallError::Reply);
         };
-        // A service may forbid this command.
+        // A service may forbid `CLUSTER INFO`.
         let info = info.ok().and_then(text).unwrap_or_default();
         let epoch = field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
         let ranges = ranges.iter().map(|range| self::range(range, host));
@@ -58,8 +58,8 @@ fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
     (first <= last).then_some((first..last + 1, address(primary, host)?))
 }
 
-/// The address of a node, which may say that it is on the host that answers, or that its name is not
-/// known but its number is.
+/// The address of a node. Without a host, the node is on the host that answers. If the host is `?`, its name is
+/// unknown, and a further field has its IP address.
 fn address(node: &Value, host: &str) -> Option<Address> {
     let [own, Value::Int(port), rest @ ..] = node.as_sequence()? else {
         return None;

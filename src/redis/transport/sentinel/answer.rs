@@ -1,4 +1,4 @@
-//! What Sentinels answer, and what a server says of itself.
+//! The answers of Sentinels, and the answers of a primary about itself.
 
 use crate::redis::{
     error::{CallError, after, by},
@@ -12,25 +12,25 @@ use crate::redis::{
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{collections::HashMap, time::Duration};
 
-/// How long a server may take to answer, a new connection included.
+/// How long a server may take to answer, including a new connection.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// What a Sentinel knows of the primary.
+/// The primary, as a Sentinel names it.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) address: Address,
-    /// The epoch of the failover that made it one.
+    /// The epoch of the failover that made it the primary.
     pub(super) epoch: u64,
 }
 
-/// An answer that comes in time.
+/// Returns an answer, or an error if it does not come in time.
 pub(super) async fn within<T>(
     answer: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
-/// The primary of this name, as the Sentinel knows it at the other end of a connection.
+/// The primary of this name, as the Sentinel at the other end of a connection knows it.
 pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, CallError> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
@@ -48,7 +48,7 @@ fn epoch(details: Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// The replies to two commands, of which the second may be forbidden.
+/// The replies to two commands. The second may be forbidden.
 async fn both(
     connection: &Connection,
     commands: [Cmd; 2],
@@ -63,7 +63,7 @@ async fn both(
 pub(super) struct Heard {
     named: Vec<Named>,
     errors: Vec<CallError>,
-    /// How many Sentinels there are.
+    /// The number of all Sentinels.
     of: usize,
 }
 
@@ -83,18 +83,18 @@ impl Heard {
         }
     }
 
-    /// Whether so many are most of the Sentinels.
+    /// True if this number is a majority of the Sentinels.
     fn is_most(&self, count: usize) -> bool {
         count > self.of / 2
     }
 
-    /// Whether most Sentinels have named a primary.
+    /// True if a majority of the Sentinels have named a primary.
     pub(super) fn is_of_most(&self) -> bool {
         self.is_most(self.named.len())
     }
 
-    /// The primary of the latest failover. If Sentinels disagree about that, it is the one that more of
-    /// them name, or else the one that is known.
+    /// The primary of the latest failover. If Sentinels disagree about that, returns the primary that more of them
+    /// name, or else the known primary.
     pub(super) fn best(&self, known: Option<&Address>) -> Option<&Named> {
         let rank = |named: &&Named| {
             let is_known = Some(&named.address) == known;
@@ -103,7 +103,7 @@ impl Heard {
         self.named.iter().max_by_key(rank)
     }
 
-    /// Whether most Sentinels name this primary, or none another one of the same failover.
+    /// True if a majority of the Sentinels name this primary, or if none names another primary of the same failover.
     pub(super) fn is_settled(&self, best: &Named) -> bool {
         let of_epoch = |named: &&Named| named.epoch == best.epoch;
         let votes = self.votes(best);
@@ -115,8 +115,8 @@ impl Heard {
         self.named.iter().filter(is_same).count()
     }
 
-    /// Why most Sentinels have named no primary. What a person has to mend counts only if most will name none, however
-    /// long those take that have not answered.
+    /// The reason why most Sentinels have named no primary. An error that a person must correct counts only if a
+    /// majority can no longer name a primary, even if all remaining Sentinels do.
     pub(super) fn error(&self) -> CallError {
         let refusals = self.errors.iter().filter(|error| says(error) > 0);
         let error = match self.is_most(self.of - refusals.clone().count()) {
@@ -128,12 +128,12 @@ impl Heard {
     }
 }
 
-/// Whether the Sentinels know no primary of the name.
+/// True if the Sentinels know no primary of the name.
 pub(super) fn is_wrong_name(error: &CallError) -> bool {
     says(error) == 2
 }
 
-/// How much an error says of why no primary is known: nothing if another answer may come a moment later.
+/// Ranks an error by how well it explains why no primary is known. 0 if another answer may come a moment later.
 fn says(error: &CallError) -> u8 {
     let CallError::Unavailable(error) = error else {
         return 1;
@@ -145,7 +145,8 @@ fn says(error: &CallError) -> u8 {
     }
 }
 
-/// What a primary calls itself: another name after each start, and none if it does not tell that to this user.
+/// The `run_id` of a primary, which changes with each start. Empty if this user may not run `INFO`. Fails if the server
+/// is not a primary.
 pub(super) async fn run_id(server: &Connection) -> Result<String, CallError> {
     let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
     let (role, info) = within(both(server, commands)).await?;

@@ -1,11 +1,11 @@
 //! The primary that Sentinels name.
 //!
-//! Sentinels are queried for each connection, and once in a second whether there is another primary.
-//! Most of them have to answer, because one that is cut off from the others names an old primary; the
-//! latest failover counts, and if they disagree about that, what most of them say. A server that says that it is no primary is not used, so an old primary
-//! that comes back gets no claim once it knows its role.
+//! Sentinels are queried before each connection, and once a second for a new primary. A majority must answer, because a
+//! Sentinel that is cut off from the others names an old primary. The latest failover counts. If Sentinels disagree
+//! about that, the primary that most of them name counts. A server that reports to be no primary is not used, so an old
+//! primary that comes back gets no claim once it knows its role.
 //!
-//! While too few answer, the primary that they named last stays, unless it has been started again.
+//! While too few Sentinels answer, the primary that they named last stays, unless it has restarted.
 
 mod answer;
 
@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::{sync::watch, time::sleep};
 
-/// How often a Sentinel is queried whether there is another primary.
+/// The interval at which a Sentinel is queried for a new primary.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// See the [module docs](super).
@@ -37,7 +37,7 @@ pub(in crate::redis) struct Sentinels {
     endpoints: Vec<Endpoint>,
     /// The name of the primary and its replicas.
     name: String,
-    /// How to connect to a primary, but for its address.
+    /// The settings for connections to a primary, except for its address.
     template: Endpoint,
     known: Mutex<Known>,
 }
@@ -56,8 +56,9 @@ impl Sentinels {
         }
     }
 
-    /// Finds the primary that the Sentinels name, until most have answered or their time is over.
-    /// Returns whether it was they who named it; if too few answer, it is the last one.
+    /// Finds the primary that the Sentinels name, until most have answered or their time is over. If too few answer,
+    /// the last primary stays, unless they know of a later failover. Returns true if Sentinels have named the primary
+    /// that is now known.
     pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, CallError> {
         let before = self.known.lock().generation;
         let endpoints = self.endpoints.iter();
@@ -74,9 +75,9 @@ impl Sentinels {
             }
         }
         let mut known = self.known.lock();
-        // What was said before another primary was found may be what that was found instead of.
+        // If another search has found a new primary in the meantime, these answers may still name the old one.
         let is_of_most = heard.is_of_most() && known.generation == before;
-        // Most Sentinels have to answer before anything is known.
+        // The first primary must be named by a majority.
         let answer = match heard.best(known.address()) {
             Some(best) if is_of_most || known.primary.is_some() => Ok(best.clone()),
             _ => Err(heard.error()),
@@ -84,8 +85,8 @@ impl Sentinels {
         known.learn(answer, is_of_most)
     }
 
-    /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
-    /// answering, and after each such reason.
+    /// Watches one Sentinel. When it names another primary, queries all Sentinels and returns. Also returns when it
+    /// stops answering.
     async fn watch_one(&self, sentinel: &Endpoint) -> Result<(), CallError> {
         let connection = within(attempt::connect(sentinel, Inquiry::Skip)).await?;
         loop {
@@ -137,7 +138,7 @@ impl Topology for Sentinels {
             for sentinel in self.endpoints.iter().cycle() {
                 if self.watch_one(sentinel).await.is_err() {
                     sleep(WATCH + backoff.fail(start.elapsed())).await;
-                    // It may have ended because of a failover.
+                    // The connection may have ended because of a failover.
                     let _ = self.find_primary(Inquiry::Skip).await;
                 }
             }
@@ -156,9 +157,9 @@ struct Known {
 struct Primary {
     address: Address,
     epoch: u64,
-    /// What it said of itself when Sentinels had named it. `None`: there was no connection to it yet.
+    /// Its `run_id` when Sentinels had named it. `None` before the first connection to it.
     run_id: Option<String>,
-    /// Until another one takes its place.
+    /// The tenure of the primary, which ends when another one takes its place.
     tenure: watch::Sender<()>,
 }
 
@@ -167,22 +168,22 @@ impl Known {
         self.primary.as_ref().map(|primary| &primary.address)
     }
 
-    /// Whether the Sentinels that have not answered need not be waited for. Right after a failover most do not know of it
-    /// yet, and while Sentinels are set up anew they may disagree.
+    /// True if the Sentinels that have not answered need not be waited for. Right after a failover most do not know of
+    /// it yet, and while Sentinels are set up again they may disagree.
     fn is_enough(&self, heard: &Heard) -> bool {
         let best = heard.best(self.address());
         best.is_some_and(|best| self.is_news(best) && heard.is_settled(best))
     }
 
-    /// Whether the failover of an answer is at least as late as the last one that is known.
+    /// True if the failover of an answer is at least as late as the last known failover.
     fn is_news(&self, answer: &Named) -> bool {
         Some(answer.epoch) >= self.primary.as_ref().map(|primary| primary.epoch)
     }
 
-    /// Takes the best answer of the Sentinels, whether or not a majority has answered. Most are followed,
-    /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
-    /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
-    /// than most count as that only until it has said who it is.
+    /// Takes the best answer of the Sentinels, whether or not a majority has answered. A majority is followed even if
+    /// it knows of fewer failovers, because the Sentinels may have been set up again. A minority is followed only if it
+    /// knows of a later failover. Returns true if Sentinels have named the primary that is now known. A minority counts
+    /// only until the `run_id` of the primary is known.
     fn learn(
         &mut self,
         answer: Result<Named, CallError>,
@@ -210,9 +211,9 @@ impl Known {
         Ok(true)
     }
 
-    /// Judges what the primary calls itself. If too few Sentinels have answered, it must not have been started again
-    /// since they did, because it may be empty then, and another one may have taken its place. Whether it has is not
-    /// known to a user who may not run `INFO`.
+    /// Checks the `run_id` of the primary. If too few Sentinels answer now, the primary must not have restarted since
+    /// they last did: it may be empty then, and another server may have taken its place. Without the right to run
+    /// `INFO`, a restart cannot be detected.
     fn check(&mut self, is_named: bool, run_id: String) -> Result<(), CallError> {
         let known = self.primary.as_mut().ok_or_else(timed_out)?;
         if !is_named && run_id.is_empty() {

@@ -1,9 +1,11 @@
-//! Text stands out from what is behind it, as WCAG's level AA wants it.
+//! Text has the contrast that WCAG's level AA requires.
+//!
+//! Promises: none.
 
 use crate::{ENDLESS, opened, shows_held};
 use serde_json::json;
 
-/// Each text whose contrast is below 4.5, with its contrast: by the formula of WCAG 2.2.
+/// Each text whose contrast is below 4.5, with its contrast, by the formula of WCAG 2.2.
 const FAINT: &str = "
     const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
     const rgb = (color) => {

@@ -1,4 +1,6 @@
-//! More than a page can show: a long queue, many refusals, and a market of many listings.
+//! More than a page can show: a long queue, many refusals, and a market with many listings.
+//!
+//! Promises: P24.
 
 use crate::{ENDLESS, held_stream, opened, shows_held, watching};
 use browser::market::{Market, json, status};
@@ -34,7 +36,7 @@ async fn of_a_high_limit_some_slots_are_drawn_and_all_permits_are_counted() {
     let drawn = "document.querySelectorAll('.slot.held').length === 24";
     browser.shows("some are drawn", drawn).await;
     browser.reads("#more-slots", "and 16 more slots").await;
-    // Those that had no slot come into the first that is free.
+    // Permits that had no slot move into the first free slots.
     streams.drain(..20);
     shows_held(&browser, 10).await;
 }
@@ -55,7 +57,7 @@ async fn many_refusals_at_once_are_counted_and_announced_as_a_number() {
         .await;
     let heard = browser.run("return window.heard", &[]).await;
     let heard = heard.as_u64().expect("a number");
-    // One a second, and the numbers; each of 60 would be 60.
+    // About one refusal per second is read aloud, and the totals. Reading each refusal would make 60.
     assert!(heard < 20, "{heard} were read aloud");
     assert_eq!(browser.texts("#refusals > li").await.len(), 6);
 }
@@ -70,7 +72,7 @@ async fn beside_the_crowd_of_one_account_the_request_of_another_is_served_next_b
     let (market, browser) = opened(&settings).await;
     let holder = held_stream(&market).await;
     let first = market.send("GET", ENDLESS).await;
-    // The others come in any order.
+    // The order of the other streams does not matter.
     browser.reads("#fleet-note", "1 waiting").await;
     let mut crowd = Vec::new();
     for _ in 1..100 {
@@ -86,7 +88,7 @@ async fn beside_the_crowd_of_one_account_the_request_of_another_is_served_next_b
         "{names:?}"
     );
     browser.reads("#more-fleet", "and 81 behind them").await;
-    // The first of the crowd, and then bob.
+    // The first of the crowd is served, and then bob.
     drop(holder);
     browser.reads("#fleet-queue > li", "bob: GET /market").await;
     browser.reads("#fleet-note", "100 waiting").await;
@@ -104,7 +106,7 @@ const HEARD: &str = "
     }).observe(log, { childList: true });
 ";
 
-/// Sells an item of an account, which is named as in a URL. Returns the listing.
+/// Lists an item of an account, whose name must be URL-encoded. Returns the listing.
 async fn sell(market: &Market, account: &str, item: &str, price: u32) -> Value {
     let offer = format!(r#"{{"item":"{item}","price":{price}}}"#);
     let target = format!("/market/items?account={account}");
@@ -113,7 +115,7 @@ async fn sell(market: &Market, account: &str, item: &str, price: u32) -> Value {
     json(&mut sent).await
 }
 
-/// Lists ten items of an account, at prices from `first` on.
+/// Lists ten items of an account, at prices above `first`.
 async fn list(market: &Market, account: &str, first: u32) {
     for item in 1..=10 {
         let name = format!("{account}-{item}");
@@ -184,7 +186,7 @@ async fn a_trade_goes_from_seller_to_buyer_whatever_their_script() {
     assert!(places.is_sorted(), "seller, arrow, buyer: {places:?}");
 }
 
-/// How far from the left a text is drawn in the last trade, behind its item.
+/// The horizontal position at which a text starts in the small print of the latest trade.
 const LEFT: &str = "
     const small = document.querySelector('#trades small');
     const walker = document.createTreeWalker(small, NodeFilter.SHOW_TEXT);

@@ -1,4 +1,6 @@
-//! An `EventSource` that is refused, as the guide's recipe does it and as a 429.
+//! An `EventSource` that is refused: as in the guide's recipe, and with a plain 429.
+//!
+//! Promises: P21.
 
 use axum::{
     Router,

@@ -1,4 +1,6 @@
-//! Over Redis the page shows what all processes hold.
+//! Over Redis the page shows the permits of all processes.
+//!
+//! Promises: P24.
 
 use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting, watching};
 use browser::{
@@ -30,7 +32,7 @@ async fn a_killed_process_holds_its_slots_until_its_leases_end() {
 
     there.kill().await;
     drop(others);
-    // Nobody has released them: the leases count down, and then the slots are free.
+    // The killed process has released no permits. Their leases count down, and then the slots are free.
     browser.reads(".slot.held .lease", "lease ").await;
     shows_held(&browser, 1).await;
     assert_eq!(status_of_another(&here).await, 200);
@@ -113,7 +115,7 @@ async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
     server.restart();
     browser.reads("#connection", "live").await;
     shows_held(&browser, 0).await;
-    // Claims may be refused until the server has answered one again.
+    // Claims may be refused until the server has answered one.
     eventually("permits are granted again", BOUND, async || {
         let mut sent = market.send("GET", "/market?account=bob").await;
         status(&mut sent).await == 200

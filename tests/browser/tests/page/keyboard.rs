@@ -1,4 +1,6 @@
-//! Everything can be done by keys alone.
+//! Every action is possible with the keyboard alone.
+//!
+//! Promises: none.
 
 use crate::{opened, shows_held};
 
@@ -16,7 +18,7 @@ async fn a_stream_is_opened_and_closed_by_keys_alone() {
     browser.shows("the focus is seen", outline).await;
     browser.press(ENTER).await;
     shows_held(&browser, 0).await;
-    // The button is gone. The focus is still near, and not at the top of the page.
+    // The button has disappeared. The focus moves to an element nearby, not to the top of the page.
     browser
         .shows(
             "the focus is kept",

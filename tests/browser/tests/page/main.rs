@@ -30,10 +30,10 @@ use browser::{
 };
 use tokio::net::TcpStream;
 
-/// A stream of ann's that does not end while a test runs.
+/// The path of one of ann's streams, which outlasts the test.
 const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000&account=ann";
 
-/// A browser whose page watches ann at this market, and is told what happens.
+/// A browser whose page watches ann at this market and receives events.
 async fn watching(market: &Market) -> Browser {
     let browser = Browser::start().await;
     browser.open(&market.page("ann")).await;
@@ -41,27 +41,27 @@ async fn watching(market: &Market) -> Browser {
     browser
 }
 
-/// A market with these settings, and its page that watches ann.
+/// A market with these settings, and a page that watches ann.
 async fn opened(settings: &[(&str, &str)]) -> (Market, Browser) {
     let market = Market::start(settings).await;
     let browser = watching(&market).await;
     (market, browser)
 }
 
-/// A stream of ann's that was admitted.
+/// Opens a stream of ann's, which must be admitted.
 async fn held_stream(market: &Market) -> TcpStream {
     let mut stream = market.send("GET", ENDLESS).await;
     assert_eq!(status(&mut stream).await, 200);
     stream
 }
 
-/// The page shows so many claims in the queue.
+/// Waits until the page shows `waiting` claims in the queue.
 async fn shows_waiting(browser: &Browser, waiting: usize) {
     let queued = format!("document.querySelectorAll('#queue > li').length === {waiting}");
     browser.shows(&format!("{waiting} wait"), &queued).await;
 }
 
-/// The page shows so many permits as held: in its count, and in its slots.
+/// Waits until the page shows `held` permits as held, in its count and in its slots.
 async fn shows_held(browser: &Browser, held: usize) {
     browser.reads("#held-count", &held.to_string()).await;
     let slots = format!("document.querySelectorAll('.slot.held').length === {held}");

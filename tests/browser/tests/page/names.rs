@@ -1,4 +1,6 @@
-//! An account's name is any text, and the page shows it as text.
+//! An account's name can be any text, and the page shows it as text.
+//!
+//! Promises: none.
 
 use crate::shows_held;
 use browser::{browser::Browser, market::Market};
@@ -49,7 +51,7 @@ async fn hostile_names_are_shown_as_text_and_their_streams_hold_permits() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
-/// Watches an account by the form, and then by the link that the form has made.
+/// Watches an account through the form, and then through the link that the form has made.
 async fn watch(browser: &Browser, name: &str) {
     let fill = "document.getElementById('account').value = arguments[0]";
     browser.run(fill, &[json!(name)]).await;

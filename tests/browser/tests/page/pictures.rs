@@ -1,4 +1,6 @@
-//! Pictures of the page, in both themes and at two widths, for `target/tmp/pictures`.
+//! Takes pictures of the page, in both themes and at two widths, and stores them in `target/tmp/pictures`.
+//!
+//! Promises: none.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use browser::{
@@ -13,10 +15,10 @@ use std::{
 use testing::redis::RedisServer;
 use tokio::net::TcpStream;
 
-/// The README's picture has to stay small.
+/// The README's picture must stay small.
 const MOST_BYTES: usize = 150_000;
 
-/// For how long a busy machine may make the store too slow.
+/// The longest time for which a busy machine may make the store too slow.
 const BOUND: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -58,7 +60,7 @@ fn save(file: &Path, picture: &[u8]) {
     fs::write(file, picture).expect("the file is written");
 }
 
-/// Others have something for sale.
+/// Lists items of other accounts for sale.
 async fn trade(market: &Market) {
     for (seller, item, price) in [
         ("bob", "bob-3", 40),
@@ -80,7 +82,7 @@ async fn trade(market: &Market) {
     }
 }
 
-/// Five permits of two processes, a refused stream, and waiters.
+/// Five permits from two processes, a refused stream, and waiters.
 async fn crowd(browser: &Browser, there: &Market) -> Vec<TcpStream> {
     let mut others = Vec::new();
     browser.reads("#listings > li", "bob-3").await;

@@ -1,4 +1,6 @@
-//! Without JavaScript the page says what it cannot do, and what it offers works.
+//! Without JavaScript the page explains what is missing, and everything that it still offers works.
+//!
+//! Promises: none.
 
 use crate::{shows_held, watching};
 use browser::{browser::Browser, market::Market};

@@ -1,10 +1,12 @@
-//! What a screen reader is told.
+//! The page as a screen reader presents it.
+//!
+//! Promises: none.
 
 use crate::{ENDLESS, opened, shows_held};
 use browser::market::Market;
 use serde_json::Value;
 
-/// A page where everything is shown: permits, waiters, a refusal and a listing.
+/// A page that shows everything: permits, waiters, a refusal and a listing.
 async fn crowded() -> (
     Market,
     Vec<tokio::net::TcpStream>,
@@ -109,7 +111,7 @@ async fn changes_are_announced_once_and_countdowns_are_not() {
     assert_eq!(changes, 1, "the refusal, and no second of its countdown");
 }
 
-/// Counts what a live region says: additions, and changes of text outside `aria-hidden`.
+/// Counts the announcements of a live region: additions, and text changes outside `aria-hidden`.
 const COUNT_CHANGES: &str = "
     window.changes = 0;
     window.began = performance.now();
@@ -124,7 +126,7 @@ async fn it_fits_a_phone_and_every_target_is_large_enough_for_a_finger() {
     let (_market, _others, browser) = crowded().await;
     for width in [320, 360, 768, 1280] {
         browser.resize(width, 800).await;
-        // What does not fit makes a phone's window wider, so its own width says nothing.
+        // Content that does not fit widens the window of a phone, so the window's width cannot be used here.
         let needed = browser.run("return document.documentElement.scrollWidth", &[]);
         assert_eq!(needed.await, width);
     }

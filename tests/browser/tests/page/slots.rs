@@ -1,4 +1,6 @@
 //! The slots of the account fill and empty.
+//!
+//! Promises: P24.
 
 use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting};
 use testing::redis::RedisServer;
@@ -57,7 +59,7 @@ async fn a_lease_s_bar_is_as_long_as_its_number_says() {
     assert!(apart.as_f64().expect("seconds") < 0.06, "{apart} s");
 }
 
-/// Compares the bar with the number at each frame, in seconds of a lease of three; counts the refreshes.
+/// Compares the bar with the number in each frame, in seconds of a lease of three. Also counts the refreshes.
 const COMPARE: &str = "
     Object.assign(window, { seen: 0, rises: 0, apart: 0, last: 0 });
     const look = () => {

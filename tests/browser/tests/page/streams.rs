@@ -1,4 +1,6 @@
 //! The streams that the page itself opens and closes.
+//!
+//! Promises: P9.
 
 use crate::{ENDLESS, opened, shows_held, watching};
 use browser::market::Market;
@@ -30,14 +32,14 @@ async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
     let (browser, other) = (watching(&market).await, watching(&market).await);
     browser.click("#open").await;
     browser.reads("#streams > li", ": open").await;
-    // What is announced later takes its place.
+    // A later announcement replaces this one.
     browser.reads("#announcement", "1 of 1 permits held").await;
     browser.click("#open").await;
     let second = "#streams > li:nth-child(2)";
     browser.reads(second, "refused, 429").await;
     browser.reads("#announcement", "Stream 2 was refused").await;
     other.reads("#refusals > li", "GET /market/export").await;
-    // The market tells of refusals in their order.
+    // The market reports refusals in order.
     let _refused = market.send("GET", "/market?account=ann").await;
     browser.reads("#refusals-note", "1 so far").await;
     let shown = browser.texts("#refusals > li .mark").await;
@@ -49,7 +51,7 @@ async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
 async fn a_closed_stream_frees_its_slot_within_a_second() {
     let (_market, browser) = opened(&[]).await;
     let mut took = Vec::new();
-    // A busy machine may be late, but not each time.
+    // A busy machine may be late, but not in every round.
     for _ in 0..5 {
         browser.click("#open").await;
         shows_held(&browser, 1).await;
@@ -112,7 +114,7 @@ async fn leaving_the_page_closes_its_streams() {
     browser.reads("#connection", "live").await;
     shows_held(&browser, 0).await;
 
-    // A browser may keep the page that was left, for the way back.
+    // A browser may keep the previous page in its back-forward cache.
     browser.go_back().await;
     browser.go_back().await;
     browser.reads("#connection", "live").await;

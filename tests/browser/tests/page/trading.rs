@@ -1,4 +1,6 @@
 //! Items are listed and bought.
+//!
+//! Promises: none.
 
 use crate::watching;
 use browser::{browser::Browser, market::Market};

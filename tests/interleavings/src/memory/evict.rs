@@ -1,5 +1,7 @@
-//! A key beyond those that a shard keeps: its entry is removed when it is idle, while claims come
-//! for it. The next one gets a new entry, whose tokens continue.
+//! A shard has one more key than it keeps. The key's entry is removed when it is idle, while claims come for it. The
+//! next claim gets a new entry, whose tokens continue.
+//!
+//! Promises: P1, P5, P11.
 
 use super::{fixture::Fixture, shard::IDLE_CAPACITY, store::MemorySemaphore};
 use crate::{
@@ -11,7 +13,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-/// A key more of one shard than it keeps. The seed of the hashes is one for the whole process.
+/// One more key of a shard than it keeps. The seed of the hashes is the same for the whole process.
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let found = Arc::new(Mutex::new(Vec::new()));
     let keys = Arc::clone(&found);
@@ -20,7 +22,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let permits: Vec<_> = (0..8_000).map(|key: u64| touch(&store, key)).collect();
         let in_table = store.0.shards[0].keys_in_table().into_iter();
         *keys.lock().expect("one thread") = in_table.map(whole).collect();
-        // Loom counts no more steps of a thread than their releases would take.
+        // Leaked, because the releases would exceed loom's bound on the steps of a thread.
         mem::forget(permits);
     });
     let mut keys = found.lock().expect("one thread").split_off(0);
@@ -40,7 +42,7 @@ fn touch(store: &MemorySemaphore, key: impl Into<Key>) -> impl Sized {
     poll(&mut store.acquire(Claim::new(key).with_limit(1)))
 }
 
-/// A store whose shard of the fixture's key is full of idle keys.
+/// A store in which the shard of the fixture's key is full of idle keys.
 fn full_shard() -> Arc<Fixture> {
     let (key, others) = KEYS.split_last().expect("there are keys");
     let fixture = Fixture::with_key(key.clone(), 1);
@@ -50,7 +52,7 @@ fn full_shard() -> Arc<Fixture> {
     fixture
 }
 
-/// Asserts that the shard keeps no more idle entries than it may.
+/// Asserts that the shard does not exceed its allowance of idle entries.
 fn assert_evicted(fixture: &Fixture) {
     let keys = fixture.store.0.shards[0].keys_in_table();
     assert!(keys.len() <= IDLE_CAPACITY, "an idle entry is left behind");

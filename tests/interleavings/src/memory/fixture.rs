@@ -1,4 +1,4 @@
-//! A store, and the witness of its one key.
+//! A store with one key, and the witness of that key.
 
 use super::store::MemorySemaphore;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use loom::thread::{self, JoinHandle};
 use std::{sync::Arc, task::Poll, time::Duration};
 
-/// Never over: the clock stands still.
+/// Never ends, because the clock stands still.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Fixture {
@@ -19,13 +19,13 @@ pub(super) struct Fixture {
     limit: u32,
 }
 
-/// A permit that the witness knows.
+/// A permit that the witness counts.
 pub(super) struct Held {
     pub(super) permit: Permit,
     fixture: Arc<Fixture>,
 }
 
-/// A claim that began when the greatest token was that.
+/// A claim, with the greatest token at its beginning.
 pub(super) struct Waiting {
     acquire: Acquire,
     weight: u32,
@@ -63,7 +63,7 @@ impl Fixture {
         }
     }
 
-    /// A claim that does not wait.
+    /// Acquires without waiting.
     pub(super) fn try_acquire(self: &Arc<Self>, weight: u32) -> Result<Held, AcquireError> {
         match self.begin(self.claim(weight), weight).poll() {
             Ok(answer) => answer,
@@ -71,17 +71,17 @@ impl Fixture {
         }
     }
 
-    /// A claim in the queue, if there is no room for it now.
+    /// Begins a claim that joins the queue if the key has no room.
     pub(super) fn join_queue(self: &Arc<Self>, weight: u32) -> Waiting {
         self.begin(self.claim(weight).with_wait(WAIT), weight)
     }
 
-    /// A claim that waits until it is granted.
+    /// Acquires, and waits for the grant.
     pub(super) fn acquire(self: &Arc<Self>, weight: u32) -> Held {
         self.join_queue(weight).granted()
     }
 
-    /// Runs on a thread of its own.
+    /// Runs a function on a separate thread.
     pub(super) fn spawn<T: 'static>(
         self: &Arc<Self>,
         run: impl FnOnce(&Arc<Self>) -> T + 'static,
@@ -90,7 +90,7 @@ impl Fixture {
         thread::spawn(move || run(&fixture))
     }
 
-    /// When all threads have ended: everything is free, and nobody waits.
+    /// Asserts, after all threads have ended, that everything is free and no claim waits.
     pub(super) fn assert_free(self: &Arc<Self>) {
         assert_eq!(self.witness.held(), 0);
         assert_eq!(self.store.busy_keys(), 0, "no key has permits or waiters");
@@ -111,7 +111,7 @@ impl Waiting {
         }
     }
 
-    /// Polls the claim once; gives it back if it waits.
+    /// Polls the claim once. Returns the claim if it still waits.
     pub(super) fn poll(mut self) -> Result<Result<Held, AcquireError>, Self> {
         match poll(&mut self.acquire) {
             Poll::Ready(answer) => Ok(answer.map(|permit| self.held(permit))),
@@ -119,7 +119,7 @@ impl Waiting {
         }
     }
 
-    /// The permit, when it is granted.
+    /// Waits for the grant.
     pub(super) fn granted(mut self) -> Held {
         let permit = block_on(&mut self.acquire).expect("its wait never ends");
         self.held(permit)
@@ -127,12 +127,12 @@ impl Waiting {
 }
 
 impl Held {
-    /// The permit, of which the witness knows no more.
+    /// Returns the permit, which the witness no longer counts.
     pub(super) fn into_permit(self) -> Permit {
         self.permit.clone()
     }
 
-    /// Changes the weight, if there is room.
+    /// Changes the weight, if the key has room.
     pub(super) fn resize(&self, weight: u32) -> Result<(), AcquireError> {
         let before = self.permit.weight();
         let witness = &self.fixture.witness;

@@ -1,4 +1,6 @@
 //! Claims under several limits, whose shards are locked together.
+//!
+//! Promises: P3.
 
 use super::{shard::number, store::MemorySemaphore};
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
 use loom::thread::{self, JoinHandle};
 use std::{sync::Arc, task::Poll, time::Duration};
 
-/// Two keys of limit 1.
+/// Two keys with limit 1.
 struct Keys {
     store: MemorySemaphore,
     claims: [Claim; 2],
@@ -17,12 +19,12 @@ struct Keys {
 }
 
 impl Keys {
-    /// Of two shards, of which that of key 0 is locked first.
+    /// Two keys in different shards. The shard of key 0 is locked first.
     fn new() -> Arc<Self> {
         Self::of(|first, second| first < second)
     }
 
-    /// The first two keys whose shards have such numbers.
+    /// The first two keys whose shard numbers fit.
     fn of(is_meant: impl Fn(usize, usize) -> bool) -> Arc<Self> {
         let store = MemorySemaphore::new();
         let shard = |key: &Key| number(store.0.place(key).0);
@@ -47,7 +49,7 @@ impl Keys {
         thread::spawn(move || run(&keys))
     }
 
-    /// Acquires of these keys in this order, all or none.
+    /// Acquires these keys in this order, all or none.
     fn try_all(&self, order: &[usize]) -> Option<Permit> {
         let claims: Vec<_> = order.iter().map(|&key| self.claims[key].clone()).collect();
         let before = self.witnesses.each_ref().map(Witness::last_token);
@@ -78,7 +80,7 @@ impl Keys {
         self.try_all(&[key])
     }
 
-    /// Joins the queue of the key, if there is no room for it now.
+    /// Begins a claim that joins the queue of the key if it has no room.
     fn join_queue(&self, key: usize) -> Acquire {
         let claim = self.claims[key].clone().with_wait(Duration::from_secs(60));
         self.store.acquire(claim)
@@ -109,7 +111,7 @@ fn two_claims_in_opposite_orders_end() {
     });
 }
 
-/// Beside a claim for the wider limit alone, and a release of the narrower.
+/// Beside a claim for the wider limit alone, and a release of the narrower limit.
 #[test]
 fn a_claim_of_one_level_meets_one_of_two() {
     explore(|| {
@@ -129,7 +131,7 @@ fn a_claim_of_one_level_meets_one_of_two() {
     });
 }
 
-/// The lock of several semaphores keeps no grant from a waiter of one of them.
+/// Locking several semaphores together takes no grant away from a waiter of one of them.
 #[test]
 fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
     explore(|| {
@@ -147,7 +149,7 @@ fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
     });
 }
 
-/// Two claims of several keys of one shard, and of others, whose lock is taken once.
+/// Two claims for the same two keys, which share a shard, so its lock is taken once.
 #[test]
 fn two_keys_of_one_shard_are_locked_once() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! The store's own files, and the scenarios, which see what these files see.
+//! The store's files, and the scenarios, which can use everything that these files can use.
 
 #[path = "../../../../src/memory/entry.rs"]
 mod entry;

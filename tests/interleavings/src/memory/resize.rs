@@ -1,4 +1,6 @@
 //! Permits that change their weight.
+//!
+//! Promises: P1.
 
 use super::fixture::Fixture;
 use crate::explore::{block_on, explore, join};
@@ -23,7 +25,7 @@ fn a_permit_grows_into_what_no_other_has() {
         let fixture = Fixture::new(2);
         let held = fixture.acquire(1);
         let newcomer = fixture.spawn(|fixture| drop(fixture.try_acquire(1)));
-        // Refused while the other has its unit.
+        // Refused while the other claim has its unit.
         let _ = held.resize(2);
         drop(held);
         join([newcomer]);
@@ -31,7 +33,7 @@ fn a_permit_grows_into_what_no_other_has() {
     });
 }
 
-/// A permit grows on one thread and is released on another, and a third acquires.
+/// A permit grows on one thread and is released on another, while a third thread acquires.
 #[test]
 fn a_permit_that_is_released_while_it_grows_leaves_nothing() {
     explore(|| {
@@ -46,13 +48,13 @@ fn a_permit_that_is_released_while_it_grows_leaves_nothing() {
         });
         drop(fixture.try_acquire(1));
         join([grows, releases]);
-        // Free although a clone is left.
+        // Free, although a clone still exists.
         fixture.assert_free();
         drop(kept);
     });
 }
 
-/// Two clones of a permit end up with one of the two weights, and it is the weight that is counted.
+/// Two clones of a permit end with one of the two weights, and this weight is counted.
 #[test]
 fn a_permit_that_is_resized_twice_is_counted_as_it_is() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! The driver's own files, and the scenarios, which see what these files see.
+//! The driver's files, and the scenarios, which can use everything that these files can use.
 
 #[path = "../../../../src/redis/driver/carry.rs"]
 mod carry;
@@ -15,7 +15,7 @@ mod shared;
 #[path = "../../../../src/redis/driver/transport.rs"]
 mod transport;
 
-/// Nothing waits here: the scenario is the thread.
+/// Nothing waits here, because the scenario plays the thread.
 mod end {
     use super::{shared::Shared, transport::Transport};
     use std::time::Instant;

@@ -1,3 +1,7 @@
+//! Races of a claim with its grant, its drop, and the end of the driver.
+//!
+//! Promises: P9, P11, P14.
+
 use super::{
     carry::{Carrier, Link},
     claim::{Driver, Held},
@@ -22,7 +26,7 @@ use std::{
 };
 use tokio::runtime::Handle;
 
-/// The scenarios themselves answer.
+/// A transport without answers, because the scenarios answer calls themselves.
 struct Silent;
 
 impl Transport for Silent {
@@ -41,12 +45,12 @@ impl Connection for Silent {
     async fn closed(&self) {}
 }
 
-/// Time stands still.
+/// A clock that stands still.
 fn clock() -> Time {
     Time::from_secs(1)
 }
 
-/// A connected driver whose thread the scenario is.
+/// A connected driver. The scenario plays the driver's thread.
 struct World {
     driver: Driver<Silent>,
     shared: Arc<Shared<Silent>>,
@@ -74,7 +78,7 @@ impl World {
         let connection = Arc::new(Silent);
         let [first, none] = links.each_ref().map(|link| link.connected(&connection));
         assert!(first.len() == 1 && none.is_empty());
-        // It asks for the server's clock.
+        // The driver asks for the server's clock.
         for carrier in first {
             granted(Some(carrier));
         }
@@ -96,7 +100,7 @@ impl World {
         held
     }
 
-    /// Whether the driver knows a permit. It is asked before who unlocks looks again.
+    /// Returns true if the driver knows a permit. Called before the unlocking thread looks again.
     fn knows(&self, id: PermitId) -> bool {
         self.shared.change(|rest| rest.cells.get(id).is_some())
     }
@@ -123,13 +127,13 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
     claimed.unwrap_or_else(|_| panic!("the store is open"))
 }
 
-/// What the thread carries now.
+/// The calls that the thread carries now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
     let looks = iter::from_fn(|| shared.look().load);
     looks.map(|load| Carrier::new(shared, load)).collect()
 }
 
-/// The server grants what a call claims, whatever else the call does.
+/// Answers a call: the server grants its claims, and confirms its other commands.
 fn granted(carrier: Option<Carrier<Silent>>) {
     let mut carrier = carrier.expect("a call that leaves at once");
     let commands = carrier.commands();
@@ -153,7 +157,7 @@ async fn decided(held: &Held<Silent>) -> bool {
     poll_fn(|cx| held.cell.poll_outcome(cx)).await.is_ok()
 }
 
-/// Whether the thread was rung for.
+/// Returns true if the thread was woken.
 fn is_rung(shared: &Shared<Silent>) -> bool {
     poll(&mut pin!(shared.bell.notified())).is_ready()
 }
@@ -232,13 +236,13 @@ fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
     });
 }
 
-/// The thread sleeps, or is about to, when the last permit goes, and the last handle with it.
+/// The thread sleeps, or is about to sleep, when the last permit and the last handle are dropped.
 #[test]
 fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
     explore_most(|| {
         let world = World::new();
         let (shared, held) = (Arc::clone(&world.shared), world.held());
-        // It was rung for the claim, and after that it is quiet.
+        // The thread was woken for the claim, and after that it is idle.
         assert!(is_rung(&shared) && carriers(&shared).is_empty());
         assert!(carriers(&shared).is_empty() && !is_rung(&shared));
         let World { driver, _links, .. } = world;
@@ -258,7 +262,7 @@ fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
     });
 }
 
-/// The thread asks whether it is over while a claim comes and goes.
+/// The thread checks if it may end, while a claim comes and goes.
 #[test]
 fn the_thread_ends_after_the_last_claim_only() {
     explore_most(|| {
@@ -275,7 +279,7 @@ fn the_thread_ends_after_the_last_claim_only() {
         let early = shared.look().is_over;
         assert!(other.join().expect("no assertion has failed"));
         let is_late = shared.look().is_over;
-        // The claim was sent, so its release is owed.
+        // The claim was sent, so its release is still owed.
         assert!(!early && !is_late);
         drop(_links);
     });

@@ -1,4 +1,4 @@
-//! A stand-in for the `AtomicWaker` of futures-util, which is checked there. To loom each call is a single step.
+//! Replaces the `AtomicWaker` of futures-util, which futures-util itself checks. Each call is a single step for loom.
 
 use super::Mutex;
 use std::{fmt, task::Waker};

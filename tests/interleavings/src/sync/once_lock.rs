@@ -1,12 +1,12 @@
-//! A stand-in for the standard library's `OnceLock`.
+//! Replaces the standard library's `OnceLock`.
 
 use loom::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
 };
 
-/// The standard library's, whose ordering loom sees: what is set is published by a release, and `get`
-/// acquires it, so a `get` that is not ordered after the setting may still find nothing.
+/// The standard library's `OnceLock` with an ordering that loom sees. A release publishes the value, and `get` acquires
+/// it. So a `get` that is not ordered after the setting may still find nothing.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,

@@ -1,7 +1,7 @@
-//! Tokio's channel for one value, whose ordering loom sees.
+//! Tokio's channel for one value, with an ordering that loom sees.
 //!
-//! The channel itself is Tokio's, which is checked there. To loom a send, the receipt of what was
-//! sent and the drop of the receiver are single steps, and each comes after the one before.
+//! The channel itself is Tokio's, which Tokio checks. For loom the send, the receipt and the drop of the receiver are
+//! single steps, and each comes after the one before.
 
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::{
@@ -43,7 +43,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// What was sent is dropped with its receiver, after the send.
+/// The receiver's drop comes after the send, and drops the value that was sent.
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.sent.swap(true, AcqRel);

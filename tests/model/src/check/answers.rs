@@ -1,4 +1,4 @@
-//! **A** Answers say what the server has.
+//! **A** Answers describe the state of the server.
 
 use super::{
     Checked, View, fair, is_live,
@@ -33,8 +33,8 @@ fn claims<'a>(call: &Call, share: &'a [Item]) -> impl Iterator<Item = &'a [Item]
     share.chunks(size)
 }
 
-/// Whether the call has no later claim for the same semaphores. What one claim has got a later one may
-/// change.
+/// Returns true if no later claim of the call names the same semaphores. A later claim may change the outcome of an
+/// earlier one.
 fn is_last(call: &Call, items: &[Item]) -> bool {
     let all = call.shares.iter().flat_map(|share| claims(call, share));
     let later = all.skip_while(|other| *other != items).skip(1).flatten();
@@ -82,7 +82,7 @@ fn is_unit(call: &Call, views: &Views<'_>, is_held: bool) -> bool {
     })
 }
 
-/// Revoked at that level, and nothing is left at any.
+/// The permit was revoked at that level, and it has nothing left at any level.
 fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     let Some((item, view)) = views.get(usize::from(level)) else {
         return false;
@@ -93,7 +93,7 @@ fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     is_known && (!is_final || all.all(|(item, view)| has_nothing(view, item.unit)))
 }
 
-/// All units until the same end.
+/// All units are held until the same end.
 fn lasts(view: &View<'_>, id: Unit, end: i64) -> bool {
     id.all().all(|unit| view.after.held.get(unit) == Some(end))
 }
@@ -104,8 +104,8 @@ fn is_gone(view: &View<'_>, id: Unit) -> bool {
     !waits && !units.any(|unit| view.after.held.get(unit).is_some())
 }
 
-/// Whether a claim that was refused has nothing here. Of a permit whose first unit is released the others
-/// may still be: their release comes later.
+/// Returns true if a refused claim has nothing here. If the first unit of the permit was released before, its other
+/// units may still be held, because they are released later.
 fn has_nothing(view: &View<'_>, id: Unit) -> bool {
     let was_held = is_live(view.before.held.get(id));
     let (before, after) = (&view.before.held, &view.after.held);
@@ -115,8 +115,8 @@ fn has_nothing(view: &View<'_>, id: Unit) -> bool {
     is_gone(view, id) || !was_held && !waits && after.get(id).is_none() && is_left
 }
 
-/// All units until the end of a lease. Those that were released of a permit stay free, however late or
-/// often it is acquired.
+/// All units are held until the end of a lease. Units that were released before stay free, however late or often the
+/// permit is acquired.
 fn is_whole(view: &View<'_>, id: Unit) -> bool {
     let was_held = is_live(view.before.held.get(id));
     id.all().all(|unit| {
@@ -125,13 +125,13 @@ fn is_whole(view: &View<'_>, id: Unit) -> bool {
     })
 }
 
-/// Those that waited before the call, or wait after it.
+/// The claims that waited before the call, or wait after it.
 fn queued(view: &View<'_>) -> impl Iterator<Item = (Unit, i64)> {
     let queues = [view.before, view.after].map(|semaphore| semaphore.queue.items.iter().copied());
     queues.into_iter().flatten()
 }
 
-/// Granted at every level for a lease, under the last token, and in no queue any more.
+/// The claim is granted at every level for one lease, under the last token, and no longer waits in any queue.
 fn is_granted(views: &Views<'_>, levels: &[(i64, i64)], is_final: bool) -> bool {
     let is_level = |((item, view), (token, used)): (&(Item, View<'_>), &(i64, i64))| {
         let last = view.after.token.map(|(token, _)| token);
@@ -142,7 +142,7 @@ fn is_granted(views: &Views<'_>, levels: &[(i64, i64)], is_final: bool) -> bool 
     views.len() == levels.len() && views.iter().zip(levels).all(is_level)
 }
 
-/// Nothing is left at any level, and it did not fit or something waits.
+/// Nothing is left at any level, and the claim did not fit or another claim waits.
 fn is_full(views: &Views<'_>, level: u8, held: i64, is_final: bool) -> bool {
     let Some((item, view)) = views.get(usize::from(level)) else {
         return false;
@@ -156,7 +156,7 @@ fn is_full(views: &Views<'_>, level: u8, held: i64, is_final: bool) -> bool {
     item.wait.is_none() && (!is_final || is_gone && is_right)
 }
 
-/// The arrival of a claim that joins, less its head start.
+/// The highest score that a claim may join with: its arrival less its head start.
 fn highest_score(item: &Item, view: &View<'_>) -> i64 {
     let Some(wait) = item.wait else {
         return i64::MIN;
@@ -171,7 +171,7 @@ fn highest_score(item: &Item, view: &View<'_>) -> i64 {
     wait.arrival.unwrap_or(new) - wait.head_start
 }
 
-/// Nothing is left at any level, and as many live claims as may wait come before it.
+/// Nothing is left at any level, and the live claims before it fill the queue up to its bound.
 fn is_queue_full(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     let Some((item, view)) = views.get(usize::from(level)) else {
         return false;
@@ -186,7 +186,7 @@ fn is_queue_full(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     !is_final || is_gone && is_full
 }
 
-/// In one queue, with the narrower levels held and nothing of the wider ones.
+/// The claim waits in one queue, holds the narrower levels, and has nothing at the wider ones.
 fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_advanced: usize) -> bool {
     let Answer::Queued {
         level,
@@ -211,8 +211,8 @@ fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_advanced: u
     !is_final || is_only_here && is_here && *last_token == last
 }
 
-/// At its position. The head is told when the first lease ends, or to poll at once if the call could
-/// not do more; and so is who waits behind a head that is dead.
+/// The claim is at its position. The head's answer has the time until the first lease ends, or 0 if the call could not
+/// do more, so that it polls at once. The same holds for all waiters behind a dead head.
 fn is_here(
     item: &Item,
     view: &View<'_>,
@@ -230,7 +230,7 @@ fn is_here(
         Some(score) if score + head_start != arrival => false,
         Some(_) if head == Some(item.unit) || is_stuck(view) => is_due,
         Some(_) => recheck.is_none(),
-        // Granted in passing, and it polls at once for the next level.
+        // It was granted while the call went on, and it polls at once for the next level.
         None => lasts(view, item.unit, LEASE) && recheck == Some(0),
     }
 }

@@ -3,14 +3,14 @@
 use super::{Checked, View};
 use crate::{call::Item, server::violated, unit::Unit};
 
-/// How far a tag may be from where it is expected, because others have the tags from there on.
+/// How far a tag may be from the expected one, because other waiters have the tags in between.
 const TAKEN: i64 = 8;
 
-/// **F5** A claim that joins a fair queue starts when its flow finishes, or at the virtual time, whichever is later, and at
-/// the first tag from there on that no waiter has.
+/// **F5** A claim that joins a fair queue starts when its flow finishes, or at the virtual time, whichever is later. It
+/// takes the first tag from there on that no waiter has.
 pub(super) fn starts_in_its_turn(view: &View<'_>, item: &Item, start: i64) -> Checked {
     let (least, most) = starts(view, item);
-    // Other claims of the call have changed what it has found.
+    // Other claims of the call have changed the state that this claim found.
     let is_right = least <= start && (start <= most || !is_simple(view));
     match is_right {
         true => Ok(()),
@@ -29,18 +29,18 @@ pub(super) fn latest(view: &View<'_>, item: &Item) -> i64 {
     starts(view, item).1
 }
 
-/// Whether the call names one unit here.
+/// Returns true if the call names one unit, and this semaphore has it.
 fn is_simple(view: &View<'_>) -> bool {
     view.items.len() == 1 && view.call.shares.len() == 1
 }
 
-/// Those that waited before the call and wait after it, without this one.
+/// The claims that waited before the call and wait after it, without this one.
 fn others<'a>(view: &'a View<'_>, own: Unit) -> impl Iterator<Item = (Unit, i64)> + Clone + 'a {
     let waiting = view.after.queue.items.iter().copied();
     waiting.filter(move |(id, _)| *id != own && view.before.queue.get(*id).is_some())
 }
 
-/// Where a claim may start at the least and at the most: the dead may be removed before it, after it, or each in its turn.
+/// The earliest and the latest start of a claim. The dead may be removed before it, after it, or each in its turn.
 fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     let others = others(view, item.unit);
     let mut scores = others.clone().map(|(_, score)| score);
@@ -68,7 +68,7 @@ fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     (free(least), free(most))
 }
 
-/// What the finish of a flow may be at the least and at the most, when those of it that leave have left, and before.
+/// The earliest and the latest finish of a flow: after the waiters that leave it have left, and before.
 fn finishes(view: &View<'_>, flow: u8) -> (i64, i64) {
     let Some(finish) = view.before.finish(flow) else {
         return (i64::MIN, i64::MIN);
@@ -87,8 +87,8 @@ fn gone(view: &View<'_>, flow: u8) -> Vec<Unit> {
     gone.collect()
 }
 
-/// Where the other waiters of a flow have moved: each to where the one before it finishes, from the first one that has left
-/// on, and not before the virtual time. And where the flow finishes then, if one has left.
+/// The new tags of a flow's remaining waiters, and the flow's finish if a waiter has left. From the first gap on, each
+/// waiter moves to the finish of the waiter before it, but not before the virtual time.
 fn moved(view: &View<'_>, flow: u8) -> (Vec<(Unit, i64)>, Option<i64>) {
     let gone = gone(view, flow);
     let time = view.before.last_arrival.unwrap_or(i64::MIN);
@@ -100,14 +100,14 @@ fn moved(view: &View<'_>, flow: u8) -> (Vec<(Unit, i64)>, Option<i64>) {
             continue;
         }
         let tag = slot.map_or(*score, |slot| slot.min(*score));
-        // Claims that came before the first flow have no turns.
+        // Claims that came before the first flow do not take turns.
         slot = slot.map(|slot| if tag < time { slot } else { tag + id.cost() });
         moved.push((*id, tag));
     }
     (moved, slot)
 }
 
-/// Where a waiter has moved at the least and at the most, because others of its flow have left.
+/// The earliest and the latest tag of a waiter that may have moved because others of its flow have left.
 pub(super) fn tag(view: &View<'_>, id: Unit, max_looked: usize) -> Option<(i64, i64)> {
     let score = view.before.queue.get(id)?;
     if !view.before.is_fair() {
@@ -124,14 +124,14 @@ pub(super) fn tag(view: &View<'_>, id: Unit, max_looked: usize) -> Option<(i64, 
     Some((least, most))
 }
 
-/// Whether the call has looked at all who are behind those that have left.
+/// Returns true if the call has looked at all waiters behind those that left.
 fn has_looked(view: &View<'_>, max_looked: usize) -> bool {
     let flows = view.before.finishes.iter().map(|(flow, _)| *flow);
     let gone: usize = flows.map(|flow| gone(view, flow).len()).sum();
     gone * view.before.queue.items.len() < max_looked
 }
 
-/// **F5** No two waiters have one tag, and `alive` has the tags that it should.
+/// **F5** No two waiters share a tag, and `alive` has exactly the tags that it needs.
 pub(super) fn has_its_tags(view: &View<'_>, max_looked: usize) -> Checked {
     let after = view.after;
     if !after.is_fair() {
@@ -165,14 +165,14 @@ pub(super) fn has_its_tags(view: &View<'_>, max_looked: usize) -> Checked {
     }
 }
 
-/// Each flow finishes when its last waiter does, as long as that has not left.
+/// A flow finishes when its last waiter does, unless that waiter has left.
 fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>, max_looked: usize) -> Checked {
     let (before, after) = (view.before, view.after);
     for (flow, finish) in &after.finishes {
         let own = joined.filter(|(id, _)| id.flow == *flow);
         let (least, most) = match own {
             Some((id, start)) => (start + id.cost(), start + id.cost()),
-            // It begins anew behind an empty queue.
+            // Behind an empty queue the finish starts again.
             None if joined.is_some_and(|(id, _)| others(view, *id).next().is_none()) => {
                 let time = after.last_arrival.filter(|_| *flow == 0);
                 (time.unwrap_or(i64::MAX), time.unwrap_or(i64::MIN))
@@ -182,7 +182,7 @@ fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>, max_looked: usi
                 let (least, most) = finishes(view, 0);
                 (least.max(time), most.max(time))
             }
-            // Without a join nothing but its own leaving moves it back.
+            // Without a join, only a waiter of the flow that leaves can move the finish back.
             None if gone(view, *flow).len() == 1 && has_looked(view, max_looked) => {
                 let (least, most) = finishes(view, *flow);
                 (least, most.min(least + TAKEN))

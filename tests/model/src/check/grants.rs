@@ -1,4 +1,4 @@
-//! Who is granted, and for how long.
+//! Grants: their number, order and length.
 
 use super::{Checked, View, fair, is_live};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
     unit::Unit,
 };
 
-/// **S1** After a grant no more than `limit` units are held. Of several grants the widest limit
-/// counts: each was granted under its own.
+/// **S1** After a grant no more than `limit` units are held. If the call grants several permits, the widest limit
+/// counts, because each permit was granted under its own limit.
 pub(super) fn within_the_limit(view: &View<'_>) -> Checked {
     let granted = view.granted();
     let limit = granted.iter().map(|id| i64::from(id.limit)).max();
@@ -21,15 +21,15 @@ pub(super) fn within_the_limit(view: &View<'_>) -> Checked {
     }
 }
 
-/// **F1** Nobody is granted who came after a waiter that is alive and still waits.
+/// **F1** No claim is granted that came after a waiter that is alive and still waits.
 pub(super) fn in_their_order(view: &View<'_>) -> Checked {
     for id in view.granted() {
         let own = arrival(view, id);
         let at = position(view, id);
         let waited = view.before.queue.get(id).is_some();
         let passed = view.waiters().find(|(waiter, arrival)| {
-            // Who joined by a later claim of this call came later, and so did who was dead before it,
-            // although it may take its old position.
+            // A claim that joined by a later claim of this call came later. So did a waiter that was dead before the
+            // call, although it may take its old position.
             let was_there = view.before.queue.get(*waiter).is_some();
             let is_first = at.is_some() && position(view, *waiter) < at && !waited;
             (was_there || is_first) && own.is_none_or(|own| *arrival < own)
@@ -41,7 +41,7 @@ pub(super) fn in_their_order(view: &View<'_>) -> Checked {
     Ok(())
 }
 
-/// The arrival of a permit less its head start. `None`: it is not known, so it is now, after all.
+/// The arrival of a permit less its head start. `None` if the arrival is unknown, so that it is now, after all others.
 fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
     let waits = || view.item(id)?.wait;
     let rejoined = || {
@@ -56,13 +56,13 @@ fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
     moved.or_else(rejoined)
 }
 
-/// The place of a permit in the call.
+/// The position of a permit in the call.
 fn position(view: &View<'_>, id: Unit) -> Option<usize> {
     view.items.iter().position(|item| item.unit == id)
 }
 
-/// **S5** A permit has all of its units, each once, and their ends are what they may be: a lease from
-/// now for who is answered, no later than the waiter's end for who is not.
+/// **S5** A permit has all of its units, each once, with allowed ends. A permit that the call answers lasts one lease
+/// from now. Another permit lasts until its waiter's end, at most one lease.
 pub(super) fn whole_and_not_too_long(view: &View<'_>) -> Checked {
     for id in view.granted() {
         let ends: Vec<_> = id.all().map(|unit| view.after.held.get(unit)).collect();

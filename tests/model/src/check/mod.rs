@@ -1,5 +1,5 @@
-//! The invariants of one call: what it may change, and what it has to answer. Written from the
-//! headers of the scripts and from the promises of the store, not from the code of the scripts.
+//! The invariants of one call: its allowed changes, and its required answers. They follow from the headers of the
+//! scripts and the promises of the store, not from the code of the scripts.
 
 mod answers;
 mod fair;
@@ -26,7 +26,7 @@ type Checked = Result<(), Violation>;
 ///
 /// # Errors
 ///
-/// With the first invariant that does not hold.
+/// Returns the first invariant that does not hold.
 pub fn check(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
     storage::first_write_frees(effect)?;
     if is_answered_late(effect) != call.is_late() {
@@ -79,7 +79,7 @@ struct View<'a> {
     key: u8,
     before: &'a Semaphore,
     after: &'a Semaphore,
-    /// What the call names of this semaphore, in its order.
+    /// The items of the call for this semaphore, in their order.
     items: Vec<Item>,
 }
 
@@ -105,13 +105,13 @@ impl<'a> View<'a> {
         ids
     }
 
-    /// What the call says of a permit that it wants.
+    /// The call's item for a permit that it acquires.
     fn item(&self, id: Unit) -> Option<&Item> {
         let is_it = |item: &&Item| self.call.is_acquire() && item.unit == id;
         self.items.iter().find(is_it)
     }
 
-    /// The waiters that are alive after the call, first in the queue first.
+    /// The waiters that are alive after the call, in the order of the queue.
     fn waiters(&self) -> impl Iterator<Item = (Unit, i64)> {
         let alive = &self.after.alive;
         let queue = self.after.queue.items.iter().copied();
@@ -127,11 +127,11 @@ fn is_live(end: Option<i64>) -> bool {
     end.is_some_and(|end| end > 0)
 }
 
-/// The tokens that a call has granted, and of which semaphore each is.
+/// The tokens that a call has granted, each with its semaphore.
 pub fn tokens(call: &Call, effect: &Effect) -> Vec<(u8, i64)> {
     let mut tokens = Vec::new();
     for wake in &effect.wakes {
-        // A waiter waits at a level of its own claim, so its unit tells the semaphore.
+        // A waiter waits at a level of its claim, so its unit identifies the semaphore.
         let is_its = |unit: &Unit| unit.client == wake.client && unit.level == wake.level;
         let keys = effect.before.iter().position(|semaphore| {
             let mut waiters = semaphore.queue.items.iter();
@@ -163,11 +163,11 @@ fn answered<'a>(call: &'a Call, effect: &'a Effect) -> impl Iterator<Item = (u8,
     })
 }
 
-/// Checks a call of the clock's script. Returns the highest time, which it answers and keeps.
+/// Checks a call of the clock's script. Returns the highest time, which the script answers and stores.
 ///
 /// # Errors
 ///
-/// With the first invariant that does not hold.
+/// Returns the first invariant that does not hold.
 pub fn clock(
     reply: &Reply,
     stored: Option<&Entry>,
@@ -189,7 +189,7 @@ pub fn clock(
     }
 }
 
-/// A clock's reply.
+/// Reads a clock's reply: now, and the highest time.
 fn numbers(reply: &Reply) -> Option<[i64; 2]> {
     match reply {
         Reply::List(items) => match items[..] {

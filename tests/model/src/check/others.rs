@@ -1,10 +1,10 @@
-//! What a call must not touch.
+//! Everything that a call must not touch.
 
 use super::{Checked, View, is_live};
 use crate::{scripts::Verb, server::violated, time::LEASE, unit::Unit};
 
-/// **S4** A call touches only what it names, but for dead waiters and ends that have come, and but
-/// for waiters that it grants. An end that lies further ahead than a lease may be moved to that.
+/// **S4** A call touches only the units that it names, dead waiters, ends that have passed, and waiters that it grants.
+/// An end further ahead than one lease may be moved back to one lease.
 pub(super) fn untouched(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     if view.call.verb == Verb::Refresh {
@@ -20,7 +20,7 @@ pub(super) fn untouched(view: &View<'_>) -> Checked {
         if view.call.names(id) || arrival.is_none() {
             continue;
         }
-        // Whether it may have moved up is judged elsewhere.
+        // Another check covers waiters that may have moved up.
         let is_there = match before.is_fair() {
             true => after.queue.get(id).is_some(),
             false => after.queue.get(id) == arrival,
@@ -41,7 +41,7 @@ fn is_held(view: &View<'_>, id: Unit) -> bool {
     id.all().all(|unit| is_live(view.after.held.get(unit)))
 }
 
-/// A refresh moves the ends that it names and that have not come, and nothing else.
+/// A refresh moves the ends of the units that it names if those have not passed, and changes nothing else.
 fn refreshed(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     if (&before.queue, &before.alive) != (&after.queue, &after.alive) {
@@ -66,7 +66,7 @@ fn refreshed(view: &View<'_>) -> Checked {
     }
 }
 
-/// What is released is gone, in `held` and in the queue.
+/// Released units are gone from `held` and from the queue.
 fn released(view: &View<'_>) -> Checked {
     if view.call.verb != Verb::Release {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The queue: its order, its bound, and that it moves on.
+//! The queue: its order, its bound, and its progress.
 
 use super::{Checked, View, answers::by_claim, fair, is_live};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     unit::Unit,
 };
 
-/// **F1** A waiter keeps its position, or moves up in its flow; a new one comes after all others, or where its head start or
-/// the arrival that it was told before puts it. Each poll is a heartbeat.
+/// **F1** A waiter keeps its position, or moves up in its flow. A new waiter comes after all others, or at the position
+/// that its head start or its reported arrival gives it. Each poll is a heartbeat.
 pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     for (id, score) in &view.after.queue.items {
         let expected = match (view.before.queue.get(*id), view.item(*id)) {
@@ -45,8 +45,8 @@ pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     Ok(())
 }
 
-/// Whether a new waiter comes after all who were there. With a head start its score tells nothing,
-/// but the arrivals of those without one do.
+/// Returns true if a new waiter comes after all earlier waiters. With a head start the comparison uses its arrival
+/// instead of its score.
 fn is_last(view: &View<'_>, id: Unit, score: i64) -> bool {
     let head_start = view.item(id).and_then(|item| item.wait);
     let arrival = score + head_start.map_or(0, |wait| wait.head_start);
@@ -55,7 +55,7 @@ fn is_last(view: &View<'_>, id: Unit, score: i64) -> bool {
     arrival >= 0 && others.chain(known).all(|other| arrival > other)
 }
 
-/// **F3** Before a claim that joins fewer waiters come than it allows. A full queue has no dead waiters.
+/// **F3** A claim joins only if fewer waiters come before it than it allows. A full queue has no dead waiters.
 pub(super) fn is_bounded(view: &View<'_>) -> Checked {
     let joined = view
         .items
@@ -80,15 +80,14 @@ pub(super) fn is_bounded(view: &View<'_>) -> Checked {
     Ok(())
 }
 
-/// Whether the call names `other` after `id`.
+/// Returns true if the call names `other` after `id`.
 fn is_later(view: &View<'_>, id: Unit, other: Unit) -> bool {
     let place = |id| view.items.iter().position(|item| item.unit == id);
     place(other).is_some_and(|other| Some(other) > place(id))
 }
 
-/// **W** After an acquire or a release nobody waits who could be granted, and the head is alive, unless the
-/// call has advanced as far as it may. A
-/// claim does not look at the levels behind the one where it waits or is refused.
+/// **W** After an acquire or a release, no waiter waits that fits, and the head is alive, unless the call has advanced
+/// as far as it may. A claim does not look at the levels behind the one where it waits or is refused.
 pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     let Some((head, _)) = view.after.queue.items.first() else {
         return Ok(());
@@ -103,7 +102,7 @@ pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
         return violated("W", format!("{head} is dead: {:?}", view.after));
     }
     let fits = view.used() + i64::from(head.weight) <= i64::from(head.limit);
-    // A call that may grant no more tells the head to poll, by a message or by its answer.
+    // A call that may grant no more makes the head poll, by a message or by its answer.
     let is_its =
         |wake: &Wake| (wake.client, wake.level, wake.token) == (head.client, head.level, None);
     let is_told = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
@@ -116,14 +115,14 @@ pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     }
 }
 
-/// Whether the call has come to this semaphore.
+/// Returns true if the call has reached this semaphore.
 fn is_served(view: &View<'_>) -> bool {
     let mut claims = by_claim(view.call, view.effect);
     claims.any(|(levels, answer)| {
         let at = match answer {
             Answer::Full { level, .. } | Answer::QueueFull { level } => *level,
             Answer::Queued { level, .. } => *level,
-            // Where it had something that is free now.
+            // A revoked claim reaches the semaphores where it had units or waited, which are free now.
             Answer::Revoked { .. } => return levels.iter().any(|item| had_something(view, item)),
             _ => u8::MAX,
         };
@@ -138,13 +137,13 @@ fn had_something(view: &View<'_>, item: &Item) -> bool {
     item.key == view.key && is_there
 }
 
-/// Whether the head of the queue is dead.
+/// Returns true if the head of the queue is dead.
 pub(super) fn is_stuck(view: &View<'_>) -> bool {
     let head = view.after.queue.items.first();
     head.is_some_and(|(head, _)| !is_live(view.after.alive.get(*head)))
 }
 
-/// Whether the call has granted as many units and removed as many dead waiters as it may.
+/// Returns true if the call has reached its bound for granted units plus removed dead waiters.
 pub(super) fn may_stop(view: &View<'_>, max_advanced: usize) -> bool {
     let views =
         (0..view.effect.before.len()).map(|key| View::new(view.call, view.effect, key as u8));
@@ -160,8 +159,8 @@ fn advanced(view: &View<'_>) -> usize {
     weights.sum::<usize>() + gone.filter(is_dead).count()
 }
 
-/// **F4** Exactly the waiters that a call grants are notified, and the head if its poll can grant
-/// more. Who calls may be notified too.
+/// **F4** Exactly the waiters that a call grants are notified, and the head if its poll can grant more. The claims of
+/// the call may be notified too.
 pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
     let granted = view.granted();
     for id in granted.iter().filter(|id| view.item(**id).is_none()) {
@@ -184,7 +183,7 @@ pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
                 waiting.chain(joining.map(|item| item.unit)).any(held)
             }
             None => {
-                // Who calls may have come before it since.
+                // A claim of the call may have joined before it since.
                 let mut others = view.after.queue.items.iter();
                 let head = others.find(|(unit, _)| view.item(*unit).is_none());
                 let is_there = head.is_some_and(|(unit, _)| is_it(unit));

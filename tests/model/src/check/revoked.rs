@@ -1,4 +1,4 @@
-//! **R** What an operator revokes is over.
+//! **R** A permit that an operator revokes is over.
 
 use super::{Checked, View, answers::by_claim, is_live};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
     unit::{Permit, Unit},
 };
 
-/// Whether a call revokes and finds nothing.
+/// Returns true if the call is a revocation that finds nothing.
 pub(super) fn is_forged(view: &View<'_>) -> bool {
     view.call.verb == Verb::Revoke && view.effect.answers == [Answer::Is(false)]
 }
 
-/// A revocation of what is not there changes nothing, and nobody hears of it.
+/// A revocation of a missing permit changes nothing and sends no message.
 pub(super) fn changes_nothing(view: &View<'_>) -> Checked {
     let named = view.items.iter().map(|item| item.unit);
     let is_there = named.into_iter().any(|unit| is_there(view, unit));
@@ -29,7 +29,7 @@ pub(super) fn changes_nothing(view: &View<'_>) -> Checked {
     }
 }
 
-/// The semaphore without the leases that have ended.
+/// The semaphore without leases that have ended.
 pub(crate) fn cleared(semaphore: &Semaphore) -> Semaphore {
     let mut next = semaphore.clone();
     next.held.items.retain(|(_, end)| *end > 0);
@@ -39,15 +39,15 @@ pub(crate) fn cleared(semaphore: &Semaphore) -> Semaphore {
     next
 }
 
-/// Whether a permit is held or waits.
+/// Returns true if a permit was held or waited before the call.
 pub(super) fn is_there(view: &View<'_>, id: Unit) -> bool {
     let mut units = id.all();
     let is_held = units.any(|unit| view.before.held.has_live(unit));
     is_held || view.before.queue.get(id).is_some()
 }
 
-/// A revoked permit is gone, its revocation is stored for its time, and its owner is notified. No call forgets it
-/// before.
+/// A revoked permit is gone, its revocation is stored for its time, and its owner is notified. No call removes the
+/// revocation earlier.
 pub(super) fn is_remembered(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     let is_here = view.call.verb == Verb::Revoke && !view.items.is_empty();
@@ -79,7 +79,8 @@ fn is_left(after: &Semaphore, id: Unit) -> bool {
     waits || id.all().any(|unit| after.held.get(unit).is_some())
 }
 
-/// Who was revoked is told so by every acquire, but for the first one of a permit, and so is what was added to it.
+/// Every acquire of a revoked permit, or of units added to it, is refused as revoked. Only the first acquire of a
+/// permit may not know of the revocation.
 pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
     if !call.is_acquire() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What is stored and shown, and for how long.
+//! Stored keys, how long they last, and the usage that operators see.
 
 use super::{Checked, View};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     time::NOW_MS,
 };
 
-/// **M** A server whose memory is full accepts a script whose first write frees memory.
+/// **M** A server whose memory is full accepts a script only if its first write frees memory.
 pub(super) fn first_write_frees(effect: &Effect) -> Checked {
     match effect.first_write.as_deref() {
         None | Some("ZREM" | "ZREMRANGEBYSCORE" | "DEL" | "PEXPIRE") => Ok(()),
@@ -16,7 +16,7 @@ pub(super) fn first_write_frees(effect: &Effect) -> Checked {
     }
 }
 
-/// **T** Every key expires, and none before what is in it has ended.
+/// **T** Every key expires, and none expires before its contents have ended.
 pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     let after = view.after;
     let last = |units: &Units| units.items.iter().map(|(_, end)| *end).max();
@@ -39,7 +39,7 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     if after.token.is_some_and(|(_, ttl)| ttl >= FOREVER) {
         return violated("T", "the token never expires");
     }
-    // What nobody waits with is not kept.
+    // `alive` keeps nothing that no waiter needs.
     let is_waiting = |(id, _): &(_, i64)| after.queue.get(*id).is_some();
     let is_kept = after.last_arrival.is_some() && after.queue.items.is_empty();
     match after.alive.items.iter().all(is_waiting) && !is_kept {
@@ -48,8 +48,8 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     }
 }
 
-/// **U** What an operator is shown is what there is: the answer lists each unit that is held, each claim that waits with
-/// its place in the queue, and until when it is alive.
+/// **U** The usage that an operator sees matches the server: each held unit with its end, and each waiting claim with
+/// its place in the queue and the end of its last heartbeat.
 pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Checked {
     let items = |key: &String| {
         let entry = server.entries().find(|(name, _)| *name == key);
@@ -64,7 +64,7 @@ pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Chec
             .flat_map(|(score, member)| [member, format!("{score:.0}")]);
         Reply::List(words.map(Reply::Text).collect())
     };
-    // All of it is on one page.
+    // Everything fits on one page.
     let last = || Reply::Text("-".to_owned());
     let pages = keys
         .iter()

@@ -1,9 +1,11 @@
 //! Each mistake of the first table of `planted.md` is planted in a script, and a walk finds it.
+//!
+//! Promises: P1, P3, P5, P6, P12, P14, P24.
 
 use tower_semaphore_model::{scenarios, scripts::Scripts, walk::walk};
 
-/// The rows of the mistakes, each with its columns: the file, what stands there, what is put in its place, the
-/// invariant that does not hold then, and the scenario that meets it.
+/// The rows of mistakes, each with its columns: the file, the original text, its replacement, the invariant that
+/// breaks, and the scenario that finds it.
 fn rows() -> impl Iterator<Item = (&'static str, [&'static str; 5])> {
     let (found, _) = include_str!("planted.md")
         .split_once("No walk finds these")
@@ -15,7 +17,7 @@ fn rows() -> impl Iterator<Item = (&'static str, [&'static str; 5])> {
     })
 }
 
-/// A column's code: between backticks, or nothing.
+/// Returns a column's code, which is between backticks, or an empty text for `nothing`.
 fn code(column: &str) -> &str {
     match column {
         "nothing" => "",
@@ -23,7 +25,7 @@ fn code(column: &str) -> &str {
     }
 }
 
-/// What is wrong with a row, if anything is.
+/// The fault of a row, if any.
 fn wrong((row, [file, old, new, invariant, scenario]): (&str, [&str; 5])) -> Option<String> {
     let scripts = Scripts::shipped().patched(file, code(old), code(new));
     match walk(&scenarios::named(scenario), &scripts).fault {
@@ -33,7 +35,7 @@ fn wrong((row, [file, old, new, invariant, scenario]): (&str, [&str; 5])) -> Opt
     }
 }
 
-/// Each part of the table has a test, so that a busy machine finishes each in time.
+/// Each part of the table has a separate test, so that each finishes in time on a busy machine.
 const PARTS: [&str; 8] = [
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth",
 ];
@@ -47,7 +49,7 @@ fn part_is_found(part: &str) {
 
 macro_rules! parts {
     ($($part:ident)+) => {
-        /// Every eighth planted mistake is found by the invariant that the table names, from this one on.
+        /// Every eighth planted mistake, from this one on, is found by the invariant that the table names.
         mod every_eighth_planted_mistake_is_found_by_its_invariant_from_the {
             $(#[test]
             fn $part() {

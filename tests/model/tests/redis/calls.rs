@@ -1,4 +1,6 @@
-//! Calls of the scripts.
+//! Random calls of the scripts, in a real server and in the stand-in.
+//!
+//! Promises: none.
 
 use crate::as_in_model;
 use testing::{
@@ -13,14 +15,14 @@ use tower_semaphore_model::{
     stand_in::{Reply as Expected, StandIn, Value},
 };
 
-/// Before a script: the clock of the stand-in instead of the server's.
+/// A prefix for scripts that replaces the server's clock by the stand-in's.
 const SHIM: &str = "local real = redis
 local redis = {call = function(name, ...)
   if name == 'TIME' then return {'SECONDS', 'MICROS'} end
   return real.call(name, ...)
 end}\n";
 
-/// A random call of a script for limits: it sets one, or reads all.
+/// A random call of a script for limits, which sets one or reads all.
 fn limits_call(rng: &mut Rng) -> (Verb, Vec<String>, Vec<String>) {
     let known = rng.one_of(&["", "0", "1700000000000007"]);
     let (verb, args) = match rng.once_in(3) {
@@ -38,7 +40,7 @@ fn limits_call(rng: &mut Rng) -> (Verb, Vec<String>, Vec<String>) {
     )
 }
 
-/// A random call of the script of a pause.
+/// A random call of the pause script.
 fn pause_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     let (length, digits) = rng.one_of(&[("0", "0"), ("100", "2s"), ("300", "8c"), ("5000", "3uw")]);
     let before = format!("p0.0.0.0.0.1.{digits}.");
@@ -46,7 +48,7 @@ fn pause_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     (Verb::Pause, semaphore::keys(0).into(), args.into())
 }
 
-/// A random call of a script on one or two semaphores, its keys and its arguments.
+/// A random call of a script on one or two semaphores, with its keys and arguments.
 fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     if rng.once_in(6) {
         return limits_call(rng);
@@ -79,7 +81,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         (_, keys) => keys.into(),
     });
     let shares: Vec<Vec<u8>> = match verb {
-        // Claims of one level or of all.
+        // One claim for all levels, and one for a single level.
         Verb::Acquire => vec![
             (0..semaphores).collect(),
             vec![rng.below(semaphores.into()) as u8],
@@ -107,14 +109,14 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     (verb, keys.collect(), args)
 }
 
-/// A limit, or -1 if the claim was sent before, and how it waits.
+/// A limit, or -1 if the claim was sent before, and the terms of its wait.
 fn terms(rng: &mut Rng) -> String {
     let waits = ["", " 200 9 0 0", " 200 1 0 0", " 200 9 0 50000"];
     let limit = rng.one_of(&["-1", "0", "1", "2", "3"]);
     limit.to_owned() + rng.one_of(&waits)
 }
 
-/// A permit, or one of its units.
+/// An id of a permit, or of one of its units.
 fn unit(rng: &mut Rng, verb: Verb) -> String {
     let (client, limit) = (rng.below(4), 1 + rng.below(3));
     let weight = 1 + rng.below(limit.min(2));
@@ -126,7 +128,7 @@ fn unit(rng: &mut Rng, verb: Verb) -> String {
     }
 }
 
-/// Every key with its value and whether it expires.
+/// Every key, with its value and a flag that is true if it expires.
 async fn everything(raw: &mut Raw) -> Vec<String> {
     let mut all = Vec::new();
     for key in raw.keys("*").await {
@@ -145,7 +147,7 @@ async fn everything(raw: &mut Raw) -> Vec<String> {
     all
 }
 
-/// A reply in which the fields of a hash are in order.
+/// The reply with the fields of a hash in order.
 fn sorted(verb: Verb, reply: Result<Expected, String>) -> Result<Expected, String> {
     match (verb, reply) {
         (Verb::Presence, Ok(Expected::List(mut items))) => {
@@ -160,7 +162,7 @@ fn sorted(verb: Verb, reply: Result<Expected, String>) -> Result<Expected, Strin
     }
 }
 
-/// The fields of a hash, which a server has in any order.
+/// The fields of a hash in order, because a server returns them in any order.
 fn pairs(all: &Result<Expected, String>) -> Vec<String> {
     let Ok(Expected::List(items)) = all else {
         panic!("{all:?} is no hash");
@@ -194,7 +196,7 @@ fn everything_of(model: &StandIn) -> Vec<String> {
 async fn the_scripts_leave_the_stand_in_as_they_leave_the_server() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    // Keys expire by the real clock there, so none may expire soon.
+    // Keys expire by the real clock in the server, so no key may expire soon.
     let patched = Scripts::shipped().patched("common", "LEASES = 8", "LEASES = 100000");
     let patched = patched.patched("pause", "key, text(length)", "key, text(length * 100000)");
     let scripts: Vec<_> = patched.all().collect();

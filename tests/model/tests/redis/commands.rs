@@ -1,10 +1,12 @@
-//! Single commands.
+//! Random single commands, in a real server and in the stand-in.
+//!
+//! Promises: none.
 
 use crate::as_in_model;
 use testing::{redis::RedisServer, resp::Raw, rng::Rng};
 use tower_semaphore_model::stand_in::{Reply as Expected, StandIn};
 
-/// A random command: any of those that the scripts use, on a few keys and members.
+/// A random command that the scripts use, on a few keys and members.
 fn command(rng: &mut Rng) -> Vec<String> {
     let key = rng.one_of(&["a", "b", "c"]);
     let other = rng.one_of(&["a", "b", "c"]);
@@ -58,7 +60,7 @@ fn command(rng: &mut Rng) -> Vec<String> {
         .collect()
 }
 
-/// The time to live of a key in the real server has become a little shorter.
+/// Compares two replies. A time to live may be a little shorter in the real server.
 fn is_same(
     real: &Result<Expected, String>,
     model: &Result<Expected, String>,
@@ -77,7 +79,7 @@ fn is_same(
             };
             pairs(real) == pairs(model)
         }
-        // A message differs in its words, an error does not in being one.
+        // Error messages may differ after their first word.
         (Err(real), Err(model)) => real.split(' ').next() == model.split(' ').next(),
         _ => real == model,
     }

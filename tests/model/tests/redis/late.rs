@@ -1,4 +1,6 @@
-//! Calls that come late, in a real server.
+//! Late calls in a real server.
+//!
+//! Promises: P6, P24.
 
 use crate::eval;
 use std::time::Duration;
@@ -6,7 +8,7 @@ use testing::{redis::RedisServer, resp::Raw};
 use tower_semaphore_model::scripts::Verb;
 
 const KEYS: [&str; 4] = ["s{0}:held", "s{0}:queue", "s{0}:alive", "s{0}:token"];
-/// Of an acquire of claims with one level each.
+/// The first arguments of an acquire whose claims have one level each.
 const HEAD: [&str; 5] = ["60000", "9999999999999", "0", "60000", "1"];
 
 async fn acquire(raw: &mut Raw, claims: &[[&str; 4]]) {
@@ -14,12 +16,12 @@ async fn acquire(raw: &mut Raw, claims: &[[&str; 4]]) {
     eval(raw, Verb::Acquire, &KEYS, &args).await;
 }
 
-/// One claim on these terms: a limit, perhaps -1 if it was sent before, and how it waits.
+/// One claim with these terms: a limit, or -1 if the claim was sent before, and how it waits.
 const fn claim<'a>(id: &'a str, terms: &'a str) -> [&'a str; 4] {
     ["1", terms, "1", id]
 }
 
-/// Two claims travel in one call: a try, and the heartbeat of a waiter that comes too late.
+/// One call carries two claims: a try, and the heartbeat of a waiter that comes too late.
 #[tokio::test]
 async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same_call() {
     let server = RedisServer::start();
@@ -38,8 +40,8 @@ async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same
     assert_eq!(ids, [b"b.1.0.0.1.1.1aao.0..."]);
 }
 
-/// The first acquire of a permit was delayed, and brings the permit back. Its owner releases it with its next
-/// acquire, which says that it was revoked.
+/// The first acquire of a permit was delayed and brings the permit back. Its owner's next acquire releases it, and
+/// reports that it was revoked.
 #[tokio::test]
 async fn nothing_is_left_of_a_permit_that_an_old_acquire_has_brought_back() {
     const ID: &str = "a.1.0.0.1.1.1aao.0...";

@@ -1,4 +1,4 @@
-//! The stand-in against a real server, and what the crate really sends.
+//! Compares the stand-in with a real server, and the model's scripts with the scripts that the crate sends.
 
 mod calls;
 mod commands;
@@ -11,7 +11,7 @@ use tower_semaphore_model::{
     stand_in::Reply as Expected,
 };
 
-/// Runs a script that ships.
+/// Runs a shipped script.
 async fn eval(raw: &mut Raw, verb: Verb, keys: &[&str], args: &[&str]) -> Reply {
     let scripts: Vec<_> = Scripts::shipped().all().collect();
     let count = keys.len().to_string();
@@ -20,7 +20,7 @@ async fn eval(raw: &mut Raw, verb: Verb, keys: &[&str], args: &[&str]) -> Reply 
     raw.cmd(&command).await
 }
 
-/// A reply of the real server, as the stand-in gives it.
+/// Converts a reply of the real server to a reply of the stand-in.
 fn as_in_model(reply: &Reply) -> Result<Expected, String> {
     Ok(match reply {
         Reply::Nil => Expected::Nil,

@@ -1,4 +1,6 @@
-//! The scripts that the crate sends.
+//! The model has the scripts that the crate sends.
+//!
+//! Promises: none.
 
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -9,7 +11,7 @@ use tower_semaphore_model::scripts::Scripts;
 /// which is not in the model.
 const SENT: i64 = 9;
 
-/// The server knows so many, and no more when those of the model are loaded.
+/// The server knows exactly these scripts, and loading the model's scripts adds none.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_model_has_the_scripts_that_the_crate_sends() {
     let server = RedisServer::start();

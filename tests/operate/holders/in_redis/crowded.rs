@@ -1,4 +1,6 @@
-//! Operators' calls, many at once: a store runs 32 of them at a time, and the others wait for their turn.
+//! Many concurrent calls of operators. A store runs 32 of them at a time, and the others wait for their turn.
+//!
+//! Promises: P24.
 
 use super::LONG;
 use crate::holders::{BOUND, Store, revoke};
@@ -10,10 +12,10 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const AT_ONCE: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an answer takes.
+/// The delay of an answer.
 const DELAY: Duration = Duration::from_millis(200);
 
-/// A store whose answers are delayed, and whose server knows the script.
+/// A store whose answers are delayed, and whose server has the script loaded.
 async fn delayed() -> (RedisServer, Proxy, Store) {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
@@ -33,7 +35,7 @@ fn unknown(permit: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_wait_for_their_turn_longer_than_one_may_take_and_succeed() {
-    // The last ones wait for longer than two timeouts.
+    // The last calls wait for longer than two timeouts.
     const CALLS: usize = 22 * AT_ONCE;
     let (_server, proxy, store) = delayed().await;
     let ids: Vec<_> = (1..=CALLS).map(unknown).collect();

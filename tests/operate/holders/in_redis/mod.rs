@@ -1,4 +1,4 @@
-//! What only a store in Redis has to bear: other processes, lost messages, outages, forged ids.
+//! Faults that only a store in Redis meets: other processes, lost messages, outages, forged ids.
 
 mod crowded;
 mod stored;
@@ -10,19 +10,19 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::PermitInfo};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// Longer than a test: nothing is refreshed and no waiter polls, so only a message can tell.
+/// Longer than a test. Nothing is refreshed and no waiter polls, so only a message can notify.
 const LONG: Duration = Duration::from_secs(3_600);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
 
-/// A process of its own, as the server sees it.
+/// A store that the server sees as a separate process.
 async fn store(url: &str, lease: Duration) -> Store {
     let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
     Arc::new(builder.connect(url).await.expect("it connects"))
 }
 
-/// A server and so many processes.
+/// A server and this number of processes.
 async fn processes<const N: usize>(lease: Duration) -> (RedisServer, Raw, [Store; N]) {
     let server = RedisServer::start();
     let raw = Raw::connect(server.port()).await;
@@ -33,7 +33,7 @@ async fn processes<const N: usize>(lease: Duration) -> (RedisServer, Raw, [Store
     (server, raw, stores.try_into().ok().expect("as many"))
 }
 
-/// Units of a limit of nine.
+/// A claim for units of a limit of nine.
 fn units(weight: u32) -> Claim {
     claim("a", 9).with_weight(weight)
 }
@@ -46,12 +46,12 @@ async fn revoke(store: &Store, id: &str) -> bool {
     super::revoke(store, "a", id).await
 }
 
-/// A claim of as many units that waits behind so many others, and what is shown of it.
+/// A claim that waits behind `before` others, and the waiter that usage shows for it.
 async fn waits(store: &Store, weight: u32, before: usize) -> (Waiter, PermitInfo) {
     queued(store, units(weight).with_wait(LONG), before).await
 }
 
-/// The other process listens to revocations.
+/// Waits until the other process listens to revocations.
 async fn listens(raw: &mut Raw, info: &PermitInfo) {
     let channel = format!("semaphore:2:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
@@ -61,7 +61,8 @@ async fn listens(raw: &mut Raw, info: &PermitInfo) {
     .await;
 }
 
-/// The permit is lost, is not acquired again for some refreshes although there is room, and never will be.
+/// Checks that the permit is lost for good: some refreshes later it is still not acquired again, although the key has
+/// room.
 async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
     is_told(permit).await;
     eventually("it is for ever", BOUND, async || permit.weight() == 0).await;

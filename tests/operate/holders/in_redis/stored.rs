@@ -1,4 +1,6 @@
-//! What is in the server: what is listed of it, how long it lasts, and what a forged id changes: nothing.
+//! The contents of the server: their listing, their lifetime, and that forged ids change nothing.
+//!
+//! Promises: P24.
 
 use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
 use crate::holders::{BOUND, Store, distinct, first, forged::forged, ids, shown, usage};
@@ -21,7 +23,7 @@ async fn ttl(raw: &mut Raw, key: &str) -> i64 {
     raw.cmd(&["PTTL", key]).await.int()
 }
 
-/// Some time from now by the server's clock, as a score.
+/// A later time by the server's clock, as a score.
 async fn later(raw: &mut Raw, ms: i64) -> String {
     (raw.server_time_ms().await + ms).to_string()
 }
@@ -119,7 +121,7 @@ async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
-    // No call of a server that is only slow times out.
+    // The long lease keeps calls to a slow server from timing out.
     let (_server, mut raw, [store]) = processes(BOUND * 3).await;
     let script = "for key = 1, 1000 do redis.call('SET', KEYS[1] .. key, '') end";
     for part in 0..100 {
@@ -199,7 +201,7 @@ async fn a_cursor_that_no_page_has_ended_with_is_told_from_a_failure() {
     for cursor in ["", "a", "1", "-1@", "@", "18446744073709551616@"] {
         assert!(matches!(page(cursor).await, Ok(None)), "{cursor}");
     }
-    // A server that is gone is followed by none, as after its last page.
+    // A cursor on an unknown server ends the listing, like the last page.
     let gone = page("17@other:1").await.expect("it answers");
     let gone = gone.expect("it might be one");
     assert_eq!((gone.keys, gone.next), (Vec::new(), None));
@@ -224,7 +226,7 @@ async fn a_server_that_is_gone_is_an_error_of_the_store() {
 async fn permits_that_were_claimed_together_are_shown_in_one_order() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let later = later(&mut raw, 60_000).await;
-    // Of two processes, in one millisecond, under different limits.
+    // Ids of two processes, in one millisecond, under different limits.
     for serial in 1..=8 {
         for process in ["aaaa", "bbbb"] {
             let id = id(process, serial, [20 + serial, 1, 60_000]);
@@ -250,7 +252,7 @@ async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
     assert!((leases - 60_000..=leases).contains(&ttl), "{ttl}");
 }
 
-/// All that the server has, byte for byte; ends of leases aside, which refreshes move.
+/// Dumps the server's contents byte for byte, except for the ends of leases, which refreshes move.
 async fn dump(raw: &mut Raw) -> BTreeMap<Vec<u8>, String> {
     let mut all = BTreeMap::new();
     for key in raw.keys("semaphore:2:{*").await {
@@ -282,7 +284,7 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     .await;
     assert!(before.len() >= 3, "{before:?}");
     for info in shown.held.iter().chain(&shown.waiting) {
-        // The id of a unit is none of a permit.
+        // The id of a unit is not the id of a permit.
         let of_units = (1..=info.weight).map(|unit| format!("{}:{unit}", info.id));
         for forged in forged(&info.id).into_iter().step_by(3).chain(of_units) {
             assert!(!revoke(&store, &forged).await, "{forged:?}");

@@ -1,4 +1,6 @@
-//! How holders and waiters in other processes learn of a revocation: by a message, and when it is lost.
+//! Holders and waiters in other processes learn of a revocation by a message, and also if the message is lost.
+//!
+//! Promises: P4, P24.
 
 use super::{
     ALIVE, HELD, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits,
@@ -116,7 +118,7 @@ async fn what_was_added_to_a_revoked_permit_is_free_after_its_refresh_if_the_mes
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
     let holder = builder.connect(server.url()).await;
     let holder: Store = Arc::new(holder.expect("it connects"));
-    // That ends the subscription that there is. Scripts may publish still.
+    // This ends the present subscription. Scripts may still publish.
     let deaf = ["ACL", "SETUSER", "default", "-subscribe"];
     assert_eq!(raw.cmd(&deaf).await.text(), "OK");
     raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
@@ -164,7 +166,7 @@ async fn what_is_remembered_of_revocations_is_little_and_ends() {
     assert_eq!(remembered.len(), 20, "{remembered:?}");
     let ttl = raw.cmd(&["PTTL", ALIVE]).await.int();
     assert!((3_500_000..=3_600_000).contains(&ttl), "{ttl}");
-    // As if an hour had passed for all but one of them.
+    // Moves all of them except one back by an hour.
     for (member, score) in &remembered[1..] {
         let earlier = (score + 3_600_001.0).to_string();
         let args: [&[u8]; 4] = [b"ZADD", ALIVE.as_bytes(), earlier.as_bytes(), member];
@@ -196,7 +198,7 @@ async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
         let sent = raw.send(&["PUBLISH", &channel, &message]).await;
         sent.expect("it is sent");
     }
-    // Alone it takes a second or two.
+    // On an idle machine this takes a second or two.
     eventually("it is told", Duration::from_secs(60), async || {
         permits.iter().any(Permit::is_lost)
     })
@@ -211,8 +213,7 @@ async fn of_cluster(cluster: &Cluster) -> Store {
     Arc::new(connected(connect).await)
 }
 
-/// A script that empties a key fails when it looks at that key again: on this node it is one that may have
-/// moved.
+/// A script that empties a key fails when it looks at that key again, because on this node an empty key may have moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() {
     let cluster = Cluster::of_primaries(3).await;

@@ -1,4 +1,4 @@
-//! One schedule: the same operations for a store and for the model, compared after each.
+//! One schedule: the same operations on a store and on the model, compared after each.
 
 use super::{
     driver::{claim, counts},
@@ -15,9 +15,9 @@ use tower_semaphore::{
     AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore, semaphore::Level,
 };
 
-/// How long the store may take to show what has happened.
+/// The longest time that the store may take to show what has happened.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
-/// No claim has a higher limit.
+/// The highest limit of any claim.
 pub(crate) const MOST_UNITS: u32 = 3;
 /// Longer than any schedule.
 const HEAD_START: Duration = Duration::from_secs(3_600);
@@ -28,14 +28,14 @@ pub(crate) type Outcome = Result<(), String>;
 pub(crate) struct Case {
     store: MemorySemaphore,
     pub(crate) specs: Vec<Spec>,
-    /// What the store may be like, after all that was seen.
+    /// All states that the store may be in, given what was observed.
     pub(crate) possible: BTreeSet<State>,
     pub(crate) permits: BTreeMap<Id, Permit>,
     pub(crate) waiters: BTreeMap<Id, Waiter>,
-    /// The greatest tokens that were seen, and those seen before each claim.
+    /// The greatest token seen at each key, and the greatest ones seen before each claim.
     tokens: Each<u64>,
     earlier: Vec<Each<u64>>,
-    /// What was done so far.
+    /// The operations so far.
     pub(crate) log: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Case {
         spec.parts.iter().map(claim).collect()
     }
 
-    /// The model does these steps, in any order.
+    /// Applies `change` and these steps to the model. The steps may run in any order.
     pub(crate) fn then(&mut self, steps: &[Step], change: impl Fn(&mut State)) {
         let specs = &self.specs;
         let outcomes = mem::take(&mut self.possible)
@@ -83,7 +83,7 @@ impl Case {
         self.possible = outcomes.collect();
     }
 
-    /// The steps that free all that a claim has.
+    /// The steps that free everything that a claim holds or waits for.
     pub(crate) fn free(&self, id: Id) -> Vec<Step> {
         let parts = self.specs[id].parts.iter();
         parts
@@ -91,7 +91,7 @@ impl Case {
             .collect()
     }
 
-    /// Waits until the store is in one of the states that are possible.
+    /// Waits until the store is in one of the possible states.
     pub(crate) async fn settle(&mut self) -> Outcome {
         let start = Instant::now();
         loop {
@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// Takes the permits of waiters that are granted.
+    /// Takes the permits of granted waiters.
     fn collect(&mut self) -> Outcome {
         let waiters = mem::take(&mut self.waiters).into_iter();
         let (finished, waiting) = waiters.partition(|(_, waiter)| waiter.is_finished());
@@ -161,7 +161,7 @@ impl Case {
         Ok(())
     }
 
-    /// The store's refusal is that of the model.
+    /// True if the store's refusal names the part that refuses in the model.
     pub(crate) fn is_of(&self, error: &AcquireError, part: Part) -> bool {
         let own = claim(part.level, part.key);
         matches!(error, AcquireError::Full { policy, limit, .. }

@@ -1,4 +1,4 @@
-//! What a store in memory says of itself to those who claim for far more than is left.
+//! Reads the counts of a store in memory from its refusals of very large claims.
 
 use super::model::{Each, everywhere};
 use futures_util::FutureExt;
@@ -8,14 +8,14 @@ use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore, semaphore
 /// A wait that no schedule outlasts.
 pub(crate) const LONG_WAIT: Duration = Duration::from_secs(600);
 
-/// Units held and waiters of each key.
+/// The units held and the waiters of each key.
 pub(crate) type Counts = (Each<u32>, Each<usize>);
 
 pub(crate) fn claim(level: usize, key: usize) -> Claim {
     Claim::new(key as u64).with_policy(format!("level-{level}"))
 }
 
-/// A claim for far more than is ever left.
+/// A claim for more units than are ever free.
 fn whole(level: usize, key: usize) -> Claim {
     let claim = claim(level, key).with_limit(MAX_WEIGHT);
     claim.with_weight(MAX_WEIGHT)
@@ -29,7 +29,7 @@ fn held(store: &MemorySemaphore, level: usize, key: usize) -> u32 {
     }
 }
 
-/// A claim joins the queue unless as many wait as it allows.
+/// The length of the queue. A claim that allows no more waiters than that is refused.
 fn waiting(store: &MemorySemaphore, level: usize, key: usize) -> usize {
     let is_longer = |length: &u32| {
         let claim = whole(level, key).with_wait(LONG_WAIT);

@@ -1,4 +1,6 @@
-//! Random schedules over several limits, compared with a model that knows no store.
+//! Random schedules over several limits, compared with a model that is independent of the stores.
+//!
+//! Promises: P1, P3, P12.
 
 mod case;
 mod driver;
@@ -9,13 +11,13 @@ mod waiter;
 
 use std::env;
 
-/// Where the seeds begin: `SCHEDULE=17` runs from that one on.
+/// The variable with the first seed: `SCHEDULE=17` starts at seed 17.
 const FIRST: &str = "SCHEDULE";
-/// How many schedules run, instead of a few.
+/// The variable with the number of schedules, which is small by default.
 const COUNT: &str = "SCHEDULES";
 const PART: u64 = 300;
 
-/// The seeds of one part. `SCHEDULES` counts those of each part.
+/// The seeds of one part. `SCHEDULES` sets the number of seeds per part.
 fn seeds(part: u64) -> impl Iterator<Item = u64> {
     let number = |name| {
         env::var(name)
@@ -37,7 +39,7 @@ fn run_part(part: u64) {
     }
 }
 
-/// In parts, so that each test ends in time on a busy machine.
+/// Split into parts, so that each test ends in time on a busy machine.
 mod random_schedules_in_memory_are_as_the_model_says {
     use super::run_part;
 

@@ -1,18 +1,18 @@
-//! The reference model: nested lists of sets, and every order in which claims that were granted at
-//! one level may arrive at the next.
+//! The reference model: nested lists of sets. Claims that are granted at one level may arrive at the next in any order,
+//! and the model follows every order.
 
 use std::collections::BTreeSet;
 
 pub(crate) const LEVELS: usize = 3;
 pub(crate) const KEYS: usize = 4;
 
-/// A claim, and its permit.
+/// The number of a claim and of its permit.
 pub(crate) type Id = usize;
 
 /// A value for each key of each level.
 pub(crate) type Each<T> = [[T; KEYS]; LEVELS];
 
-/// What a claim wants of one semaphore.
+/// The units that a claim needs of one semaphore.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) level: usize,
@@ -26,23 +26,23 @@ pub(crate) struct Spec {
     pub(crate) owner: usize,
     /// From the narrowest level to the widest.
     pub(crate) parts: Vec<Part>,
-    /// In units that are longer than a schedule.
+    /// In units that are each longer than a schedule.
     pub(crate) head_start: u32,
 }
 
-/// Who holds units and who waits, when nothing moves.
+/// The holders and waiters while no step is pending.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct State {
     pub(crate) held: Each<BTreeSet<Id>>,
     pub(crate) queue: Each<Vec<Id>>,
-    /// Those that have all that they want.
+    /// The claims that hold everything they need.
     pub(crate) granted: BTreeSet<Id>,
 }
 
-/// What is still to happen. Several may happen in any order.
+/// A step that is still to be taken. Pending steps may be taken in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A claim goes on to this part.
+    /// A claim arrives at this part.
     Arrive(Id, usize),
     /// Units are released, or a waiter leaves.
     Free(Id, usize, usize),
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Advance(usize, usize),
 }
 
-/// What can be seen from outside.
+/// The state as far as it is visible from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) granted: BTreeSet<Id>,
@@ -77,26 +77,26 @@ impl State {
         held.map(|&id| part(specs, id, level).1.weight).sum()
     }
 
-    /// Whether the head of the queue, or a claim where there is none, fits.
+    /// True if the claim's part fits. The claim is the queue's head, or the queue is empty.
     fn fits(&self, specs: &[Spec], id: Id, at: usize) -> bool {
         let part = specs[id].parts[at];
         self.units(specs, part.level, part.key) + part.weight <= part.limit
     }
 
-    /// Whether so many units more fit where this part is, and nobody waits there.
+    /// True if `units` more units fit at this part and its queue is empty.
     pub(crate) fn admits(&self, specs: &[Spec], part: &Part, units: u32) -> bool {
         let held = self.units(specs, part.level, part.key);
         self.queue[part.level][part.key].is_empty() && held + units <= part.limit
     }
 
-    /// The part that refuses a claim that does not wait, if one does.
+    /// The part that refuses a claim that does not wait, if any.
     pub(crate) fn refuses(&self, specs: &[Spec], id: Id) -> Option<Part> {
         let mut parts = specs[id].parts.iter();
         let refuses = |part: &&Part| !self.admits(specs, part, part.weight);
         parts.find(refuses).copied()
     }
 
-    /// The parts at which a claim that may wait can come to wait.
+    /// The parts at which a claim that may wait can end up waiting.
     pub(crate) fn would_wait_at(&self, specs: &[Spec], id: Id) -> Vec<Part> {
         let outcomes = self.clone().outcomes(specs, vec![Step::Arrive(id, 0)]);
         let waits = outcomes.iter().flat_map(|state| {
@@ -124,7 +124,7 @@ impl State {
             return Vec::new();
         };
         let queue = &mut self.queue[level][key];
-        // Behind those with more of a head start, or as much: they arrived before.
+        // Insert it behind the waiters whose head start is at least as long: they arrived earlier.
         let own = specs[id].head_start;
         let place = queue
             .iter()
@@ -148,7 +148,7 @@ impl State {
         moves
     }
 
-    /// Every state that these steps may lead to, in any order, with all that follows from them.
+    /// Every state that these steps can lead to, in any order and with all their consequences.
     pub(crate) fn outcomes(self, specs: &[Spec], steps: Vec<Step>) -> BTreeSet<Self> {
         let mut open = vec![(self, steps)];
         let (mut known, mut settled) = (BTreeSet::new(), BTreeSet::new());
@@ -175,7 +175,7 @@ pub(crate) fn everywhere() -> impl Iterator<Item = (usize, usize)> {
     (0..LEVELS).flat_map(|level| (0..KEYS).map(move |key| (level, key)))
 }
 
-/// The part of a claim at a level, and its number.
+/// The part of a claim at a level, and that part's index.
 fn part(specs: &[Spec], id: Id, level: usize) -> (usize, Part) {
     let mut parts = specs[id].parts.iter().copied().enumerate();
     let part = parts.find(|(_, part)| part.level == level);

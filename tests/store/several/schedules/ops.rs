@@ -11,12 +11,12 @@ use tower_semaphore::AcquireError;
 
 const OWNERS: usize = 3;
 const OPERATIONS: usize = 28;
-/// Claims that hold or wait at a time.
+/// The largest number of claims that hold or wait at one time.
 const MOST: usize = 12;
 /// A wait that times out soon.
 const SHORT_WAIT: Duration = Duration::from_millis(2);
 
-/// Runs a schedule to its end: at last every waiter is granted.
+/// Runs a schedule until every waiter is granted.
 pub(crate) async fn run(seed: u64) -> Outcome {
     let mut case = Case::new();
     let mut rng = Rng::new(seed);
@@ -42,7 +42,7 @@ fn spec(rng: &mut Rng) -> Spec {
     let levels = (0..LEVELS).filter(|level| is_at & 1 << level != 0);
     let parts = levels.map(|level| Part {
         level,
-        // Mostly one key of the widest level, so that claims meet there.
+        // At the widest level most claims use one key, so that they meet there.
         key: rng.below(KEYS).saturating_sub(level),
         limit: 2 + u32::from(rng.once_in(4)),
         weight: 1 + u32::from(rng.once_in(4)),
@@ -95,7 +95,7 @@ impl Case {
         states.all(|state| !state.would_wait_at(&self.specs, id).is_empty())
     }
 
-    /// A claim that does not wait, or not for long.
+    /// Tries a claim that waits briefly or not at all.
     async fn try_one(&mut self, id: Id, wait: Duration) -> Outcome {
         self.log.push(format!("{id} waits for {wait:?}"));
         let is_alone = self.specs[id].parts.len() == 1;
@@ -117,7 +117,7 @@ impl Case {
     /// A refusal rules out the states in which the model refuses at another level.
     fn refused(&mut self, id: Id, wait: Duration, error: &AcquireError) -> Outcome {
         let possible = self.possible.iter().filter(|state| {
-            // A short wait may be over at any level.
+            // A short wait may time out at any level.
             let mut refusing = Vec::from_iter(state.refuses(&self.specs, id));
             if !wait.is_zero() {
                 refusing.extend(state.would_wait_at(&self.specs, id));
@@ -148,7 +148,7 @@ impl Case {
         }
     }
 
-    /// The bound of how long it is held ends it, or its last clone is dropped.
+    /// Ends a permit: with `has_bound` by its longest hold, otherwise by dropping its last clone.
     async fn give_up(&mut self, id: Id, has_bound: bool) -> Outcome {
         self.log
             .push(format!("{id} is given up, by a bound: {has_bound}"));
@@ -167,10 +167,10 @@ impl Case {
         self.settle().await
     }
 
-    /// All that one of them has, as when it ends.
+    /// Cancels and releases everything that an owner has, as when the owner ends.
     async fn give_all_up(&mut self, owner: usize) -> Outcome {
         for id in self.of(owner, self.waiters.keys()) {
-            // The one before may have let it pass.
+            // The previous cancellation may have let this claim be granted.
             if self.waiters.contains_key(&id) {
                 self.cancel(id).await?;
             }

@@ -1,4 +1,4 @@
-//! Permits that change their weight, at one limit or at all of theirs.
+//! Permits that change their weight, at one limit or at all of them.
 
 use super::{
     case::{Case, MOST_UNITS, Outcome},
@@ -11,7 +11,7 @@ use tower_semaphore::{
     semaphore::{ClaimError, Level},
 };
 
-/// A permit, the parts of it that are to change, and their new weight.
+/// A permit, the parts of it that change, and their new weight.
 #[derive(Debug)]
 pub(crate) struct Change {
     id: Id,
@@ -50,7 +50,7 @@ impl Case {
         }
     }
 
-    /// The answer rules out the states in which the model says otherwise.
+    /// The answer rules out the states for which the model expects another answer.
     fn changed(&mut self, change: &Change, answer: &Result<(), AcquireError>) -> Outcome {
         let is_right = |state: &State| match (self.refusing(state, change), answer) {
             (None, Ok(())) => true,
@@ -75,8 +75,8 @@ impl Case {
         Ok(())
     }
 
-    /// The first part that may not become heavier, if there is one. A weight above a limit is wrong,
-    /// wherever there is room.
+    /// The first part that refuses the change, if any. A weight above a part's limit is refused first, even if another
+    /// part has no room.
     fn refusing(&self, state: &State, change: &Change) -> Option<Part> {
         let parts = &self.specs[change.id].parts[change.parts.clone()];
         let refuses = |part: &&Part| {
@@ -87,7 +87,7 @@ impl Case {
         exceeded.or_else(|| parts.iter().find(refuses)).copied()
     }
 
-    /// Units that become free go to those that wait for them.
+    /// Units that become free go to the claims that wait for them.
     fn weigh(&mut self, change: &Change) {
         let parts = &mut self.specs[change.id].parts[change.parts.clone()];
         let lighter = parts.iter().filter(|part| change.weight < part.weight);

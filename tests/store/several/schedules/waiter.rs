@@ -1,4 +1,4 @@
-//! A claim that waits.
+//! A waiting claim.
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
@@ -6,7 +6,7 @@ use tower_semaphore::{Acquire, AcquireError, Permit};
 
 pub(crate) type Answer = Result<Permit, AcquireError>;
 
-/// A claim in a queue. Dropped, it is cancelled.
+/// A claim in a queue. Dropping it cancels the claim.
 pub(crate) struct Waiter(JoinHandle<Answer>);
 
 impl Drop for Waiter {
@@ -24,7 +24,7 @@ impl Waiter {
         self.0.is_finished()
     }
 
-    /// The permit of one that is finished.
+    /// The permit of a finished waiter.
     pub(crate) fn permit(mut self) -> Result<Permit, String> {
         let answer = (&mut self.0).now_or_never().expect("it is finished");
         let answer = answer.map_err(|panic| panic.to_string())?;

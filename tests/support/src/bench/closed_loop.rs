@@ -1,4 +1,4 @@
-//! A load generator: connections that send the next request when the last is answered.
+//! A load generator: each connection sends its next request when the last one is answered.
 
 use super::{
     connection::{Connection, read},
@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// The results of a while of load.
+/// The results of one run of load.
 #[derive(Default)]
 pub struct Outcome {
     /// Answers per second.
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub refused: u64,
 }
 
-/// Keeps so many connections busy for `span`, each with an account of its own.
+/// Keeps this many connections busy for `span`, each with a separate account.
 pub async fn run(address: SocketAddr, connections: usize, span: Duration) -> Outcome {
     let mut tasks = JoinSet::new();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A connection that sends one request after the other.
+//! A connection that sends one request after another.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -24,7 +24,7 @@ impl Connection {
         Self(sender)
     }
 
-    /// The response to a request of this account, whose body may still be on its way.
+    /// Sends a request of this account. Returns the response, whose body may still be on its way.
     pub async fn get(&mut self, path: &str, account: &str) -> Response<Incoming> {
         let request = Request::get(path)
             .header("host", "localhost")
@@ -36,7 +36,7 @@ impl Connection {
     }
 }
 
-/// The whole of a response.
+/// Reads the whole response.
 pub async fn read(response: Response<Incoming>) -> (StatusCode, Bytes) {
     let status = response.status();
     let body = response.into_body().collect().await;

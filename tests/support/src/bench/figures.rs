@@ -1,12 +1,12 @@
-//! From samples to figures.
+//! Computes figures from samples.
 
 use std::time::Duration;
 
-/// The middle value.
+/// The median.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// If `values` is empty.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -17,14 +17,14 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median of the ratios of two series that were measured round by round, so that noise in one
-/// round affects both its figures.
+/// The median of the ratios of two series. Both series were measured round by round, so that noise in one round affects
+/// both figures of the round.
 pub fn ratio(of: &[f64], to: &[f64]) -> f64 {
     let ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
     median(&ratios)
 }
 
-/// How long each of many operations took.
+/// The durations of many operations.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies(Vec<u64>);
 
@@ -41,7 +41,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// These quantiles, in microseconds; zero if there are no samples.
+    /// These quantiles in microseconds, or zeros without samples.
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [f64; N] {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -52,13 +52,13 @@ impl Latencies {
         })
     }
 
-    /// The middle one, in microseconds.
+    /// The median in microseconds.
     pub fn p50(&self) -> f64 {
         self.quantiles([0.5])[0]
     }
 }
 
-/// Numbers without any pattern that matters here, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 

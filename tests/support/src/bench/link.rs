@@ -1,4 +1,4 @@
-//! The connection that every rival of the library gets: the kind that the library makes itself.
+//! Connections for the rivals of the library, with the same settings as the library's connections.
 
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, io::tcp::TcpSettings};
 
@@ -11,7 +11,7 @@ pub fn client(url: &str) -> Client {
     Client::open(info.set_tcp_settings(settings)).expect("the address is valid")
 }
 
-/// One more connection of a client.
+/// Another connection of a client.
 pub async fn connect(client: &Client) -> MultiplexedConnection {
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     client

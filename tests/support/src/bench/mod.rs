@@ -1,4 +1,4 @@
-//! What the benchmarks share: loads, flags, progress, figures, tables and plots.
+//! Shared parts of the benchmarks: loads, flags, progress, figures, tables and plots.
 
 pub mod closed_loop;
 pub mod connection;

@@ -11,26 +11,26 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// The budget of a claim: a later answer is worthless.
+/// The longest useful latency of a claim. A later answer is worthless.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// When a caller gives up. Later than its budget, because a semaphore may time out itself.
+/// The time after which a caller gives up. It exceeds the budget, because a semaphore may time out itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often claims are started.
+/// The interval at which claims are started.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How many claims a second, and for how long.
+/// The rate of claims, and the duration of the load.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     pub per_second: f64,
-    /// Until queues are as long as they get. Claims of this time do not count.
+    /// The warm-up, in which queues reach their full length. Claims of this time do not count.
     pub warm: Duration,
     pub span: Duration,
 }
 
 impl Rate {
-    /// So many a second, for as long as the benchmark takes.
+    /// This rate, for the duration that the benchmark's flags ask for.
     pub fn of(per_second: f64) -> Self {
         let (warm, span) = pick((500, 1_000), (1_000, 4_000));
         Self {
@@ -44,11 +44,11 @@ impl Rate {
 /// The outcome of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Offered {
-    /// Claims per second that were made.
+    /// Claims made per second.
     pub rate: f64,
-    /// Of these, granted within their budget.
+    /// Claims granted within their budget, per second.
     pub good: f64,
-    /// Their mean latency, if there were any.
+    /// The mean latency of the claims granted within their budget, if any.
     pub mean_ms: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ impl Counts {
     }
 }
 
-/// Makes claims, each by its number, at that rate. A claim returns whether it was granted.
+/// Makes claims at that rate, and numbers them. A claim returns true if it was granted.
 pub async fn offer<C, F>(rate: Rate, claim: C) -> Offered
 where
     C: Fn(u64) -> F,
@@ -104,7 +104,7 @@ where
         made = due.max(made);
         sleep(TICK).await;
     }
-    // Until the last callers have given up.
+    // Waits until the last callers have given up.
     sleep(PATIENCE + TICK * 100).await;
     counts.offered(rate.span)
 }

@@ -1,4 +1,4 @@
-//! Plots as SVG, in plain shapes and text, without any font of this machine.
+//! Plots as SVG, in plain shapes and text, without any of the machine's fonts.
 
 use super::table::figure;
 use plotters::{coord::Shift, prelude::*};
@@ -10,10 +10,10 @@ use std::{
 
 const SIZE: (u32, u32) = (960, 420);
 
-/// Of the width, for the names of the series.
+/// The part of the width for the names of the series.
 const LEGEND: u32 = 180;
 
-/// Colours for colour-blind readers too (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish too (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -27,7 +27,7 @@ const COLOURS: [RGBColor; 7] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// What a plot shows, and in which units.
+/// The texts of a plot, with the units of its axes.
 #[derive(Debug, Clone, Copy)]
 pub struct Title<'a> {
     /// The file's name, without its ending.
@@ -37,14 +37,14 @@ pub struct Title<'a> {
     pub y: &'a str,
 }
 
-/// A bar for each series in each group, on a logarithmic scale.
+/// Draws a bar for each series in each group, on a logarithmic scale.
 pub fn bars(title: Title<'_>, groups: &[String], series: &[(String, Vec<f64>)]) {
     let path = path(title.file);
     let area = SVGBackend::new(&path, SIZE).into_drawing_area();
     draw_bars(&area, title, groups, series).expect("the plot can be written");
 }
 
-/// A curve for each series, both axes logarithmic.
+/// Draws a curve for each series, with two logarithmic axes.
 pub fn lines(title: Title<'_>, series: &[(String, Vec<(f64, f64)>)]) {
     let path = path(title.file);
     let area = SVGBackend::new(&path, SIZE).into_drawing_area();
@@ -123,7 +123,7 @@ fn chart<'a, 'b>(area: &'a Area<'b>, title: Title<'_>) -> ChartBuilder<'a, 'b, S
     chart
 }
 
-/// Names a series beside the chart, where it covers nothing.
+/// Names a series beside the chart, where the text covers nothing.
 fn legend(area: &Area<'_>, number: usize, name: &str) -> Outcome {
     let x = (SIZE.0 - LEGEND) as i32 + 16;
     let y = 60 + 22 * number as i32;
@@ -134,7 +134,7 @@ fn legend(area: &Area<'_>, number: usize, name: &str) -> Outcome {
     Ok(area.draw(&Text::new(name.to_owned(), (x + 18, y), style))?)
 }
 
-/// The scale is drawn over logarithms, so that one kind of axis serves all plots.
+/// The axes show logarithms, so that one kind of axis serves all plots.
 fn log(value: f64) -> f64 {
     value.max(1e-9).log10()
 }
@@ -143,7 +143,7 @@ fn power(exponent: &f64) -> String {
     figure(10f64.powf(*exponent))
 }
 
-/// From the power of ten below the smallest value that is not zero to just above the largest.
+/// The range from the power of ten below the smallest positive value to just above the largest value.
 fn decades(values: impl Iterator<Item = f64>) -> Range<f64> {
     let logs = values.filter(|value| *value > 0.0).map(log);
     let (low, high) = logs.fold((f64::MAX, f64::MIN), |(low, high), value| {

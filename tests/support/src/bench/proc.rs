@@ -1,4 +1,4 @@
-//! A process's figures from the kernel.
+//! Figures about a process, from the kernel.
 
 use std::{fs, time::Duration};
 
@@ -6,7 +6,7 @@ use std::{fs, time::Duration};
 ///
 /// # Panics
 ///
-/// When there is no such process, or no `/proc`.
+/// If the process or `/proc` does not exist.
 pub fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
     // The name before the last parenthesis may contain anything.

@@ -4,12 +4,12 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::env;
 
-/// Whether `--quick` was given. Flags of others, such as cargo's `--bench`, mean nothing here.
+/// Returns true if `--quick` was given. Other flags, such as cargo's `--bench`, are ignored.
 pub fn is_quick() -> bool {
     env::args().any(|arg| arg == "--quick")
 }
 
-/// `quick` under `--quick`, else `full`.
+/// Returns `quick` under `--quick`, else `full`.
 pub fn pick<T>(quick: T, full: T) -> T {
     match is_quick() {
         true => quick,

@@ -1,4 +1,4 @@
-//! Tables in Markdown, so that the output can be pasted as it is.
+//! Tables in Markdown, so that the output can be pasted unchanged.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A figure with as many digits as mean something, and commas between thousands.
+/// A figure with its significant digits, and commas between thousands.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         whole if whole.fract() == 0.0 => thousands(value as i64),

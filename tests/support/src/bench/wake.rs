@@ -1,4 +1,4 @@
-//! From a release in one store to the grant in another.
+//! Measures the time from a release in one store to the grant in another.
 
 use super::{
     figures::Latencies,
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, Semaphore};
 
-/// How long it takes until a permit that one store releases is granted to a waiter of the other.
+/// The time from the release of a permit by one store to its grant to a waiter of the other store.
 pub async fn wake<S: Semaphore>(holder: &S, waiter: &S, key: String) -> Duration {
     let claim = Claim::new(key)
         .with_limit(1)
@@ -23,14 +23,14 @@ pub async fn wake<S: Semaphore>(holder: &S, waiter: &S, key: String) -> Duration
         assert!(permit.release().await, "it was held");
         granted
     });
-    // Until it is in the queue, and all connections are idle.
+    // Until the claim is in the queue and all connections are idle.
     sleep(Duration::from_millis(3)).await;
     let released = Instant::now();
     drop(permit);
     waiting.await.expect("the waiter ends") - released
 }
 
-/// How long an empty script takes, there and back.
+/// The round-trip time of an empty script.
 pub async fn round_trip(connection: &MultiplexedConnection) -> Duration {
     let script = Script::new("return 1");
     let start = Instant::now();
@@ -39,7 +39,7 @@ pub async fn round_trip(connection: &MultiplexedConnection) -> Duration {
     start.elapsed()
 }
 
-/// Prints how long wakes took, beside that of round trips.
+/// Prints the latencies of wakes beside those of round trips.
 pub fn report<'a>(trips: &'a Latencies, wakes: impl IntoIterator<Item = (&'a str, &'a Latencies)>) {
     let head = ["", "p50", "p99", "× round trip"];
     let mut table = Table::new("From a release to the grant in another store, µs", &head);

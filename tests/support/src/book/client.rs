@@ -1,4 +1,4 @@
-//! A client of the chapter's semaphores: connections, and a clock of its own.
+//! A client of the chapter's semaphores, with connections and a separate clock.
 
 use crate::bench::link::{self, MultiplexedConnection};
 use std::{
@@ -25,9 +25,9 @@ impl Clock {
 /// How a client sleeps between two attempts.
 #[derive(Debug, Clone, Copy)]
 pub enum Pause {
-    /// As a task among others. Tokio's timer rounds a millisecond up to the next.
+    /// As one task among others. Tokio's timer rounds a millisecond up to the next.
     Task,
-    /// As a thread that has nothing else to do.
+    /// As a thread with no other work.
     Thread,
 }
 
@@ -62,8 +62,8 @@ impl Client {
         }
     }
 
-    /// A connection for one task alone, as `WATCH` needs it: what is watched belongs to the
-    /// connection, and any other task's transaction would end it.
+    /// A connection for one task alone, as `WATCH` needs it. Watched keys belong to the connection, so another task's
+    /// transaction on it would end the watch.
     pub async fn alone(&self) -> Alone<'_> {
         let spare = self.spare.lock().pop();
         let connection = match spare {
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// The chapter's pause between two attempts at a lock: a millisecond.
+    /// Sleeps for the chapter's pause between two attempts at a lock: a millisecond.
     pub async fn pause(&self) {
         const PAUSE: Duration = Duration::from_millis(1);
         match self.pause {

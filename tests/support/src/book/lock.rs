@@ -1,11 +1,11 @@
-//! B1: a lock that polls, without an end of its own.
+//! B1: a lock that polls, and that never expires.
 
 use super::Client;
 use redis::{Cmd, RedisError, cmd, pipe};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// B1. The lock's value, by which its owner is known, or nothing when `acquire_timeout` is over.
+/// B1. Returns the lock's value, which identifies its owner, or `None` after `acquire_timeout`.
 pub async fn acquire_lock(
     client: &Client,
     name: &str,
@@ -24,7 +24,7 @@ pub async fn acquire_lock(
     Ok(None)
 }
 
-/// Releases a lock if it is still this owner's.
+/// Releases a lock if it still belongs to this owner.
 pub async fn release_lock(
     client: &Client,
     name: &str,
@@ -41,7 +41,7 @@ pub async fn release_lock(
         }
         let mut transaction = pipe();
         transaction.atomic().del(&key).ignore();
-        // Nothing comes back when the lock was changed since it was watched.
+        // The transaction returns nothing if the lock has changed since the `WATCH`.
         let done: Option<()> = transaction.query_async(&mut *connection).await?;
         if done.is_some() {
             return Ok(true);

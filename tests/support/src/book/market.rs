@@ -1,7 +1,7 @@
 //! B8, B9 and B10: a market whose sales are transactions, optimistic or under locks.
 //!
-//! `users:ID` is a hash with a seller's or buyer's funds, `inventory:ID` a set of what is owned,
-//! and `market:` a sorted set of `ITEM.OWNER` by price.
+//! `users:ID` is a hash with the funds of a seller or buyer, `inventory:ID` is the set of a trader's items, and
+//! `market:` is a sorted set of `ITEM.OWNER` by price.
 
 use super::Client;
 use crate::bench::link::MultiplexedConnection;
@@ -27,7 +27,7 @@ pub struct Offer {
     pub price: i64,
 }
 
-/// Whether a deal was made, and after how many retries.
+/// The outcome of a deal, and the number of retries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deal {
     pub done: bool,
@@ -56,13 +56,13 @@ impl Offer {
         }))
     }
 
-    /// Whether the item is still the seller's.
+    /// Returns true if the seller still owns the item.
     async fn is_owned(&self, connection: &mut MultiplexedConnection) -> Result<bool, RedisError> {
         let owned = Cmd::sismember(inventory(&self.seller), &self.item);
         owned.query_async(connection).await
     }
 
-    /// Whether the price is still the same, and the buyer has it.
+    /// Returns true if the price is unchanged and the buyer can pay it.
     async fn is_affordable(
         &self,
         buyer: &str,
@@ -95,15 +95,15 @@ impl Offer {
     }
 }
 
-/// B8. Lists an item unless it is not the seller's.
+/// B8. Lists an item if the seller owns it.
 pub async fn list_item(client: &Client, offer: &Offer) -> Result<Deal, RedisError> {
     let allowed = async |connection: &mut _| offer.is_owned(connection).await;
     let watched = [inventory(&offer.seller)];
     optimistic(client, LIST, &watched, allowed, |deal| offer.list(deal)).await
 }
 
-/// B8. Buys an item unless its price has changed, or the buyer is too poor. Any change of the
-/// market or of the buyer meanwhile means another try.
+/// B8. Buys an item unless its price has changed, or the buyer cannot pay. If the market or the buyer changes in the
+/// meantime, it tries again.
 pub async fn purchase_item(
     client: &Client,
     offer: &Offer,
@@ -115,8 +115,8 @@ pub async fn purchase_item(
     optimistic(client, PURCHASE, &watched, allowed, sell).await
 }
 
-/// Makes a change if it is allowed and if nothing that is watched changes meanwhile; else tries
-/// again, for as long as `patience`.
+/// Makes a change if it is allowed and no watched key changes in the meantime. Otherwise tries again until `patience`
+/// is over.
 async fn optimistic(
     client: &Client,
     patience: Duration,
@@ -143,7 +143,7 @@ async fn optimistic(
     Ok(deal)
 }
 
-/// B9 and B10. As [`list_item`], for the holder of the lock.
+/// B9 and B10. Like [`list_item`], for the holder of the lock.
 pub async fn list_item_locked(client: &Client, offer: &Offer) -> Result<bool, RedisError> {
     let mut connection = client.shared.clone();
     if !offer.is_owned(&mut connection).await? {
@@ -155,7 +155,7 @@ pub async fn list_item_locked(client: &Client, offer: &Offer) -> Result<bool, Re
     Ok(true)
 }
 
-/// B9 and B10. As [`purchase_item`], for the holder of the lock.
+/// B9 and B10. Like [`purchase_item`], for the holder of the lock.
 pub async fn purchase_item_locked(
     client: &Client,
     offer: &Offer,
@@ -177,12 +177,12 @@ fn transaction() -> Pipeline {
     transaction
 }
 
-/// The hash of a seller or buyer.
+/// The key of a trader's hash.
 pub fn user(id: &str) -> String {
     format!("users:{id}")
 }
 
-/// The set of a trader's items.
+/// The key of a trader's set of items.
 pub fn inventory(id: &str) -> String {
     format!("inventory:{id}")
 }

@@ -1,5 +1,5 @@
-//! The locks, semaphores and markets of *Redis in Action*, chapter 6, built again after its
-//! description: what this crate grew from, and what it is measured against.
+//! The locks, semaphores and markets of *Redis in Action*, chapter 6, rebuilt from its description. This crate grew
+//! from them, and is measured against them.
 
 mod client;
 mod lock;

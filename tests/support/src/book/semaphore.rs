@@ -1,21 +1,22 @@
-//! B3, B4 and B7: a semaphore by the clients' clocks, a fair one with a race, and one without.
+//! B3, B4 and B7: a semaphore that trusts the clients' clocks, a fair semaphore with a race, and a fair semaphore
+//! without the race.
 
 use super::{Client, lock};
 use redis::{Cmd, Pipeline, RedisError, pipe};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// After how many seconds without a refresh a permit is free.
+/// The seconds after which a permit without a refresh is free.
 const TIMEOUT: f64 = 10.0;
 
 /// How long B7 tries to get its lock.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
-/// B3: the set orders holders by their own clocks, so a slow one goes before others.
+/// B3: the set orders holders by their clocks, so a client with a slow clock goes before others.
 pub struct Basic(pub Client);
 
 impl Basic {
-    /// The permit's identifier, if there is room.
+    /// Returns the permit's identifier if a permit is free.
     pub async fn acquire(&self, name: &str, limit: u32) -> Result<Option<String>, RedisError> {
         let identifier = Uuid::new_v4().to_string();
         let now = self.0.clock.now();
@@ -32,7 +33,7 @@ impl Basic {
         Ok(None)
     }
 
-    /// Whether the permit was still held.
+    /// Returns true if the permit was still held.
     pub async fn release(&self, name: &str, identifier: &str) -> Result<bool, RedisError> {
         let mut connection = self.0.shared.clone();
         Cmd::zrem(name, identifier)
@@ -41,11 +42,11 @@ impl Basic {
     }
 }
 
-/// B4: a counter orders holders. Two transactions, so one that counts first may rank last.
+/// B4: a counter orders holders. It takes two transactions, so a client that counts first may rank last.
 pub struct Fair(pub Client);
 
 impl Fair {
-    /// The permit's identifier, if there is room.
+    /// Returns the permit's identifier if a permit is free.
     pub async fn acquire(&self, name: &str, limit: u32) -> Result<Option<String>, RedisError> {
         let identifier = Uuid::new_v4().to_string();
         let now = self.0.clock.now();
@@ -62,7 +63,7 @@ impl Fair {
         Ok(None)
     }
 
-    /// Removes permits that have timed out, and counts one more.
+    /// Removes permits that have timed out, and increments the counter.
     async fn count(&self, name: &str, now: f64) -> Result<u64, RedisError> {
         let owners = owners(name);
         let mut transaction = transaction();
@@ -74,7 +75,7 @@ impl Fair {
         Ok(number)
     }
 
-    /// B5. Whether the permit was still held.
+    /// B5. Returns true if the permit was still held.
     pub async fn release(&self, name: &str, identifier: &str) -> Result<bool, RedisError> {
         let mut transaction = transaction();
         transaction.zrem(name, identifier);
@@ -88,7 +89,7 @@ impl Fair {
 pub struct Locked(pub Fair);
 
 impl Locked {
-    /// The permit's identifier, if there is room and the lock was free in time.
+    /// Returns the permit's identifier if a permit is free and the lock was free in time.
     pub async fn acquire(&self, name: &str, limit: u32) -> Result<Option<String>, RedisError> {
         let client = &self.0.0;
         let Some(lock) = lock::acquire_lock(client, name, LOCK_WAIT).await? else {
@@ -99,7 +100,7 @@ impl Locked {
         answer
     }
 
-    /// B5. Whether the permit was still held.
+    /// B5. Returns true if the permit was still held.
     pub async fn release(&self, name: &str, identifier: &str) -> Result<bool, RedisError> {
         self.0.release(name, identifier).await
     }
@@ -118,7 +119,7 @@ fn purge(transaction: &mut Pipeline, name: &str, now: f64) {
         .ignore();
 }
 
-/// The set that orders the holders.
+/// The key of the set that orders the holders.
 fn owners(name: &str) -> String {
     format!("{name}:owner")
 }

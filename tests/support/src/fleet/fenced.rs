@@ -1,4 +1,4 @@
-//! A file under a lock that checks fencing tokens.
+//! A file with a lock that checks fencing tokens.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that accepts no entry under a token lower than an earlier one.
+/// A file that rejects entries whose token is lower than an earlier one.
 pub struct FencedFile(PathBuf);
 
 impl FencedFile {
@@ -15,10 +15,10 @@ impl FencedFile {
         Self(path.as_ref().to_owned())
     }
 
-    /// Adds `TOKEN TEXT`, unless the token is too low. Returns whether it did.
+    /// Appends `TOKEN TEXT` unless the token is too low. Returns true if it was appended.
     pub fn write(&self, token: u64, text: &str) -> bool {
         let mut file = self.open();
-        // The operating system's lock makes check and write atomic; it ends with `file`.
+        // The operating system's lock makes the check and the write atomic. It ends with `file`.
         flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
         let mut before = String::new();
         file.read_to_string(&mut before).expect("it holds text");
@@ -30,7 +30,7 @@ impl FencedFile {
         taken
     }
 
-    /// The texts that were written, in order.
+    /// The written texts, in order.
     pub fn writers(&self) -> Vec<String> {
         let content = std::fs::read_to_string(&self.0).unwrap_or_default();
         let entries = content.lines().filter_map(|entry| entry.split_once(' '));

@@ -8,7 +8,7 @@ use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
 /// How long a holder works before it frees the lock.
 const WORK: Duration = Duration::from_millis(20);
 
-/// The locks that a child holds, by the names that its parent gave them.
+/// The locks that a child holds, under the names that its parent chose.
 pub(super) struct Locks {
     store: RedisSemaphore,
     guards: HashMap<String, LockGuard>,
@@ -20,7 +20,7 @@ impl Locks {
         Self { store, guards }
     }
 
-    /// Runs the command and returns its answer, if it is about locks.
+    /// Runs a command about locks and returns its answer. Returns `None` for other commands.
     pub(super) async fn run(&mut self, words: &[&str]) -> Option<String> {
         Some(match *words {
             ["lock", name, key, timeout] => self.lock(name, key, timeout).await,
@@ -70,11 +70,11 @@ async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireErr
     lock.acquire(timeout).await
 }
 
-/// Takes the lock again and again, and logs each grant to the witness.
+/// Takes the lock repeatedly, and logs each grant to the witness.
 async fn lock_repeatedly(lock: Lock, witness: Witness) {
     let me = process::id();
     loop {
-        // After a stop of the process its wait is over, or its connection is broken.
+        // If the process was stopped, its wait has ended or its connection is broken.
         let Ok(guard) = lock.acquire(Duration::from_secs(5)).await else {
             continue;
         };
@@ -82,7 +82,7 @@ async fn lock_repeatedly(lock: Lock, witness: Witness) {
         witness.write("start", me, token);
         sleep(WORK).await;
         witness.write("end", me, token);
-        // Checked after the end was written: a guard that is not lost now was not lost before.
+        // Checked after the end was written. A guard that is not lost now was not lost before.
         if guard.is_lost() || guard.token() != token {
             witness.write("lost", me, token);
         }

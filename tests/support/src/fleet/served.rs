@@ -1,4 +1,4 @@
-//! A child's side: commands from standard input, answers to standard output.
+//! The child's side: reads commands from standard input, and writes answers to standard output.
 
 use super::{AGAIN, LEASE, MARK, URL, locks::Locks};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Connects, answers commands, and ends with its standard input.
+/// Connects, answers commands, and ends when standard input ends.
 pub(super) fn run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     runtime.block_on(async {
@@ -21,7 +21,7 @@ pub(super) fn run() {
             .parse()
             .expect("it is a number");
         let lease = Duration::from_millis(lease);
-        // Longer than the default under a long lease: a busy machine runs much else.
+        // Under a long lease, longer than the default, because a busy machine delays answers.
         let timeout = (lease / 12).max(Duration::from_millis(250));
         let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
         let url = env::var(URL).expect("a parent sets it");
@@ -30,7 +30,7 @@ pub(super) fn run() {
         let mut permits = HashMap::new();
         let mut contenders = JoinSet::new();
         let mut locks = Locks::new(store.clone());
-        // Blocking reads leave one of the runtime's threads to the keeper.
+        // These reads block one thread of the runtime and leave another to the keeper.
         for command in std::io::stdin().lines() {
             let command = command.expect("the parent writes text");
             let words: Vec<&str> = command.split(' ').collect();
@@ -51,7 +51,7 @@ type Answer = Result<Permit, AcquireError>;
 
 async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
-    // A release beside a poll that is still under way is sent again when that is answered.
+    // A release during a poll would be sent a second time after the poll's answer. This pause lets the poll end first.
     sleep(Duration::from_millis(1)).await;
     let token = permit.token().expect("it is granted");
     permit.release().await;
@@ -94,7 +94,7 @@ async fn answer(
                 .iter()
                 .fold(claim, |claim, flow| claim.with_flow((*flow).to_owned()));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
-            // Polled here, not when the task first runs, so that claims keep the order of commands.
+            // Polled here instead of in the task, so that claims keep the order of the commands.
             let name = name.to_owned();
             match futures_util::poll!(&mut acquire) {
                 Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer))),

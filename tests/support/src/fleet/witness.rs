@@ -1,4 +1,4 @@
-//! A log of what several processes do, in the order in which they do it.
+//! A log of the actions of several processes, in their real order.
 
 use std::{
     fs::{self, OpenOptions},
@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file of lines `WORD PROCESS TOKEN`. The operating system keeps the order: each is appended
-/// in one write.
+/// A file of lines `WORD PROCESS TOKEN`. Each line is appended in one write, so the operating system keeps the order.
 #[derive(Clone)]
 pub struct Witness(PathBuf);
 

@@ -1,8 +1,8 @@
-//! From bytes to a value.
+//! Parses a value from bytes.
 
 use super::Reply;
 
-/// Takes the first value off `rest`; `None`, and an unspecified rest, while it is incomplete.
+/// Takes the first value off `rest`. Returns `None` while the value is incomplete; then `rest` is unspecified.
 ///
 /// # Panics
 ///

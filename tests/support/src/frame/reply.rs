@@ -1,6 +1,6 @@
-//! A value of the protocol, and how tests read it.
+//! A value of the protocol, and accessors for tests.
 
-/// One value of the protocol. RESP3's extra types are folded into those of RESP2.
+/// A value of the protocol. RESP3's extra types are mapped to RESP2's types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A null bulk string, a null array or `_`.
@@ -18,11 +18,11 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The number, also one that was sent as a string.
+    /// The number, even if it was sent as a string.
     ///
     /// # Panics
     ///
-    /// When it is no number.
+    /// If the reply is not a number.
     pub fn int(&self) -> i64 {
         match self {
             Self::Int(number) => *number,
@@ -34,7 +34,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// When it is no string.
+    /// If the reply is not a string.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bulk(bytes) => bytes,
@@ -47,16 +47,16 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// When it is no string, or not UTF-8.
+    /// If the reply is not a string, or not UTF-8.
     pub fn text(&self) -> &str {
         std::str::from_utf8(self.bytes()).expect("the reply is UTF-8")
     }
 
-    /// The elements of an array; none of a nil.
+    /// The elements of an array. A nil has none.
     ///
     /// # Panics
     ///
-    /// When it is neither.
+    /// If the reply is neither.
     pub fn array(&self) -> &[Self] {
         match self {
             Self::Array(elements) => elements,
@@ -65,7 +65,7 @@ impl Reply {
         }
     }
 
-    /// The first element of an array that has one.
+    /// The first element, if the reply is an array that has one.
     pub fn first(&self) -> Option<&Self> {
         match self {
             Self::Array(elements) => elements.first(),
@@ -73,7 +73,7 @@ impl Reply {
         }
     }
 
-    /// The message of an error, if it is one.
+    /// The message, if the reply is an error.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Error(message) => Some(message),
@@ -81,7 +81,6 @@ impl Reply {
         }
     }
 
-    /// True for a nil.
     pub fn is_nil(&self) -> bool {
         *self == Self::Nil
     }

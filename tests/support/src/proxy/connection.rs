@@ -17,7 +17,7 @@ use super::End;
 use super::link::{Fate, Link};
 use super::wire::Wire;
 
-/// Frames on their way, each with the moment it is due.
+/// Frames on their way, each with the time at which it is due.
 type Queue = mpsc::UnboundedSender<(Instant, Frame)>;
 type Due = mpsc::UnboundedReceiver<(Instant, Frame)>;
 
@@ -41,7 +41,7 @@ pub(super) async fn serve(
 }
 
 async fn finish(mut client: TcpStream, end: End) {
-    // The client may have closed first: then there is nothing left to end.
+    // The client may have closed first, and then nothing is left to end.
     let _ = match end {
         End::Close => client.shutdown().await,
         End::HalfClose => half_close(&mut client).await,
@@ -61,7 +61,7 @@ async fn relay(client: &mut TcpStream, link: &Link) -> io::Result<End> {
         Ok(mut server) => both_ways(client, &mut server, link).await,
         Err(error) => Err(error),
     };
-    // A black hole hides that the server has gone, too.
+    // A black hole also hides that the server is gone.
     link.wire.until_no_hole_and(|| true).await;
     end
 }
@@ -88,7 +88,7 @@ async fn to_the_server(from: ReadHalf<'_>, mut to: WriteHalf<'_>, link: &Link) -
     );
     tokio::try_join!(read, write(due, &mut to, |_| false, link))?;
     to.shutdown().await?;
-    // A client that has closed its half still gets the replies.
+    // A client that has closed its half still gets replies.
     pending().await
 }
 
@@ -118,14 +118,14 @@ async fn read(
         match fate(link, &frame) {
             Fate::Swallow => {}
             Fate::Cut => break,
-            // A writer that has failed ends this reader as well.
+            // A writer that has failed ends this reader too.
             Fate::Pass => drop(queue.send((Instant::now() + delay(&link.wire), frame))),
         }
     }
     Ok(())
 }
 
-/// Writes frames when they are due. `is_split`: if each byte is written by itself.
+/// Writes frames when they are due. If `is_split` returns true, it writes each byte separately.
 async fn write(
     mut due: Due,
     to: &mut WriteHalf<'_>,
@@ -148,7 +148,7 @@ async fn write(
 async fn write_one_by_one(bytes: &[u8], to: &mut WriteHalf<'_>) -> io::Result<()> {
     for byte in bytes {
         to.write_all(&[*byte]).await?;
-        // Lets the peer read the byte before the next one joins it.
+        // Lets the peer read this byte before the next one joins it.
         tokio::task::yield_now().await;
     }
     Ok(())

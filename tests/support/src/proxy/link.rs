@@ -1,4 +1,4 @@
-//! What a proxy knows of one connection, and what it does with each frame.
+//! The state of one proxied connection, and the fate of each of its frames.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::frame::{Frame, Reply};
 use super::wire::{Hole, Wire};
 
-/// What the proxy does with a frame.
+/// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Pass,
     Swallow,
-    /// Lost, and the connection ends.
+    /// The frame is lost, and the connection ends.
     Cut,
 }
 
-/// One connection: the commands without a reply yet, and whether the stream has a gap.
+/// One connection: the commands without a reply so far, and a flag for a gap in the stream.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) wire: Arc<Wire>,
@@ -25,7 +25,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A connection that has seen nothing.
+    /// A new connection, without commands or a gap.
     pub(super) fn new(wire: Arc<Wire>) -> Self {
         Self {
             wire,
@@ -34,13 +34,13 @@ impl Link {
         }
     }
 
-    /// Returns when the black hole is gone and this connection lost bytes in it.
+    /// Waits until the black hole is gone and this connection has lost bytes in it.
     pub(super) async fn until_healed_with_a_gap(&self) {
         let gap = || self.gap.load(Ordering::Relaxed);
         self.wire.until_no_hole_and(gap).await;
     }
 
-    /// What the proxy does with a frame from the client.
+    /// The fate of a frame from the client.
     pub(super) fn command(&self, frame: &Frame) -> Fate {
         let args = words(&frame.value);
         self.wire.saw(args.clone());
@@ -56,7 +56,7 @@ impl Link {
         Fate::Pass
     }
 
-    /// What the proxy does with a frame from the server.
+    /// The fate of a frame from the server.
     pub(super) fn reply(&self, frame: &Frame) -> Fate {
         let faults = self.wire.faults();
         let push = frame.is_push();
@@ -95,8 +95,7 @@ fn words(command: &Reply) -> Vec<Vec<u8>> {
     words.map(|word| word.bytes().to_vec()).collect()
 }
 
-/// `SUBSCRIBE` and its relatives are answered once per channel, by frames that have the form of
-/// pushes.
+/// `SUBSCRIBE` and related commands are answered once per channel, by frames in the form of pushes.
 fn answered_by_push(name: &[u8]) -> bool {
     name.to_ascii_lowercase().ends_with(b"subscribe")
 }

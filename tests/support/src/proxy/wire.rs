@@ -1,4 +1,4 @@
-//! What all connections of a proxy share: the faults that are on, and the log.
+//! The state that all connections of a proxy share: the active faults, and the log.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{End, Seen};
 
-/// Which bytes are dropped.
+/// The directions in which bytes are dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hole {
     #[default]
@@ -30,7 +30,7 @@ pub(super) struct Faults {
     pub(super) to_client: Duration,
 }
 
-/// Picks commands by their name and arguments.
+/// A predicate on commands, by name and arguments.
 pub(super) type Matches = Box<dyn Fn(&[Vec<u8>]) -> bool + Send>;
 
 /// The shared state of a proxy.
@@ -57,34 +57,33 @@ impl Wire {
         }
     }
 
-    /// The port of the server behind the proxy.
     pub(super) fn server(&self) -> u16 {
         self.server.load(Ordering::Relaxed)
     }
 
-    /// Puts another server behind the proxy.
+    /// Replaces the server behind the proxy.
     pub(super) fn replace(&self, server: u16) {
         self.server.store(server, Ordering::Relaxed);
     }
 
-    /// The faults that are on now.
+    /// The active faults.
     pub(super) fn faults(&self) -> Faults {
         *self.faults.borrow()
     }
 
-    /// Switches faults.
+    /// Changes the faults.
     pub(super) fn change(&self, change: impl FnOnce(&mut Faults)) {
         self.faults.send_modify(change);
     }
 
-    /// Switches all faults off.
+    /// Switches off all faults.
     pub(super) fn forward(&self) {
         lock(&self.drops).0 = 0;
         *lock(&self.cuts) = None;
         self.faults.send_replace(Faults::default());
     }
 
-    /// Returns once there is no black hole and `too` is true; checks whenever the faults change.
+    /// Returns once no black hole is active and `too` is true. Checks both whenever the faults change.
     pub(super) async fn until_no_hole_and(&self, too: impl Fn() -> bool) {
         let whole = |faults: &Faults| faults.hole == Hole::Off && too();
         let mut faults = self.faults.subscribe();
@@ -94,12 +93,12 @@ impl Wire {
             .expect("the wire owns the sender");
     }
 
-    /// Loses the replies to the next `count` commands that match.
+    /// Loses the replies to the next `count` matching commands.
     pub(super) fn drop_replies_to(&self, count: usize, matches: Matches) {
         *lock(&self.drops) = (count, matches);
     }
 
-    /// Whether the reply to this command is lost; counts it if so.
+    /// Returns true if the reply to this command is lost, and counts it.
     pub(super) fn drops_reply_to(&self, command: &[Vec<u8>]) -> bool {
         let mut drops = lock(&self.drops);
         let drop = drops.0 > 0 && drops.1(command);
@@ -107,46 +106,43 @@ impl Wire {
         drop
     }
 
-    /// Loses the commands that match.
+    /// Loses all matching commands.
     pub(super) fn cut_before(&self, matches: Matches) {
         *lock(&self.cuts) = Some(matches);
     }
 
-    /// Whether this command is lost.
+    /// Returns true if this command is lost.
     pub(super) fn cuts_before(&self, command: &[Vec<u8>]) -> bool {
         lock(&self.cuts)
             .as_ref()
             .is_some_and(|matches| matches(command))
     }
 
-    /// Ends every connection that has subscribed.
+    /// Ends every open connection.
     pub(super) fn kill(&self, end: End) {
         // An error only means that no connection is open.
         let _ = self.ends.send(end);
     }
 
-    /// How a connection learns that it has to end; also counts as an open connection.
+    /// Registers an open connection. The receiver yields the way in which the connection must end.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<End> {
         self.ends.subscribe()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(super) fn connections(&self) -> usize {
         self.ends.receiver_count()
     }
 
-    /// Logs a command.
     pub(super) fn saw(&self, args: Vec<Vec<u8>>) {
         let at = Instant::now();
         lock(&self.log).push(Seen { at, args });
     }
 
-    /// The log.
     pub(super) fn log(&self) -> Vec<Seen> {
         lock(&self.log).clone()
     }
 
-    /// Clears the log.
     pub(super) fn clear_log(&self) {
         lock(&self.log).clear();
     }

@@ -1,10 +1,9 @@
-//! The server that all tests start, and the way to it: chosen by the environment, for
-//! `tests/matrix.sh`.
+//! The server that all tests start, and how clients reach it. `tests/matrix.sh` chooses both through the environment.
 //!
 //! | variable | |
 //! |---|---|
 //! | `REDIS_SERVER` | the server's file; `redis-server` on the `PATH` unless set |
-//! | `REDIS_PROTOCOL` | `resp2` or `resp3`: what clients speak; redis-rs chooses unless set |
+//! | `REDIS_PROTOCOL` | the protocol of clients, `resp2` or `resp3`; redis-rs chooses unless set |
 //! | `REDIS_CERTIFICATES` | a folder with `ca.pem`, `server.pem` and `server-key.pem`: clients use TLS |
 //!
 //! A client trusts `ca.pem` if `SSL_CERT_FILE` names it.
@@ -16,29 +15,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The arguments of a server, and the files that they name.
+/// The options for a server's certificates, with their files.
 pub(super) const FILES: [(&str, &str); 3] = [
     ("--tls-ca-cert-file", "ca.pem"),
     ("--tls-cert-file", "server.pem"),
     ("--tls-key-file", "server-key.pem"),
 ];
 
-/// The server's file.
+/// The server's executable.
 pub fn binary() -> OsString {
     env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// The protocol that clients have to speak, if one is chosen.
+/// The protocol that clients must use, if one is chosen.
 pub fn protocol() -> Option<String> {
     env::var("REDIS_PROTOCOL").ok()
 }
 
-/// Whether clients use TLS.
+/// Returns true if clients use TLS.
 pub fn has_tls() -> bool {
     certificates().is_some()
 }
 
-/// What a server needs to be reached in the chosen way. Nodes and replicas use TLS with each other too.
+/// The arguments with which a server can be reached as chosen. Nodes and replicas then use TLS with each other too.
 pub(super) fn arguments() -> Vec<String> {
     let Some(folder) = certificates() else {
         return Vec::new();
@@ -49,7 +48,7 @@ pub(super) fn arguments() -> Vec<String> {
     own.chain(files(&folder)).collect()
 }
 
-/// The address of a server on this port, for clients.
+/// The URL of a server on this port, for clients.
 pub(super) fn url(port: u16) -> String {
     let scheme = if has_tls() { "rediss" } else { "redis" };
     let query = protocol().map(|protocol| format!("?protocol={protocol}"));
@@ -60,7 +59,7 @@ fn certificates() -> Option<PathBuf> {
     env::var_os("REDIS_CERTIFICATES").map(PathBuf::from)
 }
 
-/// The arguments of a server whose files are in this folder.
+/// The arguments of a server whose certificates are in this folder.
 pub(super) fn files(folder: &Path) -> impl Iterator<Item = String> {
     let argument = |(name, file): (&str, &str)| {
         let path = folder.join(file).display().to_string();

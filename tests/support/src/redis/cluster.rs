@@ -7,13 +7,13 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How long the nodes may take to agree.
+/// The bound for the nodes to agree.
 const BOUND: Duration = Duration::from_secs(60);
 
 const SLOTS: usize = 16_384;
 
-/// Nodes that know each other: first the primaries, then a replica of each if there are any. They end
-/// when the handle is dropped.
+/// Connected nodes: first the primaries, then a replica of each if replicas were requested. They end when the handle is
+/// dropped.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
@@ -21,7 +21,7 @@ pub struct Cluster {
     has_tls: bool,
 }
 
-/// The hash slot of a key, bit by bit.
+/// The hash slot of a key, computed bit by bit.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key.split(|byte| b"{}".contains(byte)).nth(1).unwrap_or(key);
     let crc = tag.iter().fold(0_u16, |crc, byte| {
@@ -34,21 +34,21 @@ pub fn slot(key: &[u8]) -> u16 {
 }
 
 impl Cluster {
-    /// Starts so many primaries without replicas.
+    /// Starts primaries without replicas.
     pub async fn of_primaries(primaries: usize) -> Self {
         Self::with(primaries, false, &[]).await
     }
 
-    /// Starts so many primaries, and a replica of each.
+    /// Starts primaries with one replica each.
     pub async fn of_pairs(primaries: usize) -> Self {
         Self::with(primaries, true, &[]).await
     }
 
-    /// Starts primaries, with more arguments for each node.
+    /// Starts primaries, optionally with replicas, and with more arguments for each node.
     ///
     /// # Panics
     ///
-    /// When the nodes do not agree within a minute.
+    /// If the nodes do not agree within a minute.
     pub async fn with(primaries: usize, has_replicas: bool, args: &[&str]) -> Self {
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1500"];
         all.extend(["--cluster-require-full-coverage", "no"]);
@@ -69,21 +69,21 @@ impl Cluster {
         cluster
     }
 
-    /// Makes a cluster of nodes that know nobody.
+    /// Connects nodes that are not in a cluster yet.
     ///
     /// # Panics
     ///
-    /// When the nodes do not agree within a minute.
+    /// If the nodes do not agree within a minute.
     pub async fn form(&self) {
         self.meet().await;
         self.add_replicas().await;
     }
 
-    /// Makes each node forget the others, its slots and its keys.
+    /// Makes each node forget the other nodes, its slots and its keys.
     pub async fn dissolve(&self) {
         for number in 0..self.nodes.len() {
             let mut raw = self.raw(number).await;
-            // Unless a store has written something between the two.
+            // A reset fails if a store has written between the two commands.
             eventually("the node is reset", BOUND, async || {
                 raw.cmd(&["FLUSHALL"]).await;
                 let reset = raw.cmd(&["CLUSTER", "RESET", "HARD"]).await;
@@ -98,7 +98,7 @@ impl Cluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The URLs of all nodes over TLS, if the arguments have a port for it and `--tls-cluster`.
+    /// The URLs of all nodes over TLS. The arguments must have a TLS port and `--tls-cluster`.
     pub fn tls_urls(&self) -> Vec<String> {
         let url = |node: &RedisServer| format!("rediss://127.0.0.1:{}/", node.tls_port());
         self.nodes.iter().map(url).collect()
@@ -112,7 +112,7 @@ impl Cluster {
         &mut self.nodes[number]
     }
 
-    /// The number of the replica that a primary was given.
+    /// The number of the replica that a primary got at the start.
     pub fn replica_of(&self, primary: usize) -> usize {
         self.primaries + primary
     }
@@ -122,18 +122,18 @@ impl Cluster {
         Raw::connect(self.nodes[number].port()).await
     }
 
-    /// The slot of a key, as a node tells it.
+    /// The slot of a key, as reported by a node.
     pub async fn slot(&self, key: &str) -> usize {
         let reply = self.raw(0).await.cmd(&["CLUSTER", "KEYSLOT", key]).await;
         reply.int() as usize
     }
 
-    /// The primary that was given this slot at the start.
+    /// The primary that got this slot at the start.
     pub fn first_owner(&self, slot: usize) -> usize {
         slot * self.primaries / SLOTS
     }
 
-    /// As many names for keys that a primary was given at the start, of the form that `name` has.
+    /// Returns `count` keys. `name` turns each of them into a Redis key that the primary got at the start.
     pub async fn keys_of(
         &self,
         primary: usize,
@@ -155,7 +155,7 @@ impl Cluster {
         keys
     }
 
-    /// The port of the primary of a key, as a node sees it; 0 if that is nobody.
+    /// The port of a key's primary, as a node sees it; 0 if no primary has the key.
     pub async fn port_of(&self, node: usize, key: &str) -> u16 {
         let mut raw = self.raw(node).await;
         let slot = raw.cmd(&["CLUSTER", "KEYSLOT", key]).await.int();
@@ -166,7 +166,7 @@ impl Cluster {
         slots.array().iter().find(has).map_or(0, port)
     }
 
-    /// Begins to move a slot: until [`end_move`](Self::end_move) both nodes have a part of it.
+    /// Begins to move a slot. Until [`end_move`](Self::end_move), both nodes have a part of it.
     pub async fn begin_move(&self, slot: usize, from: usize, to: usize) {
         let (source, target) = (self.id(from).await, self.id(to).await);
         let slot = slot.to_string();
@@ -179,7 +179,7 @@ impl Cluster {
             .await);
     }
 
-    /// Moves the keys of a slot that has begun to move.
+    /// Moves the keys of a slot whose move has begun.
     pub async fn move_keys(&self, slot: usize, from: usize, to: usize) {
         let port = self.port(&self.nodes[to]);
         let slot = slot.to_string();
@@ -209,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// Ends the move of a slot, whose keys have moved.
+    /// Ends the move of a slot whose keys have moved.
     pub async fn end_move(&self, slot: usize, from: usize, to: usize) {
         let (slot, id) = (slot.to_string(), self.id(to).await);
         for node in [to, from] {
@@ -225,7 +225,7 @@ impl Cluster {
         self.end_move(slot, from, to).await;
     }
 
-    /// Whether a node is a primary, as it says itself.
+    /// Returns true if a node reports itself as a primary.
     pub async fn is_primary(&self, number: usize) -> bool {
         let role = self.raw(number).await.cmd(&["ROLE"]).await;
         role.array()[0].text() == "master"

@@ -1,4 +1,4 @@
-//! A server's process: how it starts, how it is known to be ours, how it ends.
+//! A server's process: its start, the check that it is ours, and its end.
 
 use crate::daemon::Daemon;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -8,17 +8,15 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a start may take.
+/// The bound for a start.
 pub(super) const START: Duration = Duration::from_secs(10);
 const MISSING: &str = "these tests need `redis-server` on the PATH: \
     `apt-get install redis-server`, or `brew install redis`";
 
-/// A server's process.
 #[derive(Debug)]
 pub(super) struct Running(Daemon);
 
 impl Running {
-    /// Starts the server in `folder`.
     pub(super) fn spawn(command: &mut Command, folder: &Path) -> Self {
         Self(Daemon::spawn(command, folder, MISSING))
     }
@@ -27,7 +25,7 @@ impl Running {
         self.0.process.id()
     }
 
-    /// Sends `PING` until the answer is from this very process, not from another on its port.
+    /// Sends `PING` until this process answers, instead of another process on its port.
     pub(super) fn wait_until_it_answers(&mut self, port: u16) -> io::Result<()> {
         let end = Instant::now() + START;
         while Instant::now() < end {

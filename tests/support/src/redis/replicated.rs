@@ -8,10 +8,10 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How long the replica may take to get what there is.
+/// The bound for the replica to catch up.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A primary, and a replica that gets everything so much later.
+/// A primary, and a replica that receives everything with a delay.
 #[derive(Debug)]
 pub struct Replicated {
     pub primary: RedisServer,
@@ -25,7 +25,7 @@ impl Replicated {
         let (primary, replica) = (RedisServer::with(&args), RedisServer::with(&args));
         let front = Front::open(lag).await;
         front.point_at(primary.port());
-        // Without a detour where there is no lag.
+        // Without a lag, no detour.
         let port = match lag.is_zero() {
             true => primary.port(),
             false => front.port(),
@@ -42,11 +42,11 @@ impl Replicated {
         servers
     }
 
-    /// Waits until the replica has what there is now.
+    /// Waits until the replica has caught up with the primary.
     pub async fn until_replicated(&self) {
         let mut raw = Raw::connect(self.primary.port()).await;
         eventually("the replica has what there is", BOUND, async || {
-            // `WAIT` is about the writes of its own connection.
+            // `WAIT` only covers the writes of its connection.
             raw.cmd(&["SET", "mark", "1"]).await;
             raw.cmd(&["WAIT", "1", "1000"]).await == Reply::Int(1)
         })

@@ -1,4 +1,4 @@
-//! A server with a TLS port beside its plain one, and the authority that signs its certificate.
+//! A server with a TLS port beside its plain port, and the authority that signs its certificate.
 
 use super::{
     ANY_PORT, RedisServer,
@@ -13,7 +13,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// So that no two have the same name: OpenSSL tries one certificate for each name.
+/// Numbers the authorities, so that no two have the same name. OpenSSL tries only one certificate for each name.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A private CA.
@@ -36,12 +36,12 @@ impl Authority {
         Self(signed.expect("an authority signs itself"))
     }
 
-    /// Its own certificate, in PEM.
+    /// The authority's certificate, in PEM.
     pub fn certificate(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate for a host.
+    /// Signs a certificate for a host.
     pub fn sign(&self, host: &str) -> Signed {
         let params = params(host, [host.to_owned()]);
         let key = key();
@@ -53,7 +53,7 @@ impl Authority {
     }
 }
 
-/// OpenSSL takes a certificate for self-signed if its issuer has the same name.
+/// The names differ, because OpenSSL regards a certificate as self-signed if its issuer has the same name.
 fn params<const N: usize>(name: &str, hosts: [String; N]) -> CertificateParams {
     let mut params = CertificateParams::new(hosts).expect("the names are right");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -66,7 +66,7 @@ fn key() -> KeyPair {
 
 pub struct SecureServer {
     pub authority: Authority,
-    /// The oracle, at the plain port.
+    /// A connection to the plain port, as the oracle.
     pub raw: Raw,
     /// `127.0.0.1:PORT`.
     pub address: String,
@@ -80,7 +80,7 @@ impl SecureServer {
         Self::with("127.0.0.1", &["--tls-auth-clients", "no"]).await
     }
 
-    /// One whose certificate is for `host`, with more arguments.
+    /// A server with a certificate for `host`, and with more arguments.
     pub async fn with(host: &str, args: &[&str]) -> Self {
         let files = Files::new(host);
         let paths = files.arguments();
@@ -101,13 +101,13 @@ impl SecureServer {
         format!("rediss://{}/", self.address)
     }
 
-    /// The file with the authority's certificate.
+    /// The path of the authority's certificate.
     pub fn authority_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 }
 
-/// An authority, and a folder with what it has signed for a host.
+/// An authority, and a folder with the certificates that it signed for a host.
 pub struct Files {
     pub authority: Authority,
     pub folder: TempDir,
@@ -125,7 +125,7 @@ impl Files {
         Self { authority, folder }
     }
 
-    /// Those of a server that has these files.
+    /// The arguments of a server with these files.
     pub fn arguments(&self) -> Vec<String> {
         files(self.folder.path()).collect()
     }

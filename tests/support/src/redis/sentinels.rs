@@ -7,11 +7,10 @@ use crate::{
 };
 use std::{array, time::Duration};
 
-/// How long the Sentinels may take to agree.
+/// The bound for the Sentinels to agree.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Two servers, of which the first one is the primary at the start, and three Sentinels. They end when
-/// the handle is dropped.
+/// Two servers and three Sentinels. The first server is the primary at the start. They end when the handle is dropped.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: [RedisServer; 2],
@@ -22,11 +21,11 @@ impl Sentinels {
     /// The name of the primary.
     pub const NAME: &str = "shop";
 
-    /// Starts all of them.
+    /// Starts the servers and the Sentinels.
     ///
     /// # Panics
     ///
-    /// When they do not agree within a minute.
+    /// If they do not agree within a minute.
     pub async fn start() -> Self {
         let primary = RedisServer::with(&["--repl-diskless-sync-delay", "0"]);
         let port = primary.client_port().to_string();
@@ -61,8 +60,8 @@ impl Sentinels {
         Raw::connect(self.servers[number].port()).await
     }
 
-    /// Whether a server is a primary, as it says itself. `false` if a Sentinel ends the connection
-    /// meanwhile.
+    /// Returns true if a server reports itself as a primary. Returns false if a Sentinel ends the connection in the
+    /// meantime.
     pub async fn is_primary(&self, number: usize) -> bool {
         let role = self.raw(number).await.try_cmd(&["ROLE"]).await;
         role.is_ok_and(|role| role.array()[0].text() == "master")
@@ -95,12 +94,12 @@ impl Sentinels {
     }
 }
 
-/// A Sentinel that watches the server on this port. So many have to agree that it is down.
+/// A Sentinel that watches the server on this port. `quorum` Sentinels must agree that the server is down.
 pub fn sentinel(port: u16, quorum: usize) -> RedisServer {
     sentinel_with(&[], port, quorum)
 }
 
-/// The same with more arguments.
+/// Like `sentinel`, with more arguments.
 pub fn sentinel_with(args: &[&str], port: u16, quorum: usize) -> RedisServer {
     let name = Sentinels::NAME;
     let content = format!(

@@ -1,13 +1,13 @@
 //! Offers claims to the crate distributed-lock at a rate: `goodput URL RATE WARM_MS SPAN_MS`.
 //!
-//! Prints claims made and claims granted in time, per second, and their mean in ms.
+//! Prints the claims made and the claims granted in time, both per second, and their mean time in ms.
 
 use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
 use distributed_lock_redis::RedisLockProvider;
 use std::{env, error::Error, sync::Arc, time::Duration};
 use testing::bench::open_loop::{self, Rate};
 
-/// As many as the other variants have, under the same limit.
+/// The other variants have the same number of keys and the same limit.
 const KEYS: u64 = 1_000;
 const LIMIT: u32 = 1_000_000;
 
@@ -34,7 +34,7 @@ async fn claim(provider: Arc<RedisLockProvider>, number: u64) -> bool {
     let Ok(Some(handle)) = semaphore.try_acquire().await else {
         return false;
     };
-    // In the background, as our release.
+    // The release runs in the background, like ours.
     tokio::spawn(handle.release());
     true
 }

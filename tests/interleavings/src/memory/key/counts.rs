@@ -1,4 +1,6 @@
 //! Claims that do not wait.
+//!
+//! Promises: P1, P5.
 
 use super::Key;
 use crate::explore::{explore, join};
@@ -36,7 +38,7 @@ fn a_heavy_permit_fits_beside_none() {
     });
 }
 
-/// An operator lowers the limit, and then there is a permit under it.
+/// An operator lowers the limit, and a permit is granted under the lower limit.
 #[test]
 fn nobody_acquires_under_the_old_limit_after_a_permit_under_a_lower_one() {
     explore(|| {

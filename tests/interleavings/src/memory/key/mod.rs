@@ -1,4 +1,5 @@
-//! The semaphore of one key in its shard: fewer steps than through a store, so three threads can be run in every order.
+//! The semaphore of one key in its shard. It takes fewer steps than a whole store, so three threads can run in every
+//! order.
 
 mod counts;
 mod retire;
@@ -29,10 +30,10 @@ use std::{
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// The serial of the next claim that waits.
+/// The serial number of the next waiting claim.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// The hash of the key. That of each other key is another one.
+/// The hash of the key. Other keys have other hashes.
 const HASH: u64 = 0;
 
 struct Key {
@@ -46,7 +47,7 @@ struct Waiting {
     permit: oneshot::Receiver<Permit>,
     serial: u64,
     weight: u32,
-    /// The greatest token when it began.
+    /// The greatest token at its beginning.
     before: u64,
 }
 
@@ -59,14 +60,14 @@ impl Key {
         })
     }
 
-    /// A key of which `held` units are held.
+    /// A key with `held` held units.
     fn with_held(limit: u32, held: u32) -> Arc<Self> {
         let key = Self::new(limit);
         assert!(key.take(held).is_ok());
         key
     }
 
-    /// A key whose shard has as many idle entries of other keys as it keeps.
+    /// A key in a shard that is full of idle entries of other keys.
     fn in_full_shard(limit: u32) -> Arc<Self> {
         let key = Self::new(limit);
         (1..=IDLE_CAPACITY as u64).for_each(|other| key.touch(other));
@@ -89,12 +90,12 @@ impl Key {
         self.shard.change(hash, |entry| entry.hash == hash, change)
     }
 
-    /// Changes the key's entry, if there is one.
+    /// Changes the key's entry, if it exists.
     fn change<R>(&self, change: impl FnOnce(&mut Entry, &mut Counts) -> R) -> Option<R> {
         self.change_of(HASH, change)
     }
 
-    /// Whether the shard has an entry of the key.
+    /// Returns true if the shard has an entry for the key.
     fn is_kept(&self) -> bool {
         self.change(|_, _| ()).is_some()
     }
@@ -132,7 +133,7 @@ impl Key {
         self.change(|entry, counts| entry.free(weight, counts));
     }
 
-    /// Acquires units and releases them, if there are any.
+    /// Acquires units and releases them. Does nothing if they are not free.
     fn use_briefly(&self, weight: u32) {
         if self.take(weight).is_ok() {
             self.release(weight);
@@ -143,7 +144,7 @@ impl Key {
         self.join_listed(weight, false)
     }
 
-    /// Joins the queue with a claim whose permit is listed, or is not.
+    /// Joins the queue with a claim whose permit is listed or not.
     fn join_listed(&self, weight: u32, is_listed: bool) -> Waiting {
         let (before, claim) = (self.witness.last_token(), self.claim(weight));
         let (wait, serial) = (
@@ -175,7 +176,7 @@ impl Key {
         }
     }
 
-    /// Waits for the grant. The scenario releases its units itself.
+    /// Waits for the grant. The scenario itself releases the units.
     fn wait(&self, waiting: Waiting) {
         let permit = block_on(waiting.permit).expect("it is granted");
         let (weight, before) = (waiting.weight, waiting.before);
@@ -184,7 +185,7 @@ impl Key {
         mem::forget(permit);
     }
 
-    /// Leaves the queue, or releases what was granted meanwhile.
+    /// Leaves the queue, or releases a permit that was granted in the meantime.
     fn leave(&self, waiting: Waiting) {
         drop(self.change(|entry, _| entry.queue.remove(waiting.serial)));
         drop(waiting);
@@ -198,7 +199,7 @@ impl Key {
         thread::spawn(move || run(&key))
     }
 
-    /// When all threads have ended: everything is free, also for a claim without a wait.
+    /// Asserts, after all threads have ended, that everything is free, even for a claim without a wait.
     fn assert_free(&self) {
         assert_eq!(self.witness.held(), 0);
         assert_eq!(self.change(|entry, _| entry.held).unwrap_or(0), 0);

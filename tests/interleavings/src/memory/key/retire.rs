@@ -1,9 +1,11 @@
-//! Idle entries are evicted by the release of another key, while claims come for one of them.
+//! The release of another key evicts idle entries, while claims come for one of them.
+//!
+//! Promises: P1, P5, P11.
 
 use super::Key;
 use crate::explore::{explore, join};
 
-/// The release of another key evicts the entry, which is idle, before, between or after two claims.
+/// The release of another key evicts the idle entry before, between or after two claims.
 #[test]
 fn tokens_grow_across_an_eviction() {
     explore(|| {
@@ -34,7 +36,7 @@ fn a_claim_that_joins_a_queue_meets_an_eviction() {
     });
 }
 
-/// The last permit is released while entries are evicted, and a claim comes.
+/// The last permit is released and a claim comes, while entries are evicted.
 #[test]
 fn an_entry_in_use_is_not_evicted() {
     explore(|| {

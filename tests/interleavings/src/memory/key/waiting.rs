@@ -1,4 +1,6 @@
-//! Claims that wait. A grant that never comes leaves its thread waiting, which loom reports.
+//! Claims that wait. Loom reports a missing grant, because it leaves a thread waiting.
+//!
+//! Promises: P1, P12, P14, P15.
 
 use super::Key;
 use crate::explore::{explore, join};
@@ -15,7 +17,7 @@ fn a_release_reaches_a_claim_that_joins() {
     });
 }
 
-/// An operator raises the limit meanwhile. Of the two one sees what the other did before.
+/// An operator raises the limit while the claim joins. The later of the two sees the change of the earlier.
 #[test]
 fn a_raised_limit_reaches_a_claim_that_joins() {
     explore(|| {
@@ -44,7 +46,7 @@ fn the_end_of_a_pause_reaches_a_claim_that_joins() {
     });
 }
 
-/// One claim waits, the other does not, and nothing is held in the pause.
+/// One claim waits, another does not, and nothing is held during the pause.
 #[test]
 fn the_end_of_a_pause_reaches_a_claim_beside_one_that_does_not_wait() {
     explore(|| {
@@ -63,7 +65,7 @@ fn the_end_of_a_pause_reaches_a_claim_beside_one_that_does_not_wait() {
     });
 }
 
-/// The unit is released while one claim joins the queue, and another does not wait.
+/// The unit is released while one claim joins the queue, and another claim does not wait.
 #[test]
 fn a_newcomer_takes_no_wake_up_away() {
     explore(|| {
@@ -104,7 +106,7 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
         key.release(1);
         let mut waiting = join(joins);
-        // One of them is granted by now.
+        // One of them has been granted at this point.
         let queued = key.change(|entry, _| entry.queue.listed(None).1);
         let queued = queued.expect("a unit is held")[0].0.serial;
         waiting.sort_by_key(|waiting| queued == waiting.serial);
@@ -150,8 +152,8 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
     });
 }
 
-/// One leaves while a unit is released: it is out of the queue, or is granted and releases it; one that is too heavy
-/// for the unit is out of the way.
+/// A waiter leaves while a unit is released. It leaves the queue, or it is granted and releases the unit. A waiter that
+/// is too heavy for the unit no longer blocks the others.
 #[test]
 fn a_waiter_that_leaves_lets_the_next_in() {
     for limit in [1, 2] {
@@ -168,7 +170,7 @@ fn a_waiter_that_leaves_lets_the_next_in() {
     }
 }
 
-/// A queue that becomes empty lets claims without a wait in again.
+/// Once the queue is empty, it lets claims without a wait in again.
 #[test]
 fn the_last_waiter_that_leaves_opens_the_key() {
     explore(|| {
@@ -200,7 +202,7 @@ fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
     });
 }
 
-/// An operator revokes a claim that is listed, and that goes from the waiters to the permits meanwhile.
+/// An operator revokes a listed claim, while the claim moves from the waiters to the permits.
 #[test]
 fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
     explore(|| {

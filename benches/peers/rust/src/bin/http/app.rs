@@ -1,4 +1,4 @@
-//! The app: alone, for nginx to limit, or under the layer.
+//! The app: alone, so that nginx can limit it, or under the layer.
 
 use crate::BoxError;
 use axum::{
@@ -28,7 +28,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Se
 const LIMIT: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves on a port of its own: without a limit (`none`), in `memory`, or over the Redis at a URL.
+/// Serves on a free port: without a limit (`none`), in `memory`, or over the Redis at a URL.
 pub(crate) async fn serve(store: &str) -> Result<(), BoxError> {
     let seen = Seen::default();
     let routes = routes().with_state(seen.clone());
@@ -50,7 +50,7 @@ fn routes() -> Router<Seen> {
         .route("/open", get(open))
 }
 
-/// All routes twice: where the sixth request is refused, and where it waits.
+/// Serves all routes twice: under a limit that refuses the sixth request, and under a limit that lets it wait.
 fn limited(routes: Router, semaphore: impl Semaphore) -> Router {
     let limit = ConcurrencyLimitLayer::new(LIMIT, key::header("x-account-id"), semaphore);
     let queued = routes.clone().layer(limit.clone().with_wait(PATIENCE));
@@ -76,7 +76,7 @@ async fn open() -> Response {
     Response::new(Body::from_stream(first.chain(stream::pending())))
 }
 
-/// What the app itself sees of its streams.
+/// The app's own observations of its streams.
 #[derive(Clone, Default)]
 struct Seen {
     begun: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Fifty requests of one account, 4 ms apart, for bodies of 100 ms.
+//! Fifty requests of one account, 4 ms apart, with bodies that take 100 ms.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -13,8 +13,8 @@ use tokio::{
 /// The pause after a refusal.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Prints how many contenders are admitted if each tries once; the most bodies at once; and, if
-/// each tries until it is admitted, the total in ms, the requests and the inversions.
+/// Prints how many contenders are admitted if each tries once, and the largest number of simultaneous bodies. Then, if
+/// each tries until it is admitted, the total time in ms, the requests and the inversions.
 pub(crate) async fn run(app: SocketAddr, path: &str) {
     let once = contenders(app, path, "once", 1).await;
     let again = contenders(app, path, "again", usize::MAX).await;
@@ -38,7 +38,7 @@ struct Contender {
     end: Duration,
 }
 
-/// All contenders, in the order of their starts.
+/// The outcomes of all contenders, in the order of their starts.
 async fn contenders(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<Contender> {
     let connections = join_all((0..50).map(|_| Connection::open(app))).await;
     let start = Instant::now();
@@ -64,7 +64,7 @@ async fn contenders(app: SocketAddr, path: &str, account: &str, tries: usize) ->
     contenders.into_iter().map(|(_, contender)| contender).collect()
 }
 
-/// Sends requests until one is admitted, at most `tries`, and reads the body to its end.
+/// Sends requests until one is admitted, but at most `tries`, and reads the body to its end.
 async fn retry(
     connection: &mut Connection,
     path: &str,
@@ -96,7 +96,7 @@ fn order(response: &Response<Incoming>) -> Option<usize> {
         .ok()
 }
 
-/// Pairs of which the later was answered before the earlier.
+/// The number of pairs in which the later contender was answered before the earlier one.
 fn inversions(contenders: &[Contender]) -> usize {
     let overtakers = |(at, one): (usize, &Contender)| {
         let later = contenders[at + 1..].iter();

@@ -1,4 +1,4 @@
-//! Requests per second over keep-alive connections, an account for each.
+//! Requests per second over keep-alive connections, with a separate account for each.
 
 use std::{net::SocketAddr, time::Duration};
 use testing::bench::{
@@ -8,8 +8,8 @@ use testing::bench::{
 
 const ROUND: Duration = Duration::from_millis(250);
 
-/// Prints a row for each app, in `seconds` for each figure: the rate and its ratio to the first
-/// app's, over 1 connection and over 16. The apps alternate.
+/// Prints a row for each app, spending `seconds` on each figure: the rate and its ratio to the first app's rate, over 1
+/// connection and over 16. The apps alternate.
 pub(crate) async fn run(seconds: u64, apps: &[SocketAddr]) {
     let rounds = 4 * seconds;
     let one = rates(rounds, apps, 1).await;
@@ -31,7 +31,7 @@ async fn rates(rounds: u64, apps: &[SocketAddr], connections: usize) -> Vec<Vec<
         for (app, rates) in apps.iter().zip(&mut rates) {
             let outcome = closed_loop::run(*app, connections, ROUND).await;
             assert_eq!(outcome.refused, 0, "each account has five permits");
-            // The first round only warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 rates.push(outcome.rate);
             }

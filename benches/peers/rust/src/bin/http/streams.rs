@@ -1,4 +1,4 @@
-//! Bodies that do not end: which of them count, and until when if a process is killed.
+//! Endless bodies: which of them count, and how long they still count after a process is killed.
 
 use http::StatusCode;
 use std::{net::SocketAddr, process, time::Duration};
@@ -18,7 +18,7 @@ pub(crate) async fn hold(app: SocketAddr, account: &str) {
     sleep(Duration::MAX).await;
 }
 
-/// Prints after how many seconds a request is admitted, if within 20 s.
+/// Prints the seconds until a request is admitted, if that happens within 20 s.
 pub(crate) async fn wait(app: SocketAddr, account: &str) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(20) {
