@@ -13,7 +13,7 @@ use super::{
     turns::Turns,
 };
 use crate::{observe::events, semaphore::Process};
-use futures_util::future::select_ok;
+use futures_util::{TryFutureExt, future::select_ok};
 use proto::{
     core::Settings,
     verbs::{Owner, SCHEMA, process_name},
@@ -34,9 +34,9 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Repeats a step that times out until the deadline.
-async fn patiently<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, CallError>
+async fn patiently<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, ConnectError>
 where
-    F: Future<Output = Result<T, CallError>>,
+    F: Future<Output = Result<T, ConnectError>>,
 {
     loop {
         match step().await {
@@ -169,7 +169,8 @@ impl Builder {
         self.check()?;
         let endpoint = self.endpoint(url)?;
         self.database = endpoint.info().redis_settings().db();
-        self.started(Arc::new(Single::new(endpoint))).await
+        let topology = Arc::new(Single::new(endpoint));
+        self.started(topology, after(PATIENCE)).await
     }
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
@@ -215,16 +216,19 @@ impl Builder {
         self.check()?;
         let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
-        let find = || Nodes::find(seeds.clone(), after(ATTEMPT));
-        let nodes = patiently(after(PATIENCE), find).await;
-        let nodes = nodes.map_err(|error| self.origin(Place::Node).connect_error(error))?;
+        let (deadline, origin) = (after(PATIENCE), self.origin(Place::Node));
+        let find = || {
+            let found = Nodes::find(seeds.clone(), after(ATTEMPT));
+            found.map_err(|error| origin.connect_error(error))
+        };
+        let nodes = patiently(deadline, find).await?;
         if nodes.servers().is_empty() {
             return Err(ConnectError::of_setting(
                 "connect_cluster",
                 "no node has any slots",
             ));
         }
-        self.started(Arc::new(nodes)).await
+        self.started(Arc::new(nodes), deadline).await
     }
 
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is enough to name
@@ -282,10 +286,13 @@ impl Builder {
             .iter()
             .map(|sentinel| self.sentinel(sentinel.info().clone()));
         let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
-        let find = || sentinels.find_primary(Inquiry::Run);
-        let found = patiently(after(PATIENCE), find).await;
-        found.map_err(|error| self.origin(Place::Sentinel).connect_error(error))?;
-        self.started(Arc::new(sentinels)).await
+        let (deadline, origin) = (after(PATIENCE), self.origin(Place::Sentinel));
+        let find = || {
+            let found = sentinels.find_primary(Inquiry::Run);
+            found.map_err(|error| origin.connect_error(error))
+        };
+        patiently(deadline, find).await?;
+        self.started(Arc::new(sentinels), deadline).await
     }
 
     /// The settings for connections to a primary, except for its address.
@@ -353,29 +360,28 @@ impl Builder {
     }
 
     /// Makes a store, checks that it works, and prepares it so that its first claims need not wait.
-    async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
-        let deadline = after(PATIENCE);
+    async fn started(
+        self,
+        topology: Arc<dyn Topology>,
+        deadline: Instant,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let origin = self.origin(topology.place());
         let connect = || {
             // One working server is enough.
             let servers = topology.servers().into_iter();
             let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
             let late = CallError::Timeout(ATTEMPT);
-            by(after(ATTEMPT), late, select_ok(connect))
+            let connected = by(after(ATTEMPT), late, select_ok(connect));
+            connected.map_err(|error| origin.connect_error(error))
         };
-        let connected = patiently(deadline, connect).await;
-        connected.map_err(|error| self.origin(topology.place()).connect_error(error))?;
+        patiently(deadline, connect).await?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
         // The user of a tool may have fewer rights than a claim needs, and the tool makes no claims to prepare for.
         if is_operator {
             return Ok(semaphore);
         }
-        let risks = loop {
-            match semaphore.check().await {
-                Err(error) if error.is_late() && Instant::now() < deadline => {}
-                checked => break checked?,
-            }
-        };
+        let risks = patiently(deadline, || semaphore.check()).await?;
         let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
         of_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;

@@ -53,14 +53,6 @@ impl CallError {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
-    /// True if no answer came in time, while connecting or later.
-    pub(super) fn is_late(&self) -> bool {
-        match self {
-            Self::Timeout(_) => true,
-            _ => self.redis_error().is_some_and(RedisError::is_timeout),
-        }
-    }
-
     /// True if connecting failed for an unknown reason.
     pub(super) fn is_unexplained(&self) -> bool {
         let is_silent = |error: &RedisError| is_ended(error) || error.is_timeout();

@@ -7,6 +7,7 @@ mod promises;
 mod prose;
 #[cfg(feature = "redis")]
 mod proxy;
+mod repository;
 #[cfg(unix)]
 mod runner;
 #[cfg(feature = "redis")]

@@ -1,21 +1,10 @@
 //! The published package is whole, its front page is right, and CI runs the README's commands.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
+use crate::repository::{read, root};
 
 /// The lines that cargo writes.
 fn cargo(arguments: &[&str]) -> BTreeSet<String> {
@@ -148,7 +137,7 @@ fn the_badges_say_what_the_manifest_says() {
     let rust = manifest("rust-version").replace('"', "");
     let licence = manifest("license").replace('"', "").replace("OR", "or");
     for (badge, says) in [("rust", format!("{rust}+")), ("licence", licence)] {
-        let picture = read(&format!("docs/badges/{badge}.svg"));
+        let picture = read(format!("docs/badges/{badge}.svg"));
         assert!(
             picture.contains(&format!(">{says}</text>")),
             "{badge}: {says}"

@@ -1,13 +1,9 @@
 //! Each promise of the guide has tests, each test file names the promises that it shows, and `TESTING.md` has the table.
 //! `BLESS=1` rewrites the table.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, env, fs};
 
-use crate::floor_plan::source::files;
+use crate::repository::{files, name, read, root};
 
 const BEGIN: &str = "<!-- promises: begin -->\n";
 const END: &str = "<!-- promises: end -->\n";
@@ -25,17 +21,9 @@ const OTHERS: [(&str, &str); 6] = [
 /// A file with tests contains at least one of these texts.
 const MARKS: [&str; 3] = ["#[test]", "#[tokio::test", "facts!"];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 /// The promises of the guide: their number and their first sentence.
 fn promises() -> BTreeMap<u32, String> {
-    let text = read(&root().join("src/guide/promises.rs"));
+    let text = read("src/guide/promises.rs");
     let text = text.replace("\n//!   ", " ");
     let listed = text
         .lines()
@@ -68,18 +56,15 @@ fn shown(text: &str) -> Option<Vec<u32>> {
 /// The files with tests, as paths below `tests`, and the promises that they name.
 fn test_files() -> Vec<(String, Option<Vec<u32>>)> {
     let tests = root().join("tests");
-    let name = |path: &PathBuf| {
-        let name = path.strip_prefix(&tests).expect("it is below the folder");
-        name.to_string_lossy().replace('\\', "/")
-    };
-    let all = files(&tests).into_iter().filter(|path| {
-        let name = name(path);
-        let is_other = OTHERS
-            .iter()
-            .any(|(folder, _)| name.starts_with(&format!("{folder}/")));
-        name.ends_with(".rs") && !is_other && MARKS.iter().any(|mark| read(path).contains(mark))
+    let all = files(&tests).into_iter().filter_map(|path| {
+        let name = name(&path, &tests);
+        let mut others = OTHERS.iter();
+        let is_other = others.any(|(folder, _)| name.starts_with(&format!("{folder}/")));
+        let text = (name.ends_with(".rs") && !is_other).then(|| read(&path))?;
+        let has_tests = MARKS.iter().any(|mark| text.contains(mark));
+        has_tests.then(|| (name, shown(&text)))
     });
-    let mut all: Vec<_> = all.map(|path| (name(&path), shown(&read(&path)))).collect();
+    let mut all: Vec<_> = all.collect();
     all.sort();
     all
 }
@@ -132,14 +117,12 @@ fn each_promise_is_numbered_in_turn_and_has_tests() {
 
 #[test]
 fn the_table_of_promises_is_that_of_the_test_files() {
-    let path = root().join("TESTING.md");
-    let text = read(&path);
+    let text = read("TESTING.md");
     let (before, rest) = text.split_once(BEGIN).expect("the table begins");
     let (known, after) = rest.split_once(END).expect("the table ends");
     if env::var_os("BLESS").is_some() {
-        fs::write(&path, [before, BEGIN, &table(), END, after].concat())
-            .expect("it can be written");
-        return;
+        let text = [before, BEGIN, &table(), END, after].concat();
+        return fs::write(root().join("TESTING.md"), text).expect("it can be written");
     }
     assert_eq!(known, table(), "`BLESS=1` rewrites it");
 }

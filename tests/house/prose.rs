@@ -1,10 +1,10 @@
 //! Comments and docs avoid the habits that make readers read a sentence twice.
 
-use std::{fs, path::Path};
+use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::floor_plan::source::files;
+use crate::repository::{files, name, read, root};
 
 const FOLDERS: [&str; 7] = [
     "benches", "cli", "docs", "examples", "proto", "src", "tests",
@@ -12,7 +12,7 @@ const FOLDERS: [&str; 7] = [
 const KINDS: [&str; 4] = [".rs", ".lua", ".md", ".sh"];
 
 /// The name of a habit, the words that show it, and the cure.
-const HABITS: [(&str, &str, &str); 7] = [
+const WORDS: [(&str, &str, &str); 7] = [
     (
         "a clause as subject",
         r"(?:^|[.!;:] )(?:What|Who|Whoever|Whatever|Whichever) [a-z][^.?!]*(?:[.!]|$)",
@@ -116,40 +116,35 @@ fn prose(path: &str, text: &str) -> Vec<Paragraph> {
 
 /// The habits in a text: its line and what shows the habit.
 fn habits(path: &str, text: &str) -> Vec<String> {
-    let code = Regex::new("`[^`]*`").expect("an expression");
-    let habits =
-        HABITS.map(|(name, words, cure)| (name, Regex::new(words).expect("an expression"), cure));
-    let (code, paragraphs) = (&code, prose(path, text));
-    let found = paragraphs.iter().flat_map(|paragraph| {
-        habits.iter().flat_map(move |(name, words, cure)| {
-            let text = code.replace_all(&paragraph.text, "`…`");
-            let found: Vec<_> = words
-                .find_iter(&text)
-                .map(|found| found.as_str().trim().to_owned())
-                .collect();
-            let line = paragraph.line;
-            found
-                .into_iter()
-                .map(move |found| format!("{path}:{line}: {name}: `{found}`: {cure}"))
-        })
-    });
-    found.collect()
+    static CODE: LazyLock<Regex> = LazyLock::new(|| expression("`[^`]*`"));
+    static HABITS: LazyLock<[(&str, Regex, &str); 7]> =
+        LazyLock::new(|| WORDS.map(|(name, words, cure)| (name, expression(words), cure)));
+    let mut all = Vec::new();
+    for Paragraph { line, text } in prose(path, text) {
+        let text = CODE.replace_all(&text, "`…`");
+        for (name, words, cure) in HABITS.iter() {
+            let found = words.find_iter(&text).map(|found| found.as_str().trim());
+            all.extend(found.map(|found| format!("{path}:{line}: {name}: `{found}`: {cure}")));
+        }
+    }
+    all
+}
+
+fn expression(words: &str) -> Regex {
+    Regex::new(words).expect("an expression")
 }
 
 /// The files of the repository that have prose, as paths from its root.
 fn sources() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = root.read_dir().expect("the root can be listed");
+    let entries = root().read_dir().expect("the root can be listed");
     let pages = entries.map(|entry| entry.expect("the root can be listed").path());
     let pages = pages.filter(|path| path.is_file());
-    let folders = FOLDERS.iter().flat_map(|folder| files(&root.join(folder)));
-    let names = pages.chain(folders).map(|path| {
-        let name = path.strip_prefix(root).expect("it is below the root");
-        name.to_string_lossy().replace('\\', "/")
-    });
-    names
-        .filter(|name| KINDS.iter().any(|kind| name.ends_with(kind)))
-        .collect()
+    let folders = FOLDERS
+        .iter()
+        .flat_map(|folder| files(&root().join(folder)));
+    let names = pages.chain(folders).map(|path| name(&path, root()));
+    let has_prose = |name: &String| KINDS.iter().any(|kind| name.ends_with(kind));
+    names.filter(has_prose).collect()
 }
 
 #[test]
@@ -171,11 +166,9 @@ fn each_habit_is_found_in_comments_and_pages_and_not_in_code() {
 
 #[test]
 fn comments_and_docs_have_no_habit_that_is_read_twice() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = sources().into_iter().flat_map(|path| {
-        let text = fs::read_to_string(root.join(&path)).unwrap_or_default();
-        habits(&path, &text)
-    });
+    let found = sources()
+        .into_iter()
+        .flat_map(|path| habits(&path, &read(&path)));
     let found: Vec<_> = found.collect();
     assert!(
         found.is_empty(),

@@ -353,7 +353,7 @@ impl Core {
     /// The store keys that this process reads or writes, and their slots.
     fn store_keys(&self) -> Vec<(StoreKey, u16)> {
         let [clock, processes] = self.settings.slots_of_store;
-        let stays = self.membership == Membership::Member;
+        let stays = !self.has_left();
         let process = self.settings.slot_of_process.filter(|_| stays);
         let keys = [
             process.map(|slot| (StoreKey::Process, slot)),

@@ -6,7 +6,7 @@
 //! others of its flow.
 
 use super::{
-    Core, Membership,
+    Core,
     id::{CallId, LeaseRef, PermitId},
     lease::State,
     permit::{ClaimedLevel, Refusal},
@@ -66,8 +66,7 @@ impl Core {
             let server = &self.servers[self.counting_server()];
             server.health.is_failing() || server.is_denied
         };
-        let has_left = self.membership != Membership::Member;
-        self.limits.version().is_some() || has_left || cannot_report()
+        self.limits.version().is_some() || self.has_left() || cannot_report()
     }
 
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {

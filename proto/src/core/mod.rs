@@ -625,8 +625,13 @@ impl Core {
         is_forgotten && self.named.is_empty() && self.timers.is_empty() && self.keys.is_empty()
     }
 
+    /// True if this process leaves or has left. It then no longer reads the limits.
+    fn has_left(&self) -> bool {
+        self.membership != Membership::Member
+    }
+
     fn is_to_leave(&self) -> bool {
-        self.is_closed && self.membership == Membership::Member && self.is_forgotten()
+        self.is_closed && !self.has_left() && self.is_forgotten()
     }
 
     /// Announces that this process leaves, so that others need not wait until it no longer counts. The announcement is

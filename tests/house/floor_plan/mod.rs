@@ -3,7 +3,7 @@
 mod graph;
 mod inside;
 mod paths;
-pub(crate) mod source;
+mod source;
 
 use graph::arrows;
 use source::{Source, sources};

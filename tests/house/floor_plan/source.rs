@@ -1,7 +1,6 @@
 //! Source files, and what the floor plan reads in them.
 
-use std::fs::read_to_string;
-use std::path::{Path, PathBuf};
+use crate::repository::{files, name, read, root};
 
 /// A file below `src`.
 pub(crate) struct Source {
@@ -52,22 +51,10 @@ pub(crate) fn proto_sources() -> Vec<Source> {
 }
 
 fn below(folder: &str) -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let read = |path: PathBuf| {
-        let name = path.strip_prefix(&root).expect("it is below the folder");
-        let name = name.to_string_lossy().replace('\\', "/");
-        Source::new(&name, &read_to_string(&path).expect("sources are text"))
-    };
-    files(&root).into_iter().map(read).collect()
-}
-
-pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
-    if path.is_file() {
-        return vec![path.to_owned()];
-    }
-    let entries = path.read_dir().expect("src can be listed");
-    let paths = entries.map(|entry| entry.expect("src can be listed").path());
-    paths.flat_map(|path| files(&path)).collect()
+    let root = root().join(folder);
+    let sources = files(&root).into_iter();
+    let sources = sources.map(|path| Source::new(&name(&path, &root), &read(&path)));
+    sources.collect()
 }
 
 fn code(text: &str) -> String {

@@ -400,10 +400,9 @@ impl Record {
         self.beats_since = moment.since(self.beats_since, key.is_some(), &servers);
         let named = key.map(|key| moment.calls.named(moment.who, key));
         let patience = settings.heartbeat() + settings.timeout * 2 + LATE;
-        let since = self
-            .beats_since
-            .map(|since| named.map_or(since, |named| named.max(since)));
-        let is_late = since.is_some_and(|since| moment.local > since + patience);
+        let since = self.beats_since.zip(named);
+        let is_late =
+            since.is_some_and(|(since, named)| moment.local > since.max(named) + patience);
         check(!is_late, "a heartbeat", || {
             self.says(moment, "waits and does not poll")
         })
