@@ -10,7 +10,8 @@
 //!
 //! - **P1** At any instant of the server's clock, the unexpired permits of a key hold at most *limit* units.
 //! - **P2** A lowered limit ends no permit, and grants nothing until it has room.
-//! - **P3** A claim under several limits gets a permit of each or of none. No other client ever sees a part of it.
+//! - **P3** A claim under several limits gets a permit of each or of none. On one
+//!   server no other client ever sees a part of it.
 //! - **P4** Each holder has its own deadline on a monotonic clock. A lost permit is reported at that deadline at the latest,
 //!   even when the process is cut off from Redis.
 //! - **P5** Fencing tokens of a key strictly increase.

@@ -25,6 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::time::sleep;
 use uuid::Uuid;
 
 /// The longest time of one attempt to connect.
@@ -33,14 +34,19 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Attempts that time out are repeated for this time, because a machine on which many processes start is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Repeats a step that times out until the deadline.
+/// The time between two attempts. A connector may report at once that it has timed out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Repeats a step that times out. No attempt begins after the deadline.
 async fn patiently<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, ConnectError>
 where
     F: Future<Output = Result<T, ConnectError>>,
 {
     loop {
         match step().await {
-            Err(error) if error.is_late() && Instant::now() < deadline => {}
+            Err(error) if error.is_late() && Instant::now() + PAUSE < deadline => {
+                sleep(PAUSE).await;
+            }
             outcome => return outcome,
         }
     }

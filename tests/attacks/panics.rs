@@ -10,6 +10,7 @@ use redis::{
 use std::{
     convert::Infallible,
     future::pending,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -229,6 +230,22 @@ async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
             assert!(is_named, "{name} {fault:?}: {said}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connector_that_times_out_at_once_is_called_seldom_while_connecting() {
+    let server = RedisServer::start();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&calls);
+    let builder = RedisSemaphore::builder().connector(move |_, _| {
+        seen.fetch_add(1, Relaxed);
+        async { Err(io::Error::from(io::ErrorKind::TimedOut).into()) }
+    });
+    let connect = tokio::time::timeout(BOUND, builder.connect(server.url()));
+    let error = connect.await.expect("it ends").expect_err("it fails");
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+    let calls = calls.load(Relaxed);
+    assert!((2..=100).contains(&calls), "{calls} calls");
 }
 
 /// Credentials functions may have any error type, including one without values.

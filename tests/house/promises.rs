@@ -36,7 +36,7 @@ fn promises() -> BTreeMap<u32, String> {
     promises.collect()
 }
 
-/// The promises that the docs of a test file name. `None` if they name none.
+/// The promises that the docs of a test file name. `None` if they have no such line.
 fn shown(text: &str) -> Option<Vec<u32>> {
     let list = text
         .lines()

@@ -47,8 +47,8 @@ run_pool() {
     tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' "$2"
 }
 
-# Runs the tests that have not passed again, one program at a time, so that one race does not fail the whole run. Each
-# test that now passes is a defect.
+# Repeats the tests that have not passed, one program at a time, so that one race does not fail the whole run. A test that
+# passes only now is a defect.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'

@@ -6,11 +6,11 @@ use super::{
     time::Time,
 };
 
-/// The bound for calls of the thread without refreshes, urgent releases, gathered claims or gathered polls. A runtime with this many calls in
-/// flight is busy (rule 19).
+/// The bound for calls in flight if only other work waits: no refreshes, urgent releases, gathered claims or gathered polls. A
+/// runtime with this many calls in flight is busy (rule 19).
 pub(super) const FEW: usize = 4;
 
-/// The bound for calls with urgent releases, but without refreshes or gathered claims.
+/// The bound if urgent releases wait, but no refreshes, gathered claims or gathered polls.
 pub(super) const MORE: usize = 8;
 
 /// The most calls in flight.
@@ -49,8 +49,8 @@ impl Connection {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// The thread sends another call while fewer calls than this are in flight, or if claims have gathered. A late refresh loses
-    /// a permit, and a waiter whose poll is late counts as dead.
+    /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for claims. A
+    /// late refresh loses a permit, and a waiter whose poll is late counts as dead.
     pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
         let have_polls_gathered = self.queues.len(SendQueue::Polls) >= MOST_CLAIMS;
         if have_polls_gathered || !self.queues.is_empty(SendQueue::Refreshes) {
@@ -80,8 +80,8 @@ impl Connection {
         }
     }
 
-    /// The time at which the runtime last sent or completed a call of a kind that waits now. This may be long before the work was
-    /// queued. `None` if nothing waits.
+    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without, if one in
+    /// flight may stall. This may be long before the work was queued. `None` if neither is so.
     pub(super) fn last_activity(&self) -> Option<Time> {
         let waits = !self.queues.is_empty(SendQueue::Claims);
         let claims = waits.then_some(self.last_acquires);

@@ -1,15 +1,15 @@
 -- refresh: moves the end of live leases forward.
 --
--- Promise: a lease that has ended stays ended, even if its units are still free. Only units that are named and still
--- held are changed. A delayed call that runs after a later one moves no end back. The counter of tokens outlives every
+-- Promise: a lease that has ended stays ended, even if its units are still free. Only the ends of units that are named and
+-- still held are changed. Ended units are removed. A delayed call that runs after a later one moves no end back. The counter of tokens outlives every
 -- refreshed permit.
 --
 -- The script grants nothing, so it has no key of the queue: the head polls when a lease ends.
 --
 -- KEYS  for each semaphore held, token; see grant.lua
 -- ARGV  1 lease  ms
---       and for each semaphore every unit of every permit to refresh
--- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
+--       and for each semaphore the number of units, and every unit of every permit to refresh
+-- Returns the server's time in ms, which means that all units are held; or a list of that time and, for each unit,
 -- 1 (held) or 0 (lost).
 
 local now = clock()
