@@ -119,8 +119,8 @@ impl Sent {
     }
 }
 
-/// The acquires of some units that may still run.
-#[derive(Debug, Clone, Default)]
+/// The acquires of some units, of which some may still run.
+#[derive(Debug, Default)]
 pub(super) struct Acquires(Vec<Sent>);
 
 impl Acquires {
@@ -129,6 +129,11 @@ impl Acquires {
         self.0.retain(|acquire| !acquire.progress.is_over());
         self.0.reserve_exact(1);
         self.0.push(Sent::in_call(flight));
+    }
+
+    /// Those that may still run.
+    pub(super) fn pending(&self) -> Self {
+        Self(self.not_over().cloned().collect())
     }
 
     fn not_over(&self) -> impl Iterator<Item = &Sent> {
@@ -211,7 +216,8 @@ pub(super) struct CallSize {
     pub(super) units: usize,
 }
 
-/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command.
+/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command. A script passes two
+/// values for each unit to a command, and Lua can pass 8,000.
 const MOST_ARGS: usize = 3_999 - 16;
 
 /// A server needs at most about 5 ms for this number of units.

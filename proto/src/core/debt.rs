@@ -79,7 +79,7 @@ impl Debt {
                 ..lease.route.clone()
             },
             next: now,
-            acquires: lease.remote.acquires.clone(),
+            acquires: lease.remote.acquires.pending(),
             forgotten_at: lease.remote.may_exist_until().max(now),
             held_until,
             ..Self::default()

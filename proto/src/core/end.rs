@@ -263,10 +263,10 @@ impl Core {
             self.report_condition(root);
         }
         let permit = &mut self.permits[id];
-        let (leases, levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
-        let mut levels = levels.into_iter();
+        let (leases, mut levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
         for (number, lease) in leases.into_iter().enumerate() {
-            let own: Vec<_> = levels.by_ref().take(lease.levels.len()).collect();
+            let wider = levels.split_off(lease.levels.len());
+            let own = mem::replace(&mut levels, wider);
             let is_begun = !matches!(lease.state, State::NotStarted);
             if is_begun && lease.remote.may_exist() {
                 // The answer to a call that is over was applied in this step.

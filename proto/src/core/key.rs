@@ -79,16 +79,14 @@ impl Full {
 impl Keys {
     /// The number of a semaphore, which is added if it is new.
     pub(super) fn number(&mut self, name: &Arc<str>) -> usize {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.all.insert(Key {
-            name: Arc::clone(name),
-            full_until: self.full.until(name),
-            ..Key::default()
-        });
-        self.numbers.insert(Arc::clone(name), number);
-        number
+        let number = self.numbers.entry(Arc::clone(name));
+        *number.or_insert_with(|| {
+            self.all.insert(Key {
+                name: Arc::clone(name),
+                full_until: self.full.until(name),
+                ..Key::default()
+            })
+        })
     }
 
     /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim like

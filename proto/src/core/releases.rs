@@ -11,7 +11,7 @@ use super::{
     timers::Owner,
 };
 use crate::verbs::Acquired;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 impl Core {
     pub(super) fn target_of_debt(&self, debt: &Debt) -> usize {
@@ -93,7 +93,10 @@ impl Core {
         let missed: BTreeSet<DebtId> = missed.map(|((id, _), _)| *id).collect();
         let now = self.now;
         // A debt for several semaphores is named once for each.
-        for (id, is_settled) in all.iter().copied().collect::<BTreeMap<_, _>>() {
+        let mut each_once = all.to_vec();
+        each_once.sort_unstable();
+        each_once.dedup();
+        for (id, is_settled) in each_once {
             if let Some(debt) = self.debts.get_mut(id).filter(|_| each.is_some()) {
                 debt.note_answer(now, !missed.contains(&id), is_settled);
             }

@@ -138,3 +138,20 @@ impl Highest {
 fn micros(time: Time) -> i64 {
     time.as_micros() as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Server, Time};
+    use std::time::Duration;
+
+    #[test]
+    fn one_answer_is_enough_to_notice_that_a_clock_was_set_back() {
+        let (mut server, start) = (Server::default(), Time::from_secs(100));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        server.observe(1_000_000, (at(0), at(0)));
+        server.observe(1_001_000, (at(1), at(1)));
+        assert_eq!(server.clock_at(at(1)), 1_001_000);
+        server.observe(992_000, (at(2), at(2)));
+        assert_eq!(server.clock_at(at(2)), 992_000);
+    }
+}

@@ -1,7 +1,7 @@
 //! Orders of events that were once wrong. The simulation makes them too rarely.
 
 use super::*;
-use crate::verbs::{Acquired, Command, Fault, OperatorLimits, Queued};
+use crate::verbs::{Acquired, Command, Fault, OperatorLimits, Queued, Standing, Wanted};
 use std::time::Duration;
 
 const NOW: Time = Time::from_secs(100);
@@ -387,6 +387,169 @@ fn a_claim_that_is_given_up_was_not_held() {
         });
     }
     assert_eq!(events(&mut core).last(), Some(&Event::Released(false)));
+}
+
+/// Rule 3. The first acquire of the claim has no answer and may still run.
+#[test]
+fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
+    let mut core = connected(1);
+    run(&mut core, NOW, |_, own| works(NOW, own));
+    let (_, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+    let call = call.expect("nothing is in flight");
+    core.handle_reply(NOW, call.id, Err(Failure::Broken));
+    let mut sent = Vec::new();
+    for step in 0..600 {
+        let now = NOW + ms(step);
+        run(&mut core, now, |_, command| match command {
+            Command::Acquire { .. } => {
+                sent.push("acquire");
+                let full = Acquired::Full { level: 0, held: 1 };
+                Some(Answer::Acquired(1, vec![full]))
+            }
+            Command::Release { .. } => {
+                sent.push("release");
+                works(now, command)
+            }
+            _ => works(now, command),
+        });
+    }
+    assert_eq!(sent[..2], ["acquire", "release"]);
+    assert_eq!(events(&mut core), [Event::Refused(Refusal::Full(0, 1, 1))]);
+}
+
+/// A core with a granted permit of these levels, all on one server.
+fn with_permit(levels: &[Level]) -> (Core, PermitId) {
+    let mut core = connected(1);
+    run(&mut core, NOW, |_, own| works(NOW, own));
+    let (id, call) = core.acquire(NOW, RUNTIME, levels);
+    let call = call.expect("nothing is in flight");
+    reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+    events(&mut core);
+    (core, id)
+}
+
+/// Answers the first refresh: the server has none of the units. Returns the time.
+fn lose(core: &mut Core) -> Time {
+    for step in 0..10_000 {
+        let now = NOW + ms(step);
+        core.handle_timeout(now);
+        while let Some(call) = core.poll_call(now, THREAD) {
+            let is_refresh = |command: &Command| matches!(command, Command::Refresh { .. });
+            let is_refreshed = call.commands.iter().any(is_refresh);
+            reply(core, now, &call, |_, command| match command {
+                Command::Refresh { groups, .. } => Some(Answer::Held(vec![false; groups.len()])),
+                _ => works(now, command),
+            });
+            if is_refreshed {
+                return now;
+            }
+        }
+    }
+    panic!("nothing is refreshed");
+}
+
+/// The units of the next acquire.
+fn next_acquire(core: &mut Core, now: Time) -> Wanted {
+    let call = core.poll_call(now, THREAD).expect("the lost lease is due");
+    let claims = call.commands.into_iter().find_map(|command| match command {
+        Command::Acquire { claims, .. } => Some(claims),
+        _ => None,
+    });
+    claims.expect("an acquire").remove(0).remove(0)
+}
+
+/// Rule 6.
+#[test]
+fn the_holder_of_a_strict_permit_is_notified_before_its_lost_lease_is_acquired_again() {
+    for is_strict in [true, false] {
+        let level = Level {
+            is_strict,
+            ..level("a", 0)
+        };
+        let (mut core, _) = with_permit(&[level]);
+        lose(&mut core);
+        let lost = [Event::Lost];
+        assert_eq!(events(&mut core), lost[..usize::from(is_strict)]);
+    }
+}
+
+/// Otherwise a pause, or claims that wait, would keep it away.
+#[test]
+fn a_lost_lease_is_acquired_as_one_that_was_granted() {
+    let (mut core, _) = with_permit(&[level("a", 0)]);
+    let now = lose(&mut core);
+    assert_eq!(next_acquire(&mut core, now).standing, Standing::Granted);
+}
+
+/// Rule 13. An acquire takes all units that its id was made with.
+#[test]
+fn a_lost_lease_that_shrinks_before_it_is_sent_again_has_an_id_of_fewer_units() {
+    let heavy = Level {
+        weight: 3,
+        limit: 9,
+        ..level("a", 0)
+    };
+    let (mut core, id) = with_permit(&[heavy]);
+    let now = lose(&mut core);
+    core.shrink(now, id, (0, 1));
+    let units = next_acquire(&mut core, now).units;
+    assert_eq!((units.count(), units.id.weight), (2, 2));
+}
+
+/// Rule 13.
+#[test]
+fn a_permit_was_held_only_if_its_growth_was() {
+    let roomy = Level {
+        limit: 9,
+        ..level("a", 0)
+    };
+    for growth_was_held in [true, false] {
+        let (mut core, root) = with_permit(std::slice::from_ref(&roomy));
+        let growth = core.grow(NOW, RUNTIME, (root, 0), (1, 9), Merge::Smallest);
+        let call = growth.and_then(|growth| growth.call);
+        let call = call.expect("nothing is in flight");
+        reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+        core.release(NOW, root, true);
+        for step in 0..100 {
+            let now = NOW + ms(step);
+            run(&mut core, now, |_, command| match command {
+                Command::Release { groups, .. } => {
+                    let units = groups.iter().flat_map(|group| &group.permits);
+                    let is_root = units.map(|units| units.id.name.lease == 0);
+                    Some(Answer::Held(
+                        is_root.map(|is_root| is_root || growth_was_held).collect(),
+                    ))
+                }
+                _ => works(now, command),
+            });
+        }
+        let released = Event::Released(growth_was_held);
+        assert_eq!(events(&mut core).last(), Some(&released));
+    }
+}
+
+/// Rule 8.
+#[test]
+fn a_message_does_not_grant_what_replicas_may_lack() {
+    for replicas in [0, 1] {
+        let mut core = connected(1);
+        core.settings.replicas = replicas;
+        let with_replicas = |own: &Command| match own {
+            Command::Confirm { .. } => Some(Answer::Replicas(1)),
+            _ => works(NOW, own),
+        };
+        run(&mut core, NOW, |_, own| with_replicas(own));
+        let (id, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+        let call = call.expect("nothing is in flight");
+        reply(&mut core, NOW, &call, |_, own| match own {
+            Command::Acquire { .. } => Some(Answer::Acquired(1, vec![queued(None)])),
+            _ => with_replicas(own),
+        });
+        let message = Message::Granted(LeaseName::new(id.serial, 0), 9, 1);
+        core.handle_message(NOW, message);
+        let is_grant = |event: &Event| matches!(event, Event::Granted(_));
+        assert_eq!(events(&mut core).iter().any(is_grant), replicas == 0);
+    }
 }
 
 /// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
