@@ -119,7 +119,7 @@ impl Sent {
     }
 }
 
-/// The acquires of some units, of which some may still run.
+/// The acquires of some units. Some of them may still run.
 #[derive(Debug, Default)]
 pub(super) struct Acquires(Vec<Sent>);
 

@@ -559,7 +559,7 @@ fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
 }
 
 /// Breaks all connections of a store that has very many releases to send. Returns the number of calls that have failed by the time
-/// it connects anew, and the number of its attempts.
+/// it connects again, and the number of its attempts.
 fn calls_that_fail_at_once() -> (usize, usize) {
     let (fake, driver, deaths) = started(LEASE);
     let failed = runtime().block_on(async {

@@ -15,7 +15,7 @@ use std::env;
 const FIRST: &str = "SCHEDULE";
 /// The variable with the number of schedules, which is small by default.
 const COUNT: &str = "SCHEDULES";
-const PART: u64 = 300;
+const PART: u64 = 150;
 
 /// The seeds of one part. `SCHEDULES` sets the number of seeds per part.
 fn seeds(part: u64) -> impl Iterator<Item = u64> {
