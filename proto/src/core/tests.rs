@@ -552,6 +552,26 @@ fn a_message_does_not_grant_what_replicas_may_lack() {
     }
 }
 
+/// Rule 14.
+#[test]
+fn a_claim_that_waits_for_a_lost_server_is_sent_to_the_one_that_its_slot_moves_to() {
+    let mut core = connected(2);
+    run(&mut core, NOW, |_, own| works(NOW, own));
+    for runtime in [THREAD, RUNTIME] {
+        core.handle_servers(NOW, Change::Gone(runtime, 0));
+    }
+    let (_, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+    assert!(call.is_none());
+    core.handle_servers(NOW, Change::Slots(vec![(0..1, 1)]));
+    let mut acquired_at = Vec::new();
+    run(&mut core, NOW, |call, command| {
+        let is_acquire = matches!(command, Command::Acquire { .. });
+        acquired_at.extend(is_acquire.then_some(call.server));
+        works(NOW, command)
+    });
+    assert_eq!(acquired_at, [1]);
+}
+
 /// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
 struct Disorder {
     core: Core,
