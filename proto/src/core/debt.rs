@@ -29,6 +29,8 @@ pub(super) struct Debt {
     /// The server in whose queue it was put. `None` once it was sent.
     waits_for: Option<usize>,
     acquires: Acquires,
+    /// The number of acquires that may have run.
+    runs: usize,
     /// The time at which the server has forgotten the units by itself.
     forgotten_at: Time,
     /// The time until which the units were known to be held.
@@ -80,6 +82,7 @@ impl Debt {
             },
             next: now,
             acquires: lease.remote.acquires.pending(),
+            runs: lease.remote.runs(),
             forgotten_at: lease.remote.may_exist_until().max(now),
             held_until,
             ..Self::default()
@@ -204,6 +207,13 @@ impl Debt {
     }
 
     // Its end.
+
+    /// Notes that an acquire of the units has not run and never will. Returns true if none may have run, so that no server has any
+    /// of the units.
+    pub(super) fn note_not_run(&mut self) -> bool {
+        self.runs -= 1;
+        self.runs == 0
+    }
 
     /// True if the refusal of an acquire from `sent` proves that the server has none of the units.
     pub(super) fn is_refused(&self, sent: Time) -> bool {

@@ -755,7 +755,7 @@ impl Core {
             return self.hold_back(at);
         }
         // A runtime sends the first acquire of each id of its claim. All others are the thread's.
-        let is_claim = !lease.remote.may_exist() && permit.is_claim();
+        let is_claim = !lease.remote.was_sent() && permit.is_claim();
         let from = if is_claim { permit.from } else { THREAD };
         self.enqueue(at, queue, from);
     }

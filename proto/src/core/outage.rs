@@ -145,7 +145,7 @@ impl Core {
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
         let leases = &self.permits[id].leases;
-        let was_sent = current.is_none_or(|current| leases[current].remote.may_exist());
+        let was_sent = current.is_none_or(|current| leases[current].remote.was_sent());
         let is_unserved = self
             .slots
             .is_unserved(self.permits[at].route.slot, self.now);

@@ -394,7 +394,7 @@ impl Permit {
 
     /// True if an acquire of this lease was sent before, it is not the narrowest, and no wider lease is held.
     pub(super) fn is_repeated(&self, number: usize) -> bool {
-        let is_sent_again = number > 0 && self.leases[number].remote.may_exist();
+        let is_sent_again = number > 0 && self.leases[number].remote.was_sent();
         is_sent_again && !self.leases[number + 1..].iter().any(Lease::is_relied_on)
     }
 

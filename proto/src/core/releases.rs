@@ -2,7 +2,7 @@
 
 use super::{
     Core,
-    call::Flight,
+    call::{Flight, Items},
     debt::{Debt, Next},
     id::{CallId, DebtId, LeaseRef, PermitId},
     lease::Lease,
@@ -49,7 +49,10 @@ impl Core {
         acquired: &Acquired,
     ) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
-        if is_refusal && let Some(lease) = self.ended_lease(at, flight.id) {
+        if is_refusal
+            && self.permits.get(at.0).is_some_and(Permit::has_ended)
+            && let Some(lease) = self.lease_in_flight(at, flight.id)
+        {
             lease.remote.note_refused(flight.sent);
         }
         for id in self.debts_in(flight.id, at) {
@@ -66,12 +69,28 @@ impl Core {
         }
     }
 
-    /// A lease in flight whose permit an earlier answer of this call has ended. It becomes a debt when this step is over.
-    fn ended_lease(&mut self, at: LeaseRef, call: CallId) -> Option<&mut Lease> {
-        let permit = self.permits.get_mut(at.0)?;
-        let has_ended = permit.has_ended();
-        let lease = permit.leases.get_mut(at.1)?;
-        (has_ended && lease.call() == Some(call)).then_some(lease)
+    /// Notes that a command has not run and never will. If none of a debt's acquires may have run, the debt is paid.
+    pub(super) fn note_not_run(&mut self, flight: &Flight, items: &Items) {
+        let Items::Acquire(_, all) = items else {
+            return;
+        };
+        for at in all {
+            if let Some(lease) = self.lease_in_flight(*at, flight.id) {
+                lease.remote.note_not_run();
+            }
+            for id in self.debts_in(flight.id, *at) {
+                if self.debts.get_mut(id).is_some_and(Debt::note_not_run) {
+                    self.pay(id);
+                }
+            }
+        }
+    }
+
+    /// A lease that waits for the answer to this call. An earlier answer of the call may have ended its permit, and then it becomes
+    /// a debt when this step is over.
+    fn lease_in_flight(&mut self, at: LeaseRef, call: CallId) -> Option<&mut Lease> {
+        let lease = self.permits.get_mut(at.0)?.leases.get_mut(at.1)?;
+        (lease.call() == Some(call)).then_some(lease)
     }
 
     /// The debts for units of a lease that a call has named.

@@ -22,8 +22,8 @@ pub(super) struct Route {
 pub(super) struct Remote {
     /// The acquires that may still run.
     pub(super) acquires: Acquires,
-    /// True once an acquire was sent, until a refusal proves that the server has nothing of the lease.
-    may_exist: bool,
+    /// The number of acquires that may have run. 0 once a refusal proves that the server has nothing of the lease.
+    runs: usize,
     /// By how much calls without an answer may prolong the lease. An answer does not reset it.
     unanswered: Duration,
     /// How long the last acquire or refresh lasts on the server.
@@ -35,7 +35,17 @@ pub(super) struct Remote {
 impl Remote {
     /// True if the server may have the lease now or later, unless time has ended it.
     pub(super) fn may_exist(&self) -> bool {
-        self.may_exist
+        self.runs > 0
+    }
+
+    /// The number of acquires that may have run.
+    pub(super) fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// True if an acquire was sent, whatever became of it.
+    pub(super) fn was_sent(&self) -> bool {
+        !self.length.is_zero()
     }
 
     /// How long the last acquire or refresh lasts on the server.
@@ -50,7 +60,7 @@ impl Remote {
 
     /// Notes that an acquire is sent.
     pub(super) fn note_acquire(&mut self, flight: &Flight, length: Duration) {
-        self.may_exist = true;
+        self.runs += 1;
         self.acquires.note_sent(flight);
         self.length = length;
         self.may_exist_until = self.may_exist_until.max(flight.deadline + length);
@@ -71,6 +81,11 @@ impl Remote {
     /// Notes that the last call has no answer and may have run.
     pub(super) fn note_unanswered(&mut self) {
         self.unanswered += self.length;
+    }
+
+    /// Notes that an acquire has not run and never will.
+    pub(super) fn note_not_run(&mut self) {
+        self.runs -= 1;
     }
 
     /// Notes that an acquire from `sent` was refused.

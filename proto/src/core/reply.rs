@@ -59,7 +59,7 @@ impl Core {
                     }
                 }
             }
-            (Items::Acquire(..), Answer::Late(_)) => self.retry(flight, items, self.now, None),
+            (Items::Acquire(..), Answer::Late(_)) => self.retry_not_run(flight, items),
             (Items::Refresh(_, all), Answer::Held(each)) => {
                 self.handle_refreshed(flight, all, &each);
             }
@@ -80,7 +80,7 @@ impl Core {
                 }
             }
             // The server does not know the script. The next call sends its text.
-            (items, Answer::NotRun) => self.retry(flight, items, self.now, None),
+            (items, Answer::NotRun) => self.retry_not_run(flight, items),
             (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(fault)) => self.handle_fault(flight, items, fault),
             (items, _) => self.handle_fault(flight, items, Fault::Mistake),
@@ -91,6 +91,8 @@ impl Core {
     fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: Fault) {
         if let Fault::Mistake | Fault::Unavailable | Fault::Interrupted = fault {
             self.note_may_have_run(items.debts());
+        } else {
+            self.note_not_run(flight, items);
         }
         let then = match fault {
             // Rule 14.
@@ -127,12 +129,19 @@ impl Core {
         }
     }
 
+    /// Schedules the named leases and debts of a command again that a server has not run.
+    fn retry_not_run(&mut self, flight: &Flight, items: &Items) {
+        self.note_not_run(flight, items);
+        self.retry(flight, items, self.now, None);
+    }
+
     /// Schedules the named leases and debts again. `failure` is `None` if a server has answered that the command did not run to its
     /// end.
     fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
-        if !may_run {
+        if failure == Some(Failure::NotConnected) {
             flight.progress.note_over();
+            self.note_not_run(flight, items);
         }
         match items {
             Items::Acquire(_, all) | Items::Refresh(_, all) => {

@@ -572,6 +572,36 @@ fn a_claim_that_waits_for_a_lost_server_is_sent_to_the_one_that_its_slot_moves_t
     assert_eq!(acquired_at, [1]);
 }
 
+/// Rule 3. A server that has refused to run the acquires has nothing of the claim.
+#[test]
+fn a_claim_whose_acquires_did_not_run_leaves_nothing() {
+    let faults = [
+        Fault::Again,
+        Fault::Unserved,
+        Fault::Moved(0),
+        Fault::Ask(0),
+    ];
+    let answers = faults.map(Answer::Failed).into_iter();
+    let answers = answers.chain([Answer::NotRun, Answer::Late(1)]);
+    for (answer, is_answered_first) in
+        answers.flat_map(|answer| [(answer.clone(), true), (answer, false)])
+    {
+        let mut core = connected(1);
+        run(&mut core, NOW, |_, own| works(NOW, own));
+        let (id, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+        let call = call.expect("nothing is in flight");
+        if !is_answered_first {
+            core.release(NOW, id, true);
+        }
+        core.handle_reply(NOW, call.id, Ok(vec![answer.clone()]));
+        if is_answered_first {
+            core.release(NOW, id, true);
+        }
+        assert!(core.is_forgotten(), "{answer:?}, {is_answered_first}");
+        assert_eq!(events(&mut core).last(), Some(&Event::Released(false)));
+    }
+}
+
 /// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
 struct Disorder {
     core: Core,

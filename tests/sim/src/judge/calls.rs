@@ -83,6 +83,8 @@ struct Record {
     lasts: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
+    /// Acquires that may have run, as far as answers show. None: no server has it.
+    may_have_run: BTreeSet<CallId>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
     /// True once such a release was answered, or an acquire was refused.
@@ -677,6 +679,7 @@ impl Calls {
                 (record.was_sent, record.told) = (true, None);
                 (record.is_gone, record.is_revoked) = (false, false);
                 record.may_run.insert(call.id, call.deadline);
+                record.may_have_run.insert(call.id);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
                 record.last_releases.insert(call.id);
@@ -756,6 +759,10 @@ impl Calls {
                 if !matches!(answer, Ok(Some(answer)) if !matches!(answer, Answer::Error(_))) {
                     record.pauses = local + PAUSE;
                 }
+                if is_timely && is_acquire(command) && has_not_run(answer) {
+                    record.may_have_run.remove(&flight.call.id);
+                    record.is_gone |= record.may_have_run.is_empty();
+                }
                 // An older acquire may have run after this call.
                 let is_left = record.may_run.values().any(|end| *end > flight.sent);
                 let may_hold = is_left || record.was_granted;
@@ -784,7 +791,10 @@ impl Calls {
                     };
                 }
                 let acquired = acquired.filter(|_| !may_hold);
-                record.is_gone |= is_refused(acquired);
+                if is_refused(acquired) {
+                    record.is_gone = true;
+                    record.may_have_run.clear();
+                }
                 // A core may release a revoked lease all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
@@ -817,6 +827,7 @@ impl Record {
             due: self.was_granted.then_some(local),
             lasts: self.lasts,
             may_run: self.may_run.clone(),
+            may_have_run: self.may_have_run.clone(),
             is_given_back: true,
             ..Self::default()
         }
@@ -839,6 +850,7 @@ impl Record {
             was_granted: self.was_granted,
             lasts: self.lasts,
             may_run: self.may_run.clone(),
+            may_have_run: self.may_have_run.clone(),
             // Its core treats all parts as one lease, so it applies answers for the others to this one.
             is_parted: true,
             ..Self::default()
@@ -892,6 +904,21 @@ fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
         && commands.any(|command| !is_release(command) && command.ids().into_iter().any(is_same))
+}
+
+/// True if an answer proves that its command did not run.
+fn has_not_run(answer: Result<Option<&Answer>, &Failure>) -> bool {
+    use Refused::{Again, Ask, Moved, NoScript, Unserved};
+    matches!(
+        answer,
+        Ok(Some(
+            Answer::Late(_) | Answer::Error(NoScript | Moved(_) | Ask(_) | Again | Unserved)
+        )) | Err(Failure::NotConnected)
+    )
+}
+
+fn is_acquire(command: &Command) -> bool {
+    matches!(command, Command::Acquire { .. })
 }
 
 fn is_release(command: &Command) -> bool {
