@@ -67,6 +67,7 @@
 //! | persistence (`save`, `appendonly`) | as you like | permits come back by their refreshes, within a third of a lease; until then a restart without data admits up to a limit more |
 //! | `min-replicas-to-write` | 0 | it makes claims fail with too few replicas, and does not bound what a failover forgets: use [`min_replicas`](crate::redis::Builder::min_replicas) |
 //! | `cluster-require-full-coverage` | `no` | otherwise all nodes refuse commands while one primary is down |
+//! | `cluster-announce-hostname` | set, if `cluster-preferred-endpoint-type` is `hostname` | otherwise redirects name no host: a slot is served again only after its move, and permits are lost if that takes longer than a lease |
 //! | the clock | NTP that slews | leases are measured by it. A jump forward ends leases early; after a step back a dead holder's place is free a lease later at most |
 //!
 //! Tokens keep growing after a loss of all data, because a new counter begins at the server's time.

@@ -21,6 +21,10 @@ use std::{
 };
 use tokio::time::sleep;
 
+/// An attempt needs at least this time. A later one would report that no answer came, instead of the reason why the earlier ones
+/// failed.
+const LEAST: Duration = Duration::from_millis(50);
+
 /// The route of commands, and whether they may run twice.
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
@@ -167,7 +171,7 @@ impl Store {
                 }
             };
             match question.retry_delay_after(outcome) {
-                Some(delay) if until > Instant::now() + delay => sleep(delay).await,
+                Some(delay) if until > Instant::now() + delay + LEAST => sleep(delay).await,
                 _ => return replies,
             }
         }

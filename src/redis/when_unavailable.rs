@@ -51,7 +51,8 @@ pub enum WhenUnavailable {
     /// and at least every 5 s. The share uses the highest number of the last two leases.
     ///
     /// All processes together exceed the limit only by the rounding, if they lose the server at the same time and none
-    /// of them has more than its share then. A process keeps the units that it holds beyond its share, in long requests
+    /// of them has more than its share then. A process that starts during the outage does not know the number of processes
+    /// and takes one unit of each key, so a deployment of *n* processes adds up to *n* units. A process keeps the units that it holds beyond its share, in long requests
     /// or streams, and the other processes take their shares beside it. At worst one process holds the whole limit, and
     /// all processes together hold nearly twice the limit, until that work ends.
     ///

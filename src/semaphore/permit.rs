@@ -732,8 +732,9 @@ impl Permit {
     /// Returns `false` if its lease had ended, or if it was released before. Dropping the last clone also releases the
     /// permit. Await this method if you need the answer, or if the process may end right after.
     ///
-    /// The answer comes from the store. While the store cannot be reached, the answer may take as long as the permit's
-    /// lease. After that time the permit has ended anyway.
+    /// The answer comes from the store. While the store cannot be reached, or while the permit's slot moves in a cluster,
+    /// the answer may take as long as the permit's lease. After that time the permit has ended anyway, and the answer is
+    /// `false` because nobody knows whether it was held.
     ///
     /// # Cancel safety
     ///

@@ -323,7 +323,7 @@ impl Session {
         match next {
             Some((Some(server), true)) => Fault::Ask(server),
             Some((Some(server), false)) => Fault::Moved(server),
-            // The node does not know the name of the other node. The map of slots will have it.
+            // The node does not know the name of the other node. The map of slots has it once the slot has moved.
             Some((None, _)) if topology.place() != Place::Url => Fault::Again,
             _ => match error.redis_error().map(Class::of) {
                 Some(Class::Again) => Fault::Again,

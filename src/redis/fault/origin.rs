@@ -132,10 +132,18 @@ fn unfit_fault(unfit: &Unfit, error: &RedisError) -> Fault {
         Unfit::SpeaksTls => ("url", TLS.into()),
         Unfit::SpeaksNoTls => ("url", NO_TLS.into()),
         Unfit::Handshake(error) => {
+            let refusal = error.to_string();
+            let has = |words: &str| refusal.contains(words);
             // The other side reports its refusal by an alert.
-            let (setting, text) = match error.to_string().contains("alert") {
-                true => ("client_certificate", ALERT),
-                false => ("root_certificate", UNTRUSTED),
+            let (setting, text) = if has("alert") {
+                ("client_certificate", ALERT)
+            } else if has("not valid for name")
+                || has("address mismatch")
+                || has("Hostname mismatch")
+            {
+                ("url", WRONG_HOST)
+            } else {
+                ("root_certificate", UNTRUSTED)
             };
             return ConnectError::of_setting(setting, text)
                 .with_source(error.clone())
@@ -159,6 +167,7 @@ const TLS: &str = "the server speaks TLS: it needs `rediss://`";
 const NO_TLS: &str = "the server speaks no TLS: it needs `redis://`";
 const UNTRUSTED: &str =
     "no TLS connection to Redis: trust the authority of the server's certificate";
+const WRONG_HOST: &str = "no TLS connection to Redis: the server's certificate is for another host: use its name in the URL";
 const ALERT: &str = "no TLS connection to Redis: the server refuses the certificate of this side, or its versions of TLS";
 const NO_REDIS: &str = "what answers there is no Redis: correct the host and the port";
 const NO_SENTINEL: &str = "the server is not a Sentinel: name Sentinels, or use `connect`";

@@ -110,7 +110,10 @@ async fn a_server_of_another_authority_is_refused_with_the_reason() {
 #[tokio::test]
 async fn a_server_with_the_certificate_of_another_host_is_refused_with_the_reason() {
     let server = SecureServer::with("elsewhere.example", &["--tls-auth-clients", "no"]).await;
-    let refusal = refusal(connect(server.url(), server.authority.certificate()).await);
+    let outcome = connect(server.url(), server.authority.certificate()).await;
+    let setting = outcome.as_ref().err().and_then(ConnectError::setting);
+    assert_eq!(setting, Some("url"));
+    let refusal = refusal(outcome);
     assert!(
         says(&refusal, "elsewhere.example", "IP address mismatch"),
         "{refusal}"
