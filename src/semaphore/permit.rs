@@ -734,7 +734,7 @@ impl Permit {
     ///
     /// The answer comes from the store. While the store cannot be reached, or while the permit's slot moves in a cluster,
     /// the answer may take as long as the permit's lease. After that time the permit has ended anyway, and the answer is
-    /// `false` because nobody knows whether it was held.
+    /// `false`, whether it was held until then or not.
     ///
     /// # Cancel safety
     ///
