@@ -9,7 +9,7 @@ use super::{
     store::{Held, Store},
 };
 use crate::{
-    observe::{Outcome, Store::Redis as REDIS, Waiting},
+    observe::{Outcome, Store::Redis as REDIS, WaitCounter},
     semaphore::{
         AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Pause,
         Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
@@ -222,7 +222,7 @@ impl Store {
 #[derive(Default)]
 struct Queue {
     level: Option<usize>,
-    waiting: Waiting,
+    waiting: WaitCounter,
 }
 
 impl Queue {

@@ -201,7 +201,7 @@ impl Batch {
     /// Reports the news. A panic of a recorder or a subscriber ends nothing.
     fn tell(self) {
         for ((policy, lost), count) in self.counts {
-            let meter = Meter::of(REDIS, policy.as_str());
+            let meter = Meter::for_claims(REDIS, policy.as_str());
             (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }
         self.news.into_iter().for_each(told);
