@@ -2,8 +2,8 @@
 
 use crate::{
     body::{PermitGuard, Tunnel, Upload},
-    observe::{Claiming, Outcome},
-    reject::{Limits, Reason, Rejection},
+    observe::{Outcome, OutcomeCounter},
+    reject::{Reason, Rejection, RequestLimits},
     semaphore::{AcquireError, LayerPermit, Permit, PermitLost, SyncFuture},
     settings::Settings,
 };
@@ -20,19 +20,19 @@ use std::{
 pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
-    limits: Limits,
-    counted: Claiming,
+    limits: RequestLimits,
+    counter: OutcomeCounter,
 }
 
 /// An admitted request, which has a permit or is exempt from the limit.
 pub(crate) struct Admitted<B> {
     pub(crate) request: Request<B>,
     /// `None` for an exempt request.
-    pub(crate) granted: Option<Granted>,
+    pub(crate) granted: Option<RequestPermit>,
 }
 
 /// The permit of a request, from the grant to the response's head.
-pub(crate) struct Granted {
+pub(crate) struct RequestPermit {
     permit: LayerPermit,
     method: Method,
     /// `None` if the request continues after a loss. Boxed so that such a request stays small.
@@ -46,15 +46,15 @@ struct Abort {
     lost: SyncFuture<()>,
     /// A copy of the request's head. It has no extensions, because these may hold the permit.
     head: Parts,
-    limits: Limits,
+    limits: RequestLimits,
 }
 
 impl<S, B: 'static> Acquiring<S, B> {
-    pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
+    pub(crate) fn new(service: S, request: Request<B>, limits: RequestLimits) -> Self {
         Self {
             service,
             request,
-            counted: Claiming::request(limits.narrowest().policy.as_str()),
+            counter: OutcomeCounter::request(limits.narrowest().policy.as_str()),
             limits,
         }
     }
@@ -64,9 +64,9 @@ impl<S, B: 'static> Acquiring<S, B> {
         let limits = permit.levels().zip(self.limits.iter());
         let limits = limits.map(|(_, limit)| (&limit.policy, limit.key));
         settings.retry.time(&permit, limits);
-        self.counted.ended(permit.outcome());
+        self.counter.ended(permit.outcome());
         let limits = || self.limits;
-        let granted = Granted::new(permit, &mut self.request, limits, settings);
+        let granted = RequestPermit::new(permit, &mut self.request, limits, settings);
         let admitted = Admitted {
             request: self.request,
             granted: Some(granted),
@@ -81,7 +81,7 @@ impl<S, B: 'static> Acquiring<S, B> {
         let reason = Reason::Acquire { error };
         let rejection = settings.refuse(reason, self.limits, self.request);
         let (by, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
-        self.counted.refused(Some(by), outcome);
+        self.counter.refused(Some(by), outcome);
         rejection
     }
 }
@@ -112,13 +112,13 @@ pub(crate) fn poll_unless_lost<T>(
     }
 }
 
-impl Granted {
+impl RequestPermit {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
     /// permit there, the clone holds that permit too.
     pub(crate) fn new<B: 'static>(
         permit: Permit,
         request: &mut Request<B>,
-        limits: impl FnOnce() -> Limits,
+        limits: impl FnOnce() -> RequestLimits,
         settings: &Settings,
     ) -> Self {
         let lost = settings.bound(&permit);
@@ -200,7 +200,7 @@ impl Granted {
 }
 
 impl Abort {
-    fn new<B>(lost: SyncFuture<()>, request: &Request<B>, limits: Limits) -> Self {
+    fn new<B>(lost: SyncFuture<()>, request: &Request<B>, limits: RequestLimits) -> Self {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = request.method().clone();
         head.uri = request.uri().clone();

@@ -1,10 +1,10 @@
 //! The future of a response: acquire, then ready, then call.
 
 use crate::{
-    admission::{Acquiring, Admitted, Granted},
+    admission::{Acquiring, Admitted, RequestPermit},
     body::{PermitGuard, ResponseBody},
-    observe::{Claiming, Outcome},
-    reject::{Limits, Reason, Rejection, respond},
+    observe::{Outcome, OutcomeCounter},
+    reject::{Reason, Rejection, RequestLimits, respond},
     semaphore::{Acquire, AcquireError, BoxError, Permit, PermitLost, SyncFuture},
     settings::Settings,
     timer::timeout,
@@ -82,21 +82,21 @@ pin_project! {
         S: HttpService<B>,
     {
         #[pin]
-        state: State<S, B>,
+        state: ResponseState<S, B>,
         settings: Arc<Settings>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<S, B>
+    #[project = ResponseStateProj]
+    enum ResponseState<S, B>
     where
         S: HttpService<B>,
     {
         Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
-        Call { #[pin] future: S::Future, granted: Option<Granted> },
-        Pause { answer: Option<(Option<Granted>, Response<S::Body>)>, paused: SyncFuture<()> },
+        Call { #[pin] future: S::Future, granted: Option<RequestPermit> },
+        Pause { answer: Option<(Option<RequestPermit>, Response<S::Body>)>, paused: SyncFuture<()> },
         /// The inner service's future is dropped already, and the request with it.
         Start { answer: Option<(Response<S::Body>, PermitGuard)> },
         Release { response: Option<Response<ResponseBody<S::Body>>>, answered: SyncFuture<()> },
@@ -106,7 +106,8 @@ pin_project! {
 }
 
 /// The next state, or the output of the future.
-type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<S, B>>;
+type Transition<S, B, R, E> =
+    ControlFlow<Result<Response<ResponseBody<R>>, E>, ResponseState<S, B>>;
 
 impl<S, B> ResponseFuture<S, B>
 where
@@ -119,8 +120,8 @@ where
         settings: Arc<Settings>,
     ) -> Self {
         let state = match acquire.answer() {
-            Ok(answer) => State::answered(acquiring, answer, &settings),
-            Err(acquire) => State::Acquire {
+            Ok(answer) => ResponseState::answered(acquiring, answer, &settings),
+            Err(acquire) => ResponseState::Acquire {
                 acquire,
                 acquiring: Some(acquiring),
             },
@@ -129,17 +130,21 @@ where
     }
 
     pub(crate) fn exempt(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        Claiming::request(settings.policy.as_str()).ended(Outcome::Exempt);
+        OutcomeCounter::request(settings.policy.as_str()).ended(Outcome::Exempt);
         let admitted = Some(Admitted::exempt(request));
-        let state = State::Ready { service, admitted };
+        let state = ResponseState::Ready { service, admitted };
         Self { state, settings }
     }
 
     /// The future of an inner call that was already made, with its permit.
-    pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
-        Claiming::request(settings.policy.as_str()).ended(granted.outcome());
+    pub(crate) fn called(
+        future: S::Future,
+        granted: RequestPermit,
+        settings: Arc<Settings>,
+    ) -> Self {
+        OutcomeCounter::request(settings.policy.as_str()).ended(granted.outcome());
         let granted = Some(granted);
-        let state = State::Call { future, granted };
+        let state = ResponseState::Call { future, granted };
         Self { state, settings }
     }
 
@@ -150,11 +155,11 @@ where
         limit: u32,
         settings: Arc<Settings>,
     ) -> Self {
-        let limits = Limits::one(settings.policy.clone(), limit);
+        let limits = RequestLimits::one(settings.policy.clone(), limit);
         let rejection = settings.refuse(reason, limits, request);
         let outcome = rejection.reason().outcome();
-        Claiming::request(rejection.policy().as_str()).ended(outcome);
-        let state = State::rejected(rejection);
+        OutcomeCounter::request(rejection.policy().as_str()).ended(outcome);
+        let state = ResponseState::rejected(rejection);
         Self { state, settings }
     }
 }
@@ -178,7 +183,7 @@ where
             match ready!(this.state.as_mut().step(cx, this.settings)) {
                 Continue(next) => this.state.set(next),
                 Break(output) => {
-                    this.state.set(State::Done);
+                    this.state.set(ResponseState::Done);
                     return Poll::Ready(output);
                 }
             }
@@ -186,7 +191,7 @@ where
     }
 }
 
-impl<S, ReqBody, ResBody> State<S, ReqBody>
+impl<S, ReqBody, ResBody> ResponseState<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     ReqBody: Body + Send + 'static,
@@ -197,56 +202,58 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         settings: &Settings,
-    ) -> Poll<Step<S, ReqBody, ResBody, S::Error>> {
+    ) -> Poll<Transition<S, ReqBody, ResBody, S::Error>> {
         Poll::Ready(match self.project() {
-            StateProj::Acquire { acquire, acquiring } => {
+            ResponseStateProj::Acquire { acquire, acquiring } => {
                 let answer = ready!(Pin::new(acquire).poll(cx));
                 let acquiring = acquiring.take().expect(AGAIN);
-                Continue(State::answered(acquiring, answer, settings))
+                Continue(ResponseState::answered(acquiring, answer, settings))
             }
-            StateProj::Ready { service, admitted } => {
+            ResponseStateProj::Ready { service, admitted } => {
                 let granted = &mut admitted.as_mut().expect(AGAIN).granted;
-                match ready!(Granted::poll_inner(granted, cx, |cx| service.poll_ready(cx))) {
-                    Ok(Ok(())) => Continue(State::call(service, admitted.take().expect(AGAIN))),
+                match ready!(RequestPermit::poll_inner(granted, cx, |cx| service.poll_ready(cx))) {
+                    Ok(Ok(())) => {
+                        Continue(ResponseState::call(service, admitted.take().expect(AGAIN)))
+                    }
                     Ok(Err(error)) => Break(Err(error)),
-                    Err(PermitLost) => Continue(State::aborted(granted, settings)),
+                    Err(PermitLost) => Continue(ResponseState::aborted(granted, settings)),
                 }
             }
-            StateProj::Call { future, granted } => {
-                match ready!(Granted::poll_inner(granted, cx, |cx| future.poll(cx))) {
-                    Ok(Ok(response)) => State::receive(granted.take(), response, settings),
+            ResponseStateProj::Call { future, granted } => {
+                match ready!(RequestPermit::poll_inner(granted, cx, |cx| future.poll(cx))) {
+                    Ok(Ok(response)) => ResponseState::receive(granted.take(), response, settings),
                     Ok(Err(error)) => Break(Err(error)),
-                    Err(PermitLost) => Continue(State::aborted(granted, settings)),
+                    Err(PermitLost) => Continue(ResponseState::aborted(granted, settings)),
                 }
             }
-            StateProj::Pause { answer, paused } => {
+            ResponseStateProj::Pause { answer, paused } => {
                 ready!(Pin::new(paused).poll(cx));
                 let (granted, response) = answer.take().expect(AGAIN);
-                State::respond(granted, response, settings)
+                ResponseState::respond(granted, response, settings)
             }
-            StateProj::Start { answer } => {
+            ResponseStateProj::Start { answer } => {
                 let (response, guard) = answer.take().expect(AGAIN);
-                State::start(response, guard, cx)
+                ResponseState::start(response, guard, cx)
             }
-            StateProj::Release { response, answered } => {
+            ResponseStateProj::Release { response, answered } => {
                 ready!(Pin::new(answered).poll(cx));
                 Break(Ok(response.take().expect(AGAIN)))
             }
-            StateProj::Rejected { rejection } => {
+            ResponseStateProj::Rejected { rejection } => {
                 let response = respond(&*settings.reject, rejection.take().expect(AGAIN));
                 Break(Ok(response.map(ResponseBody::rejection)))
             }
-            StateProj::Done => panic!("{AGAIN}"),
+            ResponseStateProj::Done => panic!("{AGAIN}"),
         })
     }
 
     /// Pauses the permit's key first if the response asks for it, so that no request is admitted after the caller has
     /// the response.
     fn receive(
-        granted: Option<Granted>,
+        granted: Option<RequestPermit>,
         response: Response<ResBody>,
         settings: &Settings,
-    ) -> Step<S, ReqBody, ResBody, S::Error> {
+    ) -> Transition<S, ReqBody, ResBody, S::Error> {
         let paused = granted.as_ref();
         match paused.and_then(|granted| granted.cool_down(&response, settings)) {
             Some(paused) => Continue(Self::Pause {
@@ -259,10 +266,10 @@ where
 
     /// Returns the response, unless its permit should be released first if the body ends at once.
     fn respond(
-        granted: Option<Granted>,
+        granted: Option<RequestPermit>,
         mut response: Response<ResBody>,
         settings: &Settings,
-    ) -> Step<S, ReqBody, ResBody, S::Error> {
+    ) -> Transition<S, ReqBody, ResBody, S::Error> {
         let guard = granted.and_then(|granted| granted.guard_body(&mut response, settings));
         match guard {
             Some(guard) if guard.awaits_release() => Continue(Self::Start {
@@ -281,7 +288,7 @@ where
         response: Response<ResBody>,
         guard: PermitGuard,
         cx: &mut Context<'_>,
-    ) -> Step<S, ReqBody, ResBody, S::Error> {
+    ) -> Transition<S, ReqBody, ResBody, S::Error> {
         let (head, body) = response.into_parts();
         let (body, permit) = ResponseBody::start(body, guard, cx);
         let response = Response::from_parts(head, body);
@@ -303,7 +310,7 @@ fn release(permit: &Permit) -> SyncFuture<()> {
     })
 }
 
-impl<S, B> State<S, B>
+impl<S, B> ResponseState<S, B>
 where
     S: HttpService<B>,
     B: Body + Send + 'static,
@@ -334,7 +341,7 @@ where
     }
 
     /// The state after a loss. Entering it drops the inner service and then the permit.
-    fn aborted(granted: &mut Option<Granted>, settings: &Settings) -> Self {
+    fn aborted(granted: &mut Option<RequestPermit>, settings: &Settings) -> Self {
         let granted = granted.as_mut().expect(AGAIN);
         Self::rejected(granted.abort(settings).expect(AGAIN))
     }

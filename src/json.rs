@@ -51,11 +51,14 @@ fn permits(permits: &[PermitInfo]) -> String {
 
 fn permit(permit: &PermitInfo) -> String {
     let PermitInfo { weight, limit, .. } = permit;
-    let (id, label) = (Text(&permit.id), or_null(permit.label.as_deref().map(Text)));
+    let (id, label) = (
+        JsonString(&permit.id),
+        or_null(permit.label.as_deref().map(JsonString)),
+    );
     let (process, since) = (process(&permit.process), millis(permit.since));
     let ends = or_null(permit.ends.map(millis));
     let flow = permit.flow.as_ref().map(shown);
-    let flow = or_null(flow.as_deref().map(Text));
+    let flow = or_null(flow.as_deref().map(JsonString));
     format!(
         r#"{{"id":{id},"process":{process},"label":{label},"flow":{flow},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
     )
@@ -63,7 +66,7 @@ fn permit(permit: &PermitInfo) -> String {
 
 fn pause(pause: &PauseInfo) -> String {
     let (since, until) = (millis(pause.since), millis(pause.until));
-    let note = or_null(pause.note.as_deref().map(Text));
+    let note = or_null(pause.note.as_deref().map(JsonString));
     format!(r#"{{"since":{since},"until":{until},"note":{note}}}"#)
 }
 
@@ -75,8 +78,8 @@ fn shown(flow: &StoredKey) -> String {
 }
 
 fn process(process: &Process) -> String {
-    let known = |value: &Option<String>| or_null(value.as_deref().map(Text));
-    let (id, pid) = (Text(&process.id), or_null(process.pid));
+    let known = |value: &Option<String>| or_null(value.as_deref().map(JsonString));
+    let (id, pid) = (JsonString(&process.id), or_null(process.pid));
     let (host, name) = (known(&process.host), known(&process.name));
     format!(r#"{{"id":{id},"host":{host},"pid":{pid},"name":{name}}}"#)
 }
@@ -91,9 +94,9 @@ fn millis(time: SystemTime) -> u128 {
 }
 
 /// Displays text as a JSON string, quotes included. Characters that a page might take for markup are escaped too.
-pub(crate) struct Text<'a>(pub(crate) &'a str);
+pub(crate) struct JsonString<'a>(pub(crate) &'a str);
 
-impl Display for Text<'_> {
+impl Display for JsonString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
         for character in self.0.chars() {

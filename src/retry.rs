@@ -43,7 +43,7 @@ pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
     /// The times of keys and of policies.
-    sets: LazyLock<Box<[Set]>>,
+    sets: LazyLock<Box<[PlaceSet]>>,
     failures: Mutex<f64>,
 }
 
@@ -52,7 +52,7 @@ type Id = u64;
 
 /// The places for the keys that hash to this set. Places are written under the lock, but can be found without it.
 #[derive(Default)]
-struct Set {
+struct PlaceSet {
     /// The id in each place, or 0 if the place was never used.
     ids: [AtomicU64; PLACES],
     are_sparse: [AtomicBool; PLACES],
@@ -98,7 +98,7 @@ impl Default for Retry {
         Self {
             hasher: RandomState::default(),
             start: Instant::now(),
-            sets: LazyLock::new(|| (0..SETS).map(|_| Set::default()).collect()),
+            sets: LazyLock::new(|| (0..SETS).map(|_| PlaceSet::default()).collect()),
             failures: Mutex::default(),
         }
     }
@@ -130,7 +130,7 @@ impl Retry {
             let (retry, since) = (Arc::clone(self), self.now());
             let begin = |id: Id| Some(id).filter(|id| self.set(*id).begin(*id, since));
             let timed = ids.iter().map(|ids| ids.map(begin)).collect();
-            permit.keep(Hold {
+            permit.keep(HoldTimer {
                 retry,
                 timed,
                 since,
@@ -217,12 +217,12 @@ impl Retry {
         [policy ^ key, policy].map(|hash| hash.max(1))
     }
 
-    fn set(&self, id: Id) -> &Set {
+    fn set(&self, id: Id) -> &PlaceSet {
         &self.sets[id as usize % SETS]
     }
 }
 
-impl Set {
+impl PlaceSet {
     /// Returns the place of an id, if it has one.
     #[inline]
     fn find(&self, id: Id) -> Option<usize> {
@@ -338,14 +338,14 @@ impl Times {
 }
 
 /// Kept in a timed permit, which drops it when it ends.
-struct Hold {
+struct HoldTimer {
     retry: Arc<Retry>,
     /// For each limit, the ids of its key and of its policy, if they have a place.
     timed: Few<[Option<Id>; 2]>,
     since: f64,
 }
 
-impl Drop for Hold {
+impl Drop for HoldTimer {
     fn drop(&mut self) {
         let now = self.retry.now();
         for id in self.timed.iter().flatten().flatten() {

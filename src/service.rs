@@ -5,7 +5,7 @@ use crate::{
     body::ResponseBody,
     future::{HttpService, ResponseFuture},
     key::KeyExtractor,
-    reject::{Limits, Reason},
+    reject::{Reason, RequestLimits},
     semaphore::{Acquire, BoxError, Semaphore},
     settings::{Demand, Settings, inner_service_methods},
 };
@@ -123,12 +123,12 @@ where
                 ResponseFuture::refused(request, reason, settings.limit, settings)
             }
             Demand::Shadow(permit) => {
-                let limits = Limits::one(settings.policy.clone(), settings.limit);
+                let limits = RequestLimits::one(settings.policy.clone(), settings.limit);
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, Acquire::ready(Ok(permit)), settings)
             }
             Demand::Claims(claims) => {
-                let limits = Limits::of(&claims, &settings.retry);
+                let limits = RequestLimits::for_claims(&claims, &settings.retry);
                 let acquire = settings.acquire_under(nesting, claims);
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, acquire, settings)

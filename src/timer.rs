@@ -159,12 +159,12 @@ pub(crate) fn nanos() -> i64 {
 /// outage is noticed soon, and a long outage costs little. They are random, so that processes do not try in step.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
-    row: Option<Row>,
+    row: Option<FailureRow>,
 }
 
 /// When the first and the last attempt in a row failed, by any clock.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct FailureRow {
     first: Duration,
     last: Duration,
 }
@@ -187,9 +187,9 @@ impl Backoff {
     /// Notes a failure. Returns the pause before the next attempt: between an eighth and a quarter of the row's
     /// duration, within the bounds.
     pub(crate) fn fail(&mut self, now: Duration) -> Duration {
-        let in_row = |row: &Row| now.saturating_sub(row.last) <= Self::CALM;
+        let in_row = |row: &FailureRow| now.saturating_sub(row.last) <= Self::CALM;
         let first = self.row.filter(in_row).map_or(now, |row| row.first);
-        self.row = Some(Row { first, last: now });
+        self.row = Some(FailureRow { first, last: now });
         let grown = now.saturating_sub(first) / 4;
         shorten_randomly(grown.clamp(Self::FIRST, Self::LONGEST))
     }

@@ -74,26 +74,27 @@ pub fn usage_routes<S: Clone + Send + Sync + 'static>(semaphore: impl Operate) -
 async fn keys(
     State(semaphore): State<Operated>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorResponse> {
     let [policy, cursor] = values(query.as_deref(), ["policy", "cursor"])?;
     let policy = policy_of(policy)?;
     let cursor = cursor.map(|cursor| text("cursor", cursor)).transpose()?;
     let page = semaphore
         .keys_page(&policy, cursor.as_deref(), TIME)
         .await?;
-    let page = page.ok_or_else(|| Refused::query("cursor", "it is not one that an answer had"))?;
+    let page =
+        page.ok_or_else(|| ErrorResponse::query("cursor", "it is not one that an answer had"))?;
     Ok(answer(list(&policy, &page)))
 }
 
 async fn usage(
     State(semaphore): State<Operated>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorResponse> {
     let [policy, key] = values(query.as_deref(), ["policy", "key"])?;
     let policy = policy_of(policy)?;
-    let key = key.ok_or_else(|| Refused::query("key", "it is missing"))?;
+    let key = key.ok_or_else(|| ErrorResponse::query("key", "it is missing"))?;
     if key.is_empty() {
-        return Err(Refused::query("key", "it is empty"));
+        return Err(ErrorResponse::query("key", "it is empty"));
     }
     let usage = semaphore.usage(&policy, &Key::from(key)).await?;
     Ok(answer(usage.to_json()))
@@ -104,29 +105,32 @@ async fn usage(
 fn values<const N: usize>(
     query: Option<&str>,
     names: [&str; N],
-) -> Result<[Option<Vec<u8>>; N], Refused> {
+) -> Result<[Option<Vec<u8>>; N], ErrorResponse> {
     let mut values = [const { None }; N];
     let parameters = query.unwrap_or_default().split('&');
     for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let Some(at) = names.iter().position(|known| *known == name) else {
-            return Err(Refused::query(name, "this route has no such parameter"));
+            return Err(ErrorResponse::query(
+                name,
+                "this route has no such parameter",
+            ));
         };
         if values[at].replace(decoded(name, value)?).is_some() {
-            return Err(Refused::query(name, "it is there twice"));
+            return Err(ErrorResponse::query(name, "it is there twice"));
         }
     }
     Ok(values)
 }
 
 /// Decodes a value that is written as in an HTML form.
-fn decoded(name: &str, value: &str) -> Result<Vec<u8>, Refused> {
+fn decoded(name: &str, value: &str) -> Result<Vec<u8>, ErrorResponse> {
     let is_encoded = |rest: &str| {
         let digits = rest.as_bytes().first_chunk::<2>();
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
     if !value.split('%').skip(1).all(is_encoded) {
-        return Err(Refused::query(
+        return Err(ErrorResponse::query(
             name,
             "a % is not followed by two hexadecimal digits",
         ));
@@ -135,15 +139,15 @@ fn decoded(name: &str, value: &str) -> Result<Vec<u8>, Refused> {
     Ok(percent_decode(value.as_bytes()).collect())
 }
 
-fn policy_of(value: Option<Vec<u8>>) -> Result<Policy, Refused> {
+fn policy_of(value: Option<Vec<u8>>) -> Result<Policy, ErrorResponse> {
     match value {
         Some(value) => Ok(Policy::from(text("policy", value)?)),
         None => Ok(Policy::DEFAULT),
     }
 }
 
-fn text(name: &str, value: Vec<u8>) -> Result<String, Refused> {
-    String::from_utf8(value).map_err(|_| Refused::query(name, "it is not UTF-8"))
+fn text(name: &str, value: Vec<u8>) -> Result<String, ErrorResponse> {
+    String::from_utf8(value).map_err(|_| ErrorResponse::query(name, "it is not UTF-8"))
 }
 
 fn list(policy: &Policy, page: &KeyPage) -> String {
@@ -183,15 +187,15 @@ fn answer(json: String) -> Response {
 }
 
 /// A refusal: its status and its text.
-struct Refused(StatusCode, String);
+struct ErrorResponse(StatusCode, String);
 
-impl Refused {
+impl ErrorResponse {
     fn query(parameter: &str, why: &str) -> Self {
         Self(StatusCode::BAD_REQUEST, format!("{parameter}: {why}"))
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ErrorResponse {
     fn from(error: StoreError) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
@@ -203,7 +207,7 @@ impl From<StoreError> for Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let Self(status, text) = self;
         (status, [(header::CACHE_CONTROL, "no-store")], text).into_response()

@@ -1,10 +1,10 @@
 //! Commands that change something.
 
 use crate::{
-    arguments::{Note, Of, Set},
+    arguments::{KeyArguments, Note, SetLimitArguments},
     failure::Failure,
     json, length,
-    look::Asked,
+    look::PolicyKey,
     output::Output,
     table::{Ids, left},
     text::{key_of, shown, whole},
@@ -21,15 +21,15 @@ use tower_semaphore::{Key, Operate, Policy, RedisSemaphore, semaphore::StoredKey
 /// Ends a permit or a wait.
 pub(crate) async fn revoke(
     store: &RedisSemaphore,
-    of: &Of,
+    arguments: &KeyArguments,
     id: &str,
     output: Output,
 ) -> Result<(), Failure> {
-    let asked = Asked::new(of);
-    let ids = Ids::of(&asked.usage(store).await?);
+    let target = PolicyKey::new(arguments);
+    let ids = Ids::from_usage(&target.usage(store).await?);
     let meant: Vec<_> = ids.named(id).collect();
     match meant[..] {
-        [id] => revoke_ids(store, &asked, (&ids, &[id.to_owned()]), output).await,
+        [id] => revoke_ids(store, &target, (&ids, &[id.to_owned()]), output).await,
         [] => Err(Failure::Nothing(format!(
             "no permit is called {}",
             shown(id)
@@ -44,33 +44,33 @@ pub(crate) async fn revoke(
 /// Ends all permits of a key.
 pub(crate) async fn revoke_key(
     store: &RedisSemaphore,
-    of: &Of,
+    arguments: &KeyArguments,
     is_sure: bool,
     output: Output,
 ) -> Result<(), Failure> {
-    let asked = Asked::new(of);
-    let usage = asked.usage(store).await?;
+    let target = PolicyKey::new(arguments);
+    let usage = target.usage(store).await?;
     let held: Vec<_> = usage.held.iter().map(|info| info.id.clone()).collect();
     if held.is_empty() {
         return Err(Failure::nothing("nobody holds a permit of this key"));
     }
     if !is_sure {
         let count = held.len();
-        confirm(format!("End all permits of {asked}: {count}?")).await?;
+        confirm(format!("End all permits of {target}: {count}?")).await?;
     }
-    let ids = Ids::of(&usage);
-    revoke_ids(store, &asked, (&ids, &held), output).await
+    let ids = Ids::from_usage(&usage);
+    revoke_ids(store, &target, (&ids, &held), output).await
 }
 
 async fn revoke_ids(
     store: &RedisSemaphore,
-    asked: &Asked,
+    target: &PolicyKey,
     (ids, ended): (&Ids, &[String]),
     output: Output,
 ) -> Result<(), Failure> {
     let (mut revoked, mut failed) = (Vec::new(), None);
     for id in ended {
-        match store.revoke(&asked.policy, &asked.key, id).await {
+        match store.revoke(&target.policy, &target.key, id).await {
             Ok(true) => revoked.push(id),
             Ok(false) => {}
             Err(error) => {
@@ -119,7 +119,7 @@ fn ask(question: &str) -> Result<String, Failure> {
 pub(crate) async fn set_limit(
     store: &RedisSemaphore,
     policy: &str,
-    set: &Set,
+    set: &SetLimitArguments,
     output: Output,
 ) -> Result<(), Failure> {
     let (key, limit) = match &set.second {
@@ -189,37 +189,41 @@ fn check_key(key: &Key) -> Result<(), Failure> {
 /// Pauses a key, and prints when the pause that is in force ends.
 pub(crate) async fn pause(
     store: &RedisSemaphore,
-    of: &Of,
+    arguments: &KeyArguments,
     time: &OsStr,
     note: &Note,
     output: Output,
 ) -> Result<(), Failure> {
-    let asked = Asked::new(of);
-    check_key(&asked.key)?;
+    let target = PolicyKey::new(arguments);
+    check_key(&target.key)?;
     let wrong = |reason| Failure::Usage(format!("TIME: {reason}"));
     let time = length::of_pause(&time.to_string_lossy()).map_err(wrong)?;
-    let paused = store.pause(&asked.policy, &asked.key, time, &note.text);
+    let paused = store.pause(&target.policy, &target.key, time, &note.text);
     paused.await.map_err(|error| Failure::store(&error))?;
     // A pause that ends later may have been in force.
-    let usage = asked.usage(store).await?;
+    let usage = target.usage(store).await?;
     if output.is_json {
-        return output.json(&json::paused(&asked, usage.pause.as_ref()));
+        return output.json(&json::paused(&target, usage.pause.as_ref()));
     }
     let ends = usage.pause.map_or("has ended".to_owned(), |pause| {
         format!("ends in {}", left(usage.now, pause.until))
     });
-    output.text(&format!("{asked}: the pause {ends}"))
+    output.text(&format!("{target}: the pause {ends}"))
 }
 
 /// Ends the pause of a key.
-pub(crate) async fn resume(store: &RedisSemaphore, of: &Of, output: Output) -> Result<(), Failure> {
-    let asked = Asked::new(of);
-    check_key(&asked.key)?;
-    let resumed = store.resume(&asked.policy, &asked.key).await;
+pub(crate) async fn resume(
+    store: &RedisSemaphore,
+    arguments: &KeyArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let target = PolicyKey::new(arguments);
+    check_key(&target.key)?;
+    let resumed = store.resume(&target.policy, &target.key).await;
     match resumed.map_err(|error| Failure::store(&error))? {
         false => Err(Failure::nothing("the key is not paused")),
-        true if output.is_json => output.json(&json::paused(&asked, None)),
-        true => output.text(&format!("{asked}: the pause has ended")),
+        true if output.is_json => output.json(&json::paused(&target, None)),
+        true => output.text(&format!("{target}: the pause has ended")),
     }
 }
 

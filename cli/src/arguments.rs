@@ -23,17 +23,17 @@ A KEY that begins with a dash follows `--`.";
 #[command(name = "semaphore", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) servers: ServerArguments,
     /// Print JSON, one value per line, instead of tables
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Where the servers are.
 #[derive(Debug, Args)]
-pub(crate) struct Servers {
+pub(crate) struct ServerArguments {
     /// The server's URL, without a password; for a cluster some of its nodes, or the Sentinels, separated by commas
     #[arg(
         id = URLS,
@@ -69,7 +69,7 @@ pub(crate) struct Servers {
 pub(crate) const URLS: &str = "urls";
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// List the keys of a policy that have permits or waiters, or are paused
     Keys {
         /// The policy: `concurrency` unless the layer has another one
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// Show who holds permits of a key, who waits, and its pause
     Usage {
         #[command(flatten)]
-        of: Of,
+        key: KeyArguments,
     },
     /// Show the fullest keys and the longest queues, live; q or Ctrl-C ends it
     Top {
@@ -87,19 +87,19 @@ pub(crate) enum Command {
         #[arg(default_value = "concurrency")]
         policy: String,
         #[command(flatten)]
-        pace: Pace,
+        pace: PaceArguments,
     },
     /// Show who holds permits of a key, live; q or Ctrl-C ends it
     Watch {
         #[command(flatten)]
-        of: Of,
+        key: KeyArguments,
         #[command(flatten)]
-        pace: Pace,
+        pace: PaceArguments,
     },
     /// End a permit, or a wait, by the id that `usage` shows
     Revoke {
         #[command(flatten)]
-        of: Of,
+        key: KeyArguments,
         /// The id, whole or as the table shows it
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         id: Option<String>,
@@ -119,13 +119,13 @@ pub(crate) enum Command {
         #[arg(value_name = "POLICY")]
         policy: String,
         #[command(flatten)]
-        set: Set,
+        set: SetLimitArguments,
     },
     /// Pause a key in all processes: until the pause ends, no claim of the key is granted, and waiters keep their
     /// places
     Pause {
         #[command(flatten)]
-        of: Of,
+        key: KeyArguments,
         /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
         #[arg(value_name = "TIME")]
         time: OsString,
@@ -135,7 +135,7 @@ pub(crate) enum Command {
     /// End the pause of a key early: the next waiters are granted at once
     Resume {
         #[command(flatten)]
-        of: Of,
+        key: KeyArguments,
     },
     /// List the processes that are alive
     Processes,
@@ -149,7 +149,7 @@ pub(crate) enum Command {
 
 /// A key of a policy.
 #[derive(Debug, Args)]
-pub(crate) struct Of {
+pub(crate) struct KeyArguments {
     /// The policy: `concurrency` unless the layer has another one, and `lock` for locks
     #[arg(value_name = "POLICY")]
     pub(crate) policy: String,
@@ -160,7 +160,7 @@ pub(crate) struct Of {
 
 /// The arguments of `set-limit`.
 #[derive(Debug, Args)]
-pub(crate) struct Set {
+pub(crate) struct SetLimitArguments {
     /// The key; without it, the limit is for all keys of the policy
     #[arg(value_name = "KEY")]
     pub(crate) first: OsString,
@@ -187,7 +187,7 @@ pub(crate) struct Note {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Pace {
+pub(crate) struct PaceArguments {
     /// The number of seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) every: Duration,

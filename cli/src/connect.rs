@@ -1,7 +1,7 @@
 //! Connects to the store that the arguments describe.
 
 use crate::{
-    arguments::Servers,
+    arguments::ServerArguments,
     failure::{Failure, causes},
 };
 use std::{env, fs, future::Future, path::Path, time::Duration};
@@ -35,7 +35,7 @@ pub(crate) struct Way {
 
 impl Way {
     /// `is_public` is true if the URLs are on the command line, where other users of the machine can read them.
-    pub(crate) fn new(servers: &Servers, is_public: bool) -> Result<Self, Failure> {
+    pub(crate) fn new(servers: &ServerArguments, is_public: bool) -> Result<Self, Failure> {
         let urls: Vec<_> = servers.urls.iter().flat_map(|urls| each(urls)).collect();
         let infos = urls.iter().map(|url| parsed(url));
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
@@ -66,7 +66,7 @@ impl Way {
     /// Connects a store with these settings. Only `check` connects as an application and not as an operator.
     pub(crate) async fn connect(
         self,
-        servers: &Servers,
+        servers: &ServerArguments,
         is_operator: bool,
     ) -> Result<RedisSemaphore, Failure> {
         let mut builder = RedisSemaphore::builder().prefix(&servers.prefix);
@@ -90,7 +90,7 @@ impl Way {
 async fn one_or_more(
     builder: Builder,
     mut urls: Vec<String>,
-    servers: &Servers,
+    servers: &ServerArguments,
 ) -> Result<RedisSemaphore, ConnectError> {
     match servers.cluster {
         true => builder.connect_cluster(urls).await,

@@ -1,7 +1,7 @@
 //! Results for programs: one JSON value per line. The guide's chapter "Operate from a terminal" documents each.
 
 use crate::{
-    look::Asked,
+    look::PolicyKey,
     tally::{Row, Tally},
 };
 use serde_json::{Map, Value, json};
@@ -76,10 +76,10 @@ fn millis(time: SystemTime) -> u64 {
 }
 
 /// The pause of a key after `pause` or `resume`.
-pub(crate) fn paused(asked: &Asked, info: Option<&PauseInfo>) -> Value {
+pub(crate) fn paused(target: &PolicyKey, info: Option<&PauseInfo>) -> Value {
     with(
-        named(&StoredKey::whole(asked.key.clone())),
-        json!({"policy": asked.policy.as_str(), "pause": pause(info)}),
+        named(&StoredKey::whole(target.key.clone())),
+        json!({"policy": target.policy.as_str(), "pause": pause(info)}),
     )
 }
 

@@ -1,7 +1,7 @@
 //! Commands that change nothing.
 
 use crate::{
-    arguments::Of,
+    arguments::KeyArguments,
     connect::failure,
     failure::Failure,
     json,
@@ -60,16 +60,16 @@ fn line_of(counts: &KeyCounts, now: SystemTime, output: Output) -> String {
 }
 
 /// The policy and the key that the arguments name.
-pub(crate) struct Asked {
+pub(crate) struct PolicyKey {
     pub(crate) policy: Policy,
     pub(crate) key: Key,
 }
 
-impl Asked {
-    pub(crate) fn new(of: &Of) -> Self {
+impl PolicyKey {
+    pub(crate) fn new(arguments: &KeyArguments) -> Self {
         Self {
-            policy: Policy::from(&*of.policy),
-            key: key_of(&of.key),
+            policy: Policy::from(&*arguments.policy),
+            key: key_of(&arguments.key),
         }
     }
 
@@ -91,39 +91,43 @@ impl Asked {
 }
 
 /// The policy and the key, escaped for a terminal.
-impl fmt::Display for Asked {
+impl fmt::Display for PolicyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", shown(self.policy.as_str()), whole(&self.key))
     }
 }
 
-pub(crate) async fn usage(store: &RedisSemaphore, of: &Of, output: Output) -> Result<(), Failure> {
-    let asked = Asked::new(of);
-    let usage = asked.usage(store).await?;
+pub(crate) async fn usage(
+    store: &RedisSemaphore,
+    arguments: &KeyArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let target = PolicyKey::new(arguments);
+    let usage = target.usage(store).await?;
     if usage.held.is_empty() && usage.waiting.is_empty() && usage.pause.is_none() {
         return Err(Failure::nothing(
             "nobody holds a permit of this key, or waits for one, and it is not paused",
         ));
     }
-    asked.print(&usage, output)
+    target.print(&usage, output)
 }
 
 pub(crate) async fn watch(
     store: &RedisSemaphore,
-    of: &Of,
+    arguments: &KeyArguments,
     every: Duration,
     output: Output,
 ) -> Result<(), Failure> {
-    let asked = Asked::new(of);
+    let target = PolicyKey::new(arguments);
     if !output.is_live() {
         loop {
-            asked.print(&asked.usage(store).await?, output)?;
+            target.print(&target.usage(store).await?, output)?;
             sleep(every).await;
         }
     }
     let mut screen = Screen::open()?;
     loop {
-        screen.show(&asked.text(&asked.usage(store).await?, output))?;
+        screen.show(&target.text(&target.usage(store).await?, output))?;
         if !screen.goes_on(every).await? {
             return Ok(());
         }
@@ -141,7 +145,7 @@ pub(crate) async fn top(
 ) -> Result<(), Failure> {
     let named = Policy::from(policy);
     let progress = Progress::new(true);
-    let first = Tally::of(store, &named, rows(), |count| progress.set(count)).await?;
+    let first = Tally::count(store, &named, rows(), |count| progress.set(count)).await?;
     drop(progress);
     if !output.is_live() {
         return print_top(&first, policy, output);
@@ -152,7 +156,7 @@ pub(crate) async fn top(
         if !screen.goes_on(every).await? {
             return Ok(());
         }
-        tally = Tally::of(store, &named, rows(), |_| ()).await?;
+        tally = Tally::count(store, &named, rows(), |_| ()).await?;
     }
 }
 

@@ -19,7 +19,7 @@ mod table;
 mod tally;
 mod text;
 
-use arguments::{Arguments, Command, URLS};
+use arguments::{Arguments, CliCommand, URLS};
 use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
 use clap_complete::Shell;
 use connect::Way;
@@ -95,10 +95,10 @@ fn ended(outcome: Result<(), Failure>) -> ExitCode {
 async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
     let output = Output::new(arguments.json);
     match &arguments.command {
-        Command::Completions { shell } => completions(*shell, output),
-        Command::Man { folder } => manual(folder.as_deref(), output),
+        CliCommand::Completions { shell } => completions(*shell, output),
+        CliCommand::Man { folder } => manual(folder.as_deref(), output),
         command => {
-            let is_operator = !matches!(command, Command::Check);
+            let is_operator = !matches!(command, CliCommand::Check);
             let way = Way::new(&arguments.servers, is_public)?;
             let store = way.connect(&arguments.servers, is_operator).await?;
             run_on(&store, command, output).await
@@ -106,23 +106,27 @@ async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
     }
 }
 
-async fn run_on(store: &RedisSemaphore, command: &Command, output: Output) -> Result<(), Failure> {
+async fn run_on(
+    store: &RedisSemaphore,
+    command: &CliCommand,
+    output: Output,
+) -> Result<(), Failure> {
     match command {
-        Command::Keys { policy } => look::keys(store, policy, output).await,
-        Command::Usage { of } => look::usage(store, of, output).await,
-        Command::Top { policy, pace } => look::top(store, policy, pace.every, output).await,
-        Command::Watch { of, pace } => look::watch(store, of, pace.every, output).await,
-        Command::Revoke {
-            of, id: Some(id), ..
-        } => act::revoke(store, of, id, output).await,
-        Command::Revoke { of, yes, .. } => act::revoke_key(store, of, *yes, output).await,
-        Command::Limits => look::limits(store, output).await,
-        Command::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
-        Command::Pause { of, time, note } => act::pause(store, of, time, note, output).await,
-        Command::Resume { of } => act::resume(store, of, output).await,
-        Command::Processes => look::processes(store, output).await,
-        Command::Check => look::check(store, output).await,
-        Command::Completions { .. } | Command::Man { .. } => Ok(()),
+        CliCommand::Keys { policy } => look::keys(store, policy, output).await,
+        CliCommand::Usage { key } => look::usage(store, key, output).await,
+        CliCommand::Top { policy, pace } => look::top(store, policy, pace.every, output).await,
+        CliCommand::Watch { key, pace } => look::watch(store, key, pace.every, output).await,
+        CliCommand::Revoke {
+            key, id: Some(id), ..
+        } => act::revoke(store, key, id, output).await,
+        CliCommand::Revoke { key, yes, .. } => act::revoke_key(store, key, *yes, output).await,
+        CliCommand::Limits => look::limits(store, output).await,
+        CliCommand::SetLimit { policy, set } => act::set_limit(store, policy, set, output).await,
+        CliCommand::Pause { key, time, note } => act::pause(store, key, time, note, output).await,
+        CliCommand::Resume { key } => act::resume(store, key, output).await,
+        CliCommand::Processes => look::processes(store, output).await,
+        CliCommand::Check => look::check(store, output).await,
+        CliCommand::Completions { .. } | CliCommand::Man { .. } => Ok(()),
     }
 }
 

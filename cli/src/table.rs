@@ -108,7 +108,7 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
         let note = note.map_or(String::new(), |note| format!(": {note}"));
         text += &format!("paused {since} ago, ends in {left}{note}\n");
     }
-    let ids = Ids::of(usage);
+    let ids = Ids::from_usage(usage);
     for (heads, infos) in [
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),
         (["WAITER", "WAITS FOR", "ALIVE"], &usage.waiting),
@@ -219,7 +219,7 @@ fn is_form(form: &str, id: &str) -> bool {
 }
 
 impl Ids {
-    pub(crate) fn of(usage: &Usage) -> Self {
+    pub(crate) fn from_usage(usage: &Usage) -> Self {
         let infos = usage.held.iter().chain(&usage.waiting);
         let mut sorted: Vec<_> = infos.map(|info| info.id.clone()).collect();
         sorted.sort_unstable();

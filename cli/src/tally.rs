@@ -79,7 +79,7 @@ const HEAVY: u32 = 1_000;
 
 impl Tally {
     /// Counts all keys, and keeps `rows` of them in each list.
-    pub(crate) async fn of(
+    pub(crate) async fn count(
         store: &RedisSemaphore,
         policy: &Policy,
         rows: usize,

@@ -4,7 +4,7 @@
 //! this is a separate machine beside the [core](crate::core), and needs only its map of slots. The caller sends each
 //! [`Attempt`], and passes the outcome to [`Question::retry_delay_after`].
 
-use crate::{core::Failure, verbs::Fault};
+use crate::{core::CallFailure, verbs::CommandFault};
 use std::time::Duration;
 
 /// The delay before the next attempt. Moving slots and broken connections recover within a few of these.
@@ -69,12 +69,12 @@ impl Question {
     /// next attempt, or `None` if the outcome is final.
     pub fn retry_delay_after(
         &mut self,
-        outcome: Result<impl IntoIterator<Item = Fault>, Failure>,
+        outcome: Result<impl IntoIterator<Item = CommandFault>, CallFailure>,
     ) -> Option<Duration> {
         self.redirect = None;
         let is_repeated = match outcome {
             Ok(faults) => faults.into_iter().any(|fault| self.note_fault(fault)),
-            Err(Failure::NotConnected) => false,
+            Err(CallFailure::NotConnected) => false,
             Err(_) => self.repeat == Repeat::EvenIfRun,
         };
         is_repeated.then_some(RETRY_DELAY)
@@ -82,7 +82,7 @@ impl Question {
 
     /// Returns true if the question is sent again after this fault, and stores the target of a redirect. Every fault is final
     /// for a question to a fixed server.
-    fn note_fault(&mut self, fault: Fault) -> bool {
+    fn note_fault(&mut self, fault: CommandFault) -> bool {
         if matches!(self.recipient, Recipient::Server(_)) {
             return false;
         }
@@ -93,11 +93,11 @@ impl Question {
             })
         };
         match fault {
-            Fault::Moved(server) => self.redirect = redirect(server, false),
-            Fault::Ask(server) => self.redirect = redirect(server, true),
-            Fault::Again | Fault::Unserved => {}
-            Fault::Interrupted => return self.repeat == Repeat::EvenIfRun,
-            Fault::Unavailable | Fault::Mistake => return false,
+            CommandFault::Moved(server) => self.redirect = redirect(server, false),
+            CommandFault::Ask(server) => self.redirect = redirect(server, true),
+            CommandFault::Again | CommandFault::Unserved => {}
+            CommandFault::Interrupted => return self.repeat == Repeat::EvenIfRun,
+            CommandFault::Unavailable | CommandFault::Mistake => return false,
         }
         true
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// The attempt after a fault. In the map, server 1 owns slot 7.
-    fn next(question: &mut Question, fault: Fault) -> Option<Attempt> {
+    fn next(question: &mut Question, fault: CommandFault) -> Option<Attempt> {
         let delay = question.retry_delay_after(Ok([fault]));
         delay.map(|_| question.attempt(|slot| if slot == 7 { 1 } else { 99 }))
     }
@@ -129,26 +129,32 @@ mod tests {
         let mut question = question(Repeat::IfNotRun);
         assert_eq!(question.attempt(|_| 3), attempt(3, false));
         assert_eq!(
-            next(&mut question, Fault::Moved(2)),
+            next(&mut question, CommandFault::Moved(2)),
             Some(attempt(2, false))
         );
-        assert_eq!(next(&mut question, Fault::Ask(4)), Some(attempt(4, true)));
+        assert_eq!(
+            next(&mut question, CommandFault::Ask(4)),
+            Some(attempt(4, true))
+        );
         // These faults drop the redirect, so the map decides again.
-        for fault in [Fault::Again, Fault::Unserved] {
+        for fault in [CommandFault::Again, CommandFault::Unserved] {
             assert_eq!(next(&mut question, fault), Some(attempt(1, false)));
         }
     }
 
     #[test]
     fn a_question_that_may_have_run_is_sent_again_only_if_it_may_run_twice() {
-        let unanswered = [Failure::Broken, Failure::TimedOut];
+        let unanswered = [CallFailure::Broken, CallFailure::TimedOut];
         for (repeat, is_sent) in [(Repeat::EvenIfRun, true), (Repeat::IfNotRun, false)] {
             let mut question = question(repeat);
             for failure in unanswered {
-                let delay = question.retry_delay_after(Err::<[Fault; 0], _>(failure));
+                let delay = question.retry_delay_after(Err::<[CommandFault; 0], _>(failure));
                 assert_eq!(delay.is_some(), is_sent, "{failure:?}");
             }
-            assert_eq!(next(&mut question, Fault::Interrupted).is_some(), is_sent);
+            assert_eq!(
+                next(&mut question, CommandFault::Interrupted).is_some(),
+                is_sent
+            );
         }
     }
 
@@ -157,10 +163,11 @@ mod tests {
         for repeat in [Repeat::EvenIfRun, Repeat::IfNotRun] {
             let mut question = question(repeat);
             assert_eq!(question.retry_delay_after(Ok([])), None);
-            for fault in [Fault::Unavailable, Fault::Mistake] {
+            for fault in [CommandFault::Unavailable, CommandFault::Mistake] {
                 assert_eq!(next(&mut question, fault), None);
             }
-            let unsent = question.retry_delay_after(Err::<[Fault; 0], _>(Failure::NotConnected));
+            let unsent =
+                question.retry_delay_after(Err::<[CommandFault; 0], _>(CallFailure::NotConnected));
             assert_eq!(unsent, None);
         }
     }
@@ -168,14 +175,18 @@ mod tests {
     #[test]
     fn every_fault_is_final_for_a_question_to_a_fixed_server() {
         let mut question = Question::new(Recipient::Server(5), Repeat::EvenIfRun);
-        let moving = [Fault::Moved(2), Fault::Ask(2), Fault::Again];
+        let moving = [
+            CommandFault::Moved(2),
+            CommandFault::Ask(2),
+            CommandFault::Again,
+        ];
         for fault in moving
             .into_iter()
-            .chain([Fault::Unserved, Fault::Interrupted])
+            .chain([CommandFault::Unserved, CommandFault::Interrupted])
         {
             assert_eq!(next(&mut question, fault), None, "{fault:?}");
         }
-        let delay = question.retry_delay_after(Err::<[Fault; 0], _>(Failure::Broken));
+        let delay = question.retry_delay_after(Err::<[CommandFault; 0], _>(CallFailure::Broken));
         assert_eq!(delay, Some(RETRY_DELAY));
         assert_eq!(question.attempt(|_| 1), attempt(5, false));
     }

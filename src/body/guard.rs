@@ -24,7 +24,7 @@ use std::{
 };
 
 /// The result of polling a body: a frame or `None`, and true if no frame follows.
-pub(super) type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
+pub(super) type PolledFrame = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
 /// The value that a body keeps until it ends.
 pub(super) enum Guard {
@@ -54,7 +54,7 @@ impl Guard {
     }
 
     /// See [`PermitGuard::polled`].
-    pub(super) fn polled(&mut self, answer: &Poll<Step>) {
+    pub(super) fn polled(&mut self, answer: &Poll<PolledFrame>) {
         if let Self::Permit(guard) = self {
             guard.polled(answer);
         }
@@ -156,7 +156,7 @@ impl PermitGuard {
     }
 
     /// Notes the result of polling the inner body.
-    pub(super) fn polled(&mut self, answer: &Poll<Step>) {
+    pub(super) fn polled(&mut self, answer: &Poll<PolledFrame>) {
         if let Some(stall) = &self.stall {
             stall.polled(answer.is_ready());
         }

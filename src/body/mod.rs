@@ -13,7 +13,7 @@ use crate::{
     semaphore::{BoxError, Permit},
 };
 use bytes::Bytes;
-use guard::{Guard, Step};
+use guard::{Guard, PolledFrame};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -208,7 +208,7 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    fn poll_inner(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+    fn poll_inner(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PolledFrame> {
         match self.project() {
             InnerProj::Body { body } => poll_step(body, cx),
             InnerProj::Started { started } => started.as_mut().poll_next(cx),

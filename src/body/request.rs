@@ -135,12 +135,12 @@ impl Uploads {
 pub(crate) struct Upload {
     permit: Permit,
     max_stall: Duration,
-    progress: Mutex<Progress>,
+    progress: Mutex<UploadProgress>,
 }
 
 /// The bytes and waits since the last [`PROGRESS`].
 #[derive(Default)]
-struct Progress {
+struct UploadProgress {
     bytes: usize,
     /// The time that the handler has waited, without the current wait.
     waited: Duration,
@@ -190,7 +190,7 @@ impl Upload {
     }
 }
 
-impl Progress {
+impl UploadProgress {
     /// The time that the handler has waited, including the current wait.
     fn waited(&self) -> Duration {
         let now = self.since.map(|since| timer::nanos().saturating_sub(since));

@@ -1,6 +1,6 @@
 //! Polls a body, even before its response's head is returned.
 
-use super::guard::Step;
+use super::guard::PolledFrame;
 use crate::semaphore::BoxError;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -14,7 +14,7 @@ pin_project! {
     /// A body that was polled once. Returns the frame of that poll, and then the other frames.
     pub(super) struct Started<B> {
         // `None` if the first poll had no frame, or once the frame is returned.
-        first: Option<Step>,
+        first: Option<PolledFrame>,
         // The size of the body including the first frame.
         size: SizeHint,
         #[pin]
@@ -42,7 +42,7 @@ where
         (started, has_ended)
     }
 
-    pub(super) fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PolledFrame> {
         let this = self.project();
         match this.first.take() {
             Some(step) => Poll::Ready(step),
@@ -66,7 +66,7 @@ impl<B: Body> Started<B> {
 }
 
 /// Polls a body. Also returns true if no frame follows.
-pub(super) fn poll_step<B>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Step>
+pub(super) fn poll_step<B>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<PolledFrame>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,

@@ -34,21 +34,21 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The gates of a layer's services and of their clones. A task probes them until none is left.
 #[derive(Default)]
-pub(super) struct Gates(Mutex<Known>);
+pub(super) struct Gates(Mutex<GateRegistry>);
 
 #[derive(Default)]
-struct Known {
+struct GateRegistry {
     gates: Vec<Weak<Gate>>,
     are_probed: bool,
 }
 
 /// The state of one service between `poll_ready` and `call`. The probe locks it too.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<Inner>);
+pub(super) struct Gate(Mutex<GateState>);
 
 #[derive(Default)]
-struct Inner {
-    state: State,
+struct GateState {
+    phase: GatePhase,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
     /// The start of the wait.
@@ -59,7 +59,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-enum State {
+enum GatePhase {
     #[default]
     Closed,
     Waiting(Acquire),
@@ -70,7 +70,7 @@ enum State {
 }
 
 /// The answer of a gate to a call.
-pub(super) enum Answer {
+pub(super) enum GateAnswer {
     NotReady,
     Granted(Permit),
     Refused(AcquireError),
@@ -82,17 +82,17 @@ impl Gates {
     /// A gate that is probed from now on, for as long as it exists.
     pub(super) fn open(self: &Arc<Self>) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
-        let mut known = self.0.lock();
-        if known.gates.len() == known.gates.capacity() {
+        let mut registry = self.0.lock();
+        if registry.gates.len() == registry.gates.capacity() {
             // Reserves room for twice the live gates, so that scans stay rare.
-            let live = known.retain();
-            known.gates.reserve(live.max(4));
+            let live = registry.retain();
+            registry.gates.reserve(live.max(4));
         }
-        known.gates.push(Arc::downgrade(&gate));
-        if !known.are_probed
+        registry.gates.push(Arc::downgrade(&gate));
+        if !registry.are_probed
             && let Some(runtime) = background::runtime()
         {
-            known.are_probed = true;
+            registry.are_probed = true;
             runtime.spawn(Self::probe(Arc::downgrade(self)));
         }
         gate
@@ -115,14 +115,14 @@ impl Gates {
 
     /// The live gates. `None` if no gate is left: the task ends, and the next gate starts another one.
     fn live(&self) -> Option<Vec<Arc<Gate>>> {
-        let mut known = self.0.lock();
-        known.are_probed = known.retain() > 0;
-        let live = || known.gates.iter().filter_map(Weak::upgrade).collect();
-        known.are_probed.then(live)
+        let mut registry = self.0.lock();
+        registry.are_probed = registry.retain() > 0;
+        let live = || registry.gates.iter().filter_map(Weak::upgrade).collect();
+        registry.are_probed.then(live)
     }
 }
 
-impl Known {
+impl GateRegistry {
     /// Removes the gates that were dropped. Returns the number of the others.
     fn retain(&mut self) -> usize {
         self.gates.retain(|gate| gate.strong_count() > 0);
@@ -139,17 +139,17 @@ impl Gate {
         cx: &mut Context<'_>,
         acquire: impl FnOnce() -> Acquire,
     ) -> Poll<bool> {
-        let mut inner = self.0.lock();
-        inner.unanswered = 0;
-        if inner.state.is_over() {
+        let mut state = self.0.lock();
+        state.unanswered = 0;
+        if state.phase.is_over() {
             // Drops the earlier permit or refusal before the next acquire.
-            inner.state = State::Closed;
-            (inner.state, inner.since) = (State::Waiting(acquire()), Some(Instant::now()));
+            state.phase = GatePhase::Closed;
+            (state.phase, state.since) = (GatePhase::Waiting(acquire()), Some(Instant::now()));
         }
-        inner.poll(cx);
-        match inner.state {
-            State::Waiting(_) => Poll::Pending,
-            State::Granted(_) => Poll::Ready(true),
+        state.poll(cx);
+        match state.phase {
+            GatePhase::Waiting(_) => Poll::Pending,
+            GatePhase::Granted(_) => Poll::Ready(true),
             _ => Poll::Ready(false),
         }
     }
@@ -160,34 +160,34 @@ impl Gate {
     }
 
     /// Takes the permit or the refusal for one call, and closes the gate.
-    pub(super) fn take(&self) -> Answer {
-        let mut inner = self.0.lock();
-        inner.waker = None;
-        match mem::take(&mut inner.state) {
-            State::Granted(permit) if !permit.is_lost() => Answer::Granted(permit),
-            State::Granted(_) | State::Reclaimed => Answer::Lost,
-            State::Refused(error, _) => Answer::Refused(error),
-            State::Closed | State::Waiting(_) => Answer::NotReady,
+    pub(super) fn take(&self) -> GateAnswer {
+        let mut state = self.0.lock();
+        state.waker = None;
+        match mem::take(&mut state.phase) {
+            GatePhase::Granted(permit) if !permit.is_lost() => GateAnswer::Granted(permit),
+            GatePhase::Granted(_) | GatePhase::Reclaimed => GateAnswer::Lost,
+            GatePhase::Refused(error, _) => GateAnswer::Refused(error),
+            GatePhase::Closed | GatePhase::Waiting(_) => GateAnswer::NotReady,
         }
     }
 
     /// Wakes the waiting task, so that it polls again and proves that it is alive. Closes a gate
     /// after too many unanswered probes.
     fn probe(&self) {
-        let mut inner = self.0.lock();
-        let left = match inner.state {
-            State::Granted(_) => State::Reclaimed,
-            State::Waiting(_) => State::Closed,
+        let mut state = self.0.lock();
+        let left = match state.phase {
+            GatePhase::Granted(_) => GatePhase::Reclaimed,
+            GatePhase::Waiting(_) => GatePhase::Closed,
             _ => return,
         };
-        inner.unanswered += 1;
-        let is_abandoned = inner.unanswered > PROBES;
+        state.unanswered += 1;
+        let is_abandoned = state.unanswered > PROBES;
         let (waker, abandoned) = match is_abandoned {
-            true => (inner.waker.take(), mem::replace(&mut inner.state, left)),
-            false => (inner.waker.clone(), State::Closed),
+            true => (state.waker.take(), mem::replace(&mut state.phase, left)),
+            false => (state.waker.clone(), GatePhase::Closed),
         };
         // Without the lock, because the waker and the drop of a permit are user code.
-        drop(inner);
+        drop(state);
         drop(abandoned);
         waker
             .filter(|_| !is_abandoned)
@@ -196,14 +196,14 @@ impl Gate {
     }
 }
 
-impl Inner {
+impl GateState {
     fn poll(&mut self, cx: &mut Context<'_>) {
-        let State::Waiting(acquire) = &mut self.state else {
+        let GatePhase::Waiting(acquire) = &mut self.phase else {
             return;
         };
         match Pin::new(acquire).poll(cx) {
-            Poll::Ready(Ok(permit)) => self.state = State::Granted(permit),
-            Poll::Ready(Err(error)) => self.state = State::Refused(error, Instant::now()),
+            Poll::Ready(Ok(permit)) => self.phase = GatePhase::Granted(permit),
+            Poll::Ready(Err(error)) => self.phase = GatePhase::Refused(error, Instant::now()),
             Poll::Pending => {
                 self.remember(cx.waker());
                 self.tell_long();
@@ -220,13 +220,13 @@ impl Inner {
 
     fn remember(&mut self, waker: &Waker) {
         match &mut self.waker {
-            Some(known) => known.clone_from(waker),
+            Some(stored) => stored.clone_from(waker),
             None => self.waker = Some(waker.clone()),
         }
     }
 }
 
-impl State {
+impl GatePhase {
     /// True if a poll has to acquire again.
     fn is_over(&self) -> bool {
         match self {

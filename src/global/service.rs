@@ -1,11 +1,11 @@
 //! The layer, and the service whose readiness is a permit.
 
-use super::gate::{Answer, Gate, Gates};
+use super::gate::{Gate, GateAnswer, Gates};
 use crate::{
-    admission::Granted,
+    admission::RequestPermit,
     body::ResponseBody,
     future::{HttpService, ResponseFuture},
-    reject::{Limits, Reason},
+    reject::{Reason, RequestLimits},
     semaphore::{Acquire, BoxError, Claim, Key, Permit, Semaphore},
     settings::{Settings, inner_service_methods, settings_methods},
 };
@@ -50,20 +50,20 @@ use tower_service::Service;
 #[must_use]
 pub struct GlobalConcurrencyLimit<S> {
     inner: S,
-    shared: Shared,
+    shared: LayerState,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
 }
 
 /// The state that the services of a layer share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct LayerState {
     pub(super) key: Key,
     pub(super) settings: Arc<Settings>,
     gates: Arc<Gates>,
 }
 
-impl Shared {
+impl LayerState {
     pub(super) fn new(limit: u32, key: Key, semaphore: impl Semaphore) -> Self {
         // By default a claim waits without bound, because that is what backpressure means.
         let settings = Settings {
@@ -99,10 +99,10 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// [`GlobalConcurrencyLimit`] for an example, and
     /// [`GlobalConcurrencyLimitLayer::new`](super::GlobalConcurrencyLimitLayer::new) for its panics.
     pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        Self::of(inner, Shared::new(limit, key.into(), semaphore))
+        Self::with_state(inner, LayerState::new(limit, key.into(), semaphore))
     }
 
-    pub(super) fn of(inner: S, shared: Shared) -> Self {
+    pub(super) fn with_state(inner: S, shared: LayerState) -> Self {
         Self {
             inner,
             shared,
@@ -126,12 +126,12 @@ impl<S> GlobalConcurrencyLimit<S> {
         // Only the call has the request, whose extensions show the limits outside.
         let nesting = self.shared.settings.nesting(request.extensions_mut());
         let answer = self.gate.as_ref().map(|gate| gate.take());
-        let answer = match answer.unwrap_or(Answer::NotReady) {
-            Answer::NotReady => panic!("called before it was ready"),
-            Answer::Granted(permit) => Ok(permit),
-            Answer::Refused(error) => Err(error),
+        let answer = match answer.unwrap_or(GateAnswer::NotReady) {
+            GateAnswer::NotReady => panic!("called before it was ready"),
+            GateAnswer::Granted(permit) => Ok(permit),
+            GateAnswer::Refused(error) => Err(error),
             // Does not wait for another permit, because the inner service is ready, and a wait would reserve it.
-            Answer::Lost => match self.shared.try_acquire().answer() {
+            GateAnswer::Lost => match self.shared.try_acquire().answer() {
                 Ok(Ok(permit)) => Ok(permit),
                 _ => return Err(Reason::lost()),
             },
@@ -177,8 +177,8 @@ where
                 settings
                     .retry
                     .time(&permit, iter::once((&settings.policy, 0)));
-                let limits = || Limits::one(settings.policy.clone(), settings.limit);
-                let granted = Granted::new(permit, &mut request, limits, &settings);
+                let limits = || RequestLimits::one(settings.policy.clone(), settings.limit);
+                let granted = RequestPermit::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err(reason) => ResponseFuture::refused(request, reason, settings.limit, settings),
@@ -189,7 +189,7 @@ where
 /// A clone holds no permit and is in no queue.
 impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
     fn clone(&self) -> Self {
-        Self::of(self.inner.clone(), self.shared.clone())
+        Self::with_state(self.inner.clone(), self.shared.clone())
     }
 }
 
@@ -215,7 +215,7 @@ impl<S: fmt::Debug> fmt::Debug for GlobalConcurrencyLimit<S> {
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is applied to a service"]
-pub struct GlobalConcurrencyLimitLayer(Shared);
+pub struct GlobalConcurrencyLimitLayer(LayerState);
 
 impl GlobalConcurrencyLimitLayer {
     /// A layer that admits at most `limit` requests in flight among all services of this key,
@@ -239,7 +239,7 @@ impl GlobalConcurrencyLimitLayer {
     /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
     /// ```
     pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        Self(Shared::new(limit, key.into(), semaphore))
+        Self(LayerState::new(limit, key.into(), semaphore))
     }
 
     settings_methods!(
@@ -258,7 +258,7 @@ impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
     type Service = GlobalConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        GlobalConcurrencyLimit::of(inner, self.0.clone())
+        GlobalConcurrencyLimit::with_state(inner, self.0.clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Hold, hold::Holding};
 use crate::{
     admission::poll_unless_lost,
-    observe::{Claiming, Outcome},
+    observe::{Outcome, OutcomeCounter},
     semaphore::{Acquire, AcquireError, BoxError, Permit, Policy},
     settings::Settings,
 };
@@ -40,19 +40,19 @@ pin_project! {
         S: Service<R>,
     {
         #[pin]
-        state: State<S, R>,
+        state: LimitState<S, R>,
         settings: Arc<Settings>,
         hold: PhantomData<fn() -> H>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<S, R>
+    #[project = LimitStateProj]
+    enum LimitState<S, R>
     where
         S: Service<R>,
     {
-        Acquire { acquire: Acquire, asked: Option<(S, R, Claiming)> },
+        Acquire { acquire: Acquire, asked: Option<(S, R, OutcomeCounter)> },
         Ready { service: S, request: Option<R>, holding: Option<Holding> },
         Call { #[pin] future: S::Future, holding: Option<Holding> },
         Refused { error: Option<BoxError> },
@@ -63,7 +63,7 @@ pin_project! {
 const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 
 impl<S: Service<R>, R, H> ResponseFuture<S, R, H> {
-    fn new(state: State<S, R>, settings: Arc<Settings>) -> Self {
+    fn new(state: LimitState<S, R>, settings: Arc<Settings>) -> Self {
         Self {
             state,
             settings,
@@ -80,16 +80,16 @@ impl<S: Service<R>, R, H> ResponseFuture<S, R, H> {
         let asked = (
             service,
             request,
-            Claiming::request(settings.policy.as_str()),
+            OutcomeCounter::request(settings.policy.as_str()),
         );
         let asked = Some(asked);
-        Self::new(State::Acquire { acquire, asked }, settings)
+        Self::new(LimitState::Acquire { acquire, asked }, settings)
     }
 
     pub(super) fn exempt(service: S, request: R, settings: Arc<Settings>) -> Self {
-        Claiming::request(settings.policy.as_str()).ended(Outcome::Exempt);
+        OutcomeCounter::request(settings.policy.as_str()).ended(Outcome::Exempt);
         let (request, holding) = (Some(request), None);
-        let state = State::Ready {
+        let state = LimitState::Ready {
             service,
             request,
             holding,
@@ -98,9 +98,9 @@ impl<S: Service<R>, R, H> ResponseFuture<S, R, H> {
     }
 
     pub(super) fn refused(error: impl Into<BoxError>, settings: Arc<Settings>) -> Self {
-        Claiming::request(settings.policy.as_str()).ended(Outcome::Invalid);
+        OutcomeCounter::request(settings.policy.as_str()).ended(Outcome::Invalid);
         let error = Some(error.into());
-        Self::new(State::Refused { error }, settings)
+        Self::new(LimitState::Refused { error }, settings)
     }
 }
 
@@ -118,7 +118,7 @@ where
             match ready!(this.state.as_mut().step(cx, this.settings)) {
                 Continue(next) => this.state.set(next),
                 Break(output) => {
-                    this.state.set(State::Done);
+                    this.state.set(LimitState::Done);
                     let held = |(response, holding)| H::hold(response, holding);
                     return Poll::Ready(output.map(held));
                 }
@@ -128,9 +128,9 @@ where
 }
 
 /// A response, and the permit that it keeps.
-type Answer<T> = Result<(T, Option<Holding>), BoxError>;
+type ResponseResult<T> = Result<(T, Option<Holding>), BoxError>;
 
-impl<S, R> State<S, R>
+impl<S, R> LimitState<S, R>
 where
     S: Service<R>,
     S::Error: Into<BoxError>,
@@ -140,12 +140,12 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         settings: &Arc<Settings>,
-    ) -> Poll<ControlFlow<Answer<S::Response>, Self>> {
+    ) -> Poll<ControlFlow<ResponseResult<S::Response>, Self>> {
         Poll::Ready(match self.project() {
-            StateProj::Acquire { acquire, asked } => {
+            LimitStateProj::Acquire { acquire, asked } => {
                 let answer = ready!(Pin::new(acquire).poll(cx));
-                let (service, request, counted) = asked.take().expect(AGAIN);
-                match Holding::granted(answer, counted, settings) {
+                let (service, request, counter) = asked.take().expect(AGAIN);
+                match Holding::granted(answer, counter, settings) {
                     Ok(holding) => Continue(Self::Ready {
                         service,
                         request: Some(request),
@@ -154,7 +154,7 @@ where
                     Err(error) => Break(Err(error.into())),
                 }
             }
-            StateProj::Ready {
+            LimitStateProj::Ready {
                 service,
                 request,
                 holding,
@@ -165,12 +165,12 @@ where
                 }),
                 Err(error) => Break(Err(error)),
             },
-            StateProj::Call { future, holding } => {
+            LimitStateProj::Call { future, holding } => {
                 let answer = ready!(poll_inner(holding, cx, |cx| future.poll(cx)));
                 Break(answer.map(|response| (response, holding.take())))
             }
-            StateProj::Refused { error } => Break(Err(error.take().expect(AGAIN))),
-            StateProj::Done => panic!("{AGAIN}"),
+            LimitStateProj::Refused { error } => Break(Err(error.take().expect(AGAIN))),
+            LimitStateProj::Done => panic!("{AGAIN}"),
         })
     }
 }
@@ -188,12 +188,12 @@ fn poll_inner<T, E: Into<BoxError>>(
 impl Holding {
     fn granted(
         answer: Result<Permit, AcquireError>,
-        mut counted: Claiming,
+        mut counter: OutcomeCounter,
         settings: &Arc<Settings>,
     ) -> Result<Self, AcquireError> {
         match answer {
             Ok(permit) => {
-                counted.ended(permit.outcome());
+                counter.ended(permit.outcome());
                 Ok(Self {
                     lost: settings.bound(&permit),
                     settings: Arc::clone(settings),
@@ -201,7 +201,7 @@ impl Holding {
                 })
             }
             Err(error) => {
-                counted.refused(error.policy().map(Policy::as_str), error.outcome());
+                counter.refused(error.policy().map(Policy::as_str), error.outcome());
                 Err(error)
             }
         }

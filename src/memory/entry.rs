@@ -3,7 +3,7 @@
 
 use super::{
     holders::Details,
-    queue::{Acquired, Decided, Full, Queue, Waiting},
+    queue::{Decided, KeyGrant, KeyRefusal, Queue, QueuedClaim},
 };
 use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Pause, Policy, SemaphoreId, Units};
 use std::{sync::Arc, time::Duration};
@@ -45,7 +45,7 @@ pub(super) struct Counts {
 }
 
 /// An entry, and the counts of its shard.
-pub(super) type Changing<'a> = (&'a mut Entry, &'a mut Counts);
+pub(super) type EntryMut<'a> = (&'a mut Entry, &'a mut Counts);
 
 impl ActivePause {
     fn is_over(&self) -> bool {
@@ -85,10 +85,10 @@ impl Entry {
 
     /// The refusal of these units. It omits the pause if they are heavier than the limit in force, because waiting for the
     /// end of the pause would not help.
-    pub(super) fn refusal(&self, units: Units) -> Full {
+    pub(super) fn refusal(&self, units: Units) -> KeyRefusal {
         let limit = self.in_force(units);
         let pause = self.pause.as_ref().filter(|_| units.weight <= limit);
-        Full {
+        KeyRefusal {
             id: self.id,
             held: self.held,
             limit,
@@ -98,7 +98,7 @@ impl Entry {
 
     /// Succeeds if units can be [acquired](Self::acquire): they fit, no claim waits, and the key is not paused.
     #[inline]
-    pub(super) fn admits(&self, units: Units) -> Result<(), Full> {
+    pub(super) fn admits(&self, units: Units) -> Result<(), KeyRefusal> {
         match self.fits(units) && self.queue.is_empty() && self.pause.is_none() {
             true => Ok(()),
             false => Err(self.refusal(units)),
@@ -112,7 +112,7 @@ impl Entry {
         units: Units,
         counts: &mut Counts,
         listed: Option<&Arc<Details>>,
-    ) -> Acquired {
+    ) -> KeyGrant {
         counts.idle -= usize::from(self.held == 0);
         counts.token += 1;
         self.held += units.weight;
@@ -120,7 +120,7 @@ impl Entry {
         if let Some(details) = listed {
             self.queue.list(Arc::clone(details), limit);
         }
-        Acquired {
+        KeyGrant {
             id: self.id,
             token: counts.token,
             held: self.held,
@@ -139,18 +139,18 @@ impl Entry {
     /// force, or if the key is paused for longer than the claim waits.
     pub(super) fn join(
         &mut self,
-        waiting: Waiting,
+        waiting: QueuedClaim,
         wait: Duration,
         max_waiting: u32,
     ) -> Result<(), AcquireError> {
         let units = waiting.units();
-        let full = self.refusal(units);
-        if units.weight > full.limit || full.outlasts(wait) {
-            return Err(full.error(&self.policy));
+        let refusal = self.refusal(units);
+        if units.weight > refusal.limit || refusal.outlasts(wait) {
+            return Err(refusal.error(&self.policy));
         }
         match self.queue.push(waiting, max_waiting) {
             true => Ok(()),
-            false if full.outlasts(Duration::ZERO) => Err(full.error(&self.policy)),
+            false if refusal.outlasts(Duration::ZERO) => Err(refusal.error(&self.policy)),
             false => Err(AcquireError::QueueFull {
                 policy: self.policy.clone(),
                 limit: self.in_force(units),
@@ -238,13 +238,13 @@ impl Entry {
         self.limit = limit;
         let (id, held) = (self.id, self.held);
         let pause = None;
-        let full = limit.map(|limit| Full {
+        let refusal = limit.map(|limit| KeyRefusal {
             id,
             held,
             limit,
             pause,
         });
-        let refused = full.map_or_else(Vec::new, |full| self.queue.refuse_heavy(full));
+        let refused = refusal.map_or_else(Vec::new, |refusal| self.queue.refuse_heavy(refusal));
         refused.into_iter().chain(self.grant(counts)).collect()
     }
 }

@@ -19,14 +19,14 @@ const UNIT: i64 = 100_000;
 const FEW: usize = 64;
 
 /// The flow and the cost of a claim, which decide its turn in a fair queue.
-pub(super) struct Turn {
+pub(super) struct FairTurn {
     /// All claims without a flow form one flow together.
     flow: Option<CompactKey>,
     /// How far the claim moves the tags of its flow.
     cost: i64,
 }
 
-impl Turn {
+impl FairTurn {
     pub(super) fn new(claim: &Claim) -> Self {
         // A claim without a flow has no share.
         let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
@@ -43,8 +43,8 @@ impl Turn {
 
 /// A waiter's position in a fair queue.
 #[derive(Clone, Copy)]
-pub(super) struct Position<'a> {
-    pub(super) turn: &'a Turn,
+pub(super) struct FairPosition<'a> {
+    pub(super) turn: &'a FairTurn,
     pub(super) start: i64,
     pub(super) has_left: bool,
 }
@@ -84,14 +84,14 @@ impl Tags {
     }
 
     /// Returns the earliest start tag of a claim that joins behind this head.
-    pub(super) fn start(&self, turn: &Turn, head: i64) -> i64 {
+    pub(super) fn start(&self, turn: &FairTurn, head: i64) -> i64 {
         let finish = self.finishes.get(&turn.flow);
         let finish = finish.map_or(i64::MIN, |finish| finish.at);
         finish.max(self.time.max(head) + 1)
     }
 
     /// Records a claim that has joined behind this head with this start tag.
-    pub(super) fn joined(&mut self, turn: &Turn, head: i64, start: i64) {
+    pub(super) fn joined(&mut self, turn: &FairTurn, head: i64, start: i64) {
         self.time = self.time.max(head);
         if self.finishes.len() >= self.most {
             let time = self.time;
@@ -106,14 +106,14 @@ impl Tags {
     }
 
     /// Notes that a waiter has left without a grant.
-    pub(super) fn note_gap(&mut self, turn: &Turn) {
+    pub(super) fn note_gap(&mut self, turn: &FairTurn) {
         if let Some(finish) = self.finishes.get_mut(&turn.flow) {
             finish.has_gap = true;
         }
     }
 
     /// True if waiters of this flow still have to [move up](Self::close_gaps).
-    pub(super) fn has_gap(&self, turn: &Turn) -> bool {
+    pub(super) fn has_gap(&self, turn: &FairTurn) -> bool {
         let finish = self.finishes.get(&turn.flow);
         finish.is_some_and(|finish| finish.has_gap)
     }
@@ -125,7 +125,7 @@ impl Tags {
     /// tag of a waiter that does not move.
     pub(super) fn close_gaps<'a>(
         &mut self,
-        places: impl Iterator<Item = Position<'a>>,
+        places: impl Iterator<Item = FairPosition<'a>>,
     ) -> Vec<i64> {
         let places: Vec<_> = places.collect();
         let mut starts: Vec<_> = places.iter().map(|place| place.start).collect();
@@ -154,7 +154,7 @@ impl Tags {
                 next += i64::from(taken == next);
             }
             starts[at] = next;
-            let Turn { flow, cost } = places[at].turn;
+            let FairTurn { flow, cost } = places[at].turn;
             if let Some(gap) = gaps.get_mut(flow) {
                 gap.slot = next + cost;
                 gap.later.pop_front();
@@ -176,14 +176,14 @@ impl Tags {
 mod tests {
     use super::*;
 
-    fn turn(flow: &str, weight: u32, share: u32) -> Turn {
+    fn turn(flow: &str, weight: u32, share: u32) -> FairTurn {
         let claim = Claim::new("a").with_weight(weight).with_share(share);
-        Turn::new(&claim.with_flow(flow))
+        FairTurn::new(&claim.with_flow(flow))
     }
 
-    fn at(turn: &Turn, start: i64) -> Position<'_> {
+    fn at(turn: &FairTurn, start: i64) -> FairPosition<'_> {
         let has_left = false;
-        Position {
+        FairPosition {
             turn,
             start,
             has_left,
@@ -191,9 +191,9 @@ mod tests {
     }
 
     /// The position of a waiter that has left.
-    fn gone(turn: &Turn, start: i64) -> Position<'_> {
+    fn gone(turn: &FairTurn, start: i64) -> FairPosition<'_> {
         let has_left = true;
-        Position {
+        FairPosition {
             turn,
             start,
             has_left,

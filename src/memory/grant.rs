@@ -1,11 +1,11 @@
 //! The grant behind a permit. It is acquired at all limits of a request, or at none.
 
 use super::{
-    entry::{Changing, Counts, Entry},
+    entry::{Counts, Entry, EntryMut},
     holders::Details,
     keys::Keys,
-    queue::{Acquired, Decided, Full, deliver, take},
-    shard::{Place, Shard, Table, Tables},
+    queue::{Decided, KeyGrant, KeyRefusal, deliver, take},
+    shard::{KeyPlace, Shard, ShardTable, Tables},
 };
 use crate::{
     observe::Store,
@@ -22,7 +22,7 @@ use std::{
 };
 
 /// Acquires the units of all claims in one step, or nothing. A refusal is that of the first claim that is refused.
-pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
+pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireError> {
     after_pauses_of(keys, claims, || try_all(keys, claims))
 }
 
@@ -59,34 +59,35 @@ fn decided_after_pauses<T>(
     }
 }
 
-fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<Level>, AcquireError> {
+fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireError> {
     let loss = keys.has_holders.then(Arc::default);
     let details = |claim| loss.as_ref().map(|loss| keys.details(claim, loss));
     if let [claim] = claims {
-        let level = Level::acquire(keys, claim, details(claim));
-        let level = level.map_err(|full| full.error(claim.policy()))?;
+        let level = MemoryLevel::acquire(keys, claim, details(claim));
+        let level = level.map_err(|refusal| refusal.error(claim.policy()))?;
         return Ok(Few::One([level]));
     }
     let wanted = claims.iter();
     let wanted = wanted.map(|claim| (claim, claim.checked_units(), keys.place(claim.key())));
     let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
     for (claim, units, place) in wanted.clone() {
-        let admitted = tables.of(place).entry(place.0, claim).0.admits(units);
-        admitted.map_err(|full| full.error(claim.policy()))?;
+        let admitted = tables.table(place).entry(place.0, claim).0.admits(units);
+        admitted.map_err(|refusal| refusal.error(claim.policy()))?;
     }
     let levels = wanted.map(|(claim, units, place)| {
-        let (details, (entry, counts)) = (details(claim), tables.of(place).entry(place.0, claim));
+        let (details, (entry, counts)) =
+            (details(claim), tables.table(place).entry(place.0, claim));
         let acquired = entry.acquire(units, counts, details.as_ref());
-        Level::new(place, units, acquired, details)
+        MemoryLevel::new(place, units, acquired, details)
     });
     Ok(levels.collect())
 }
 
 /// Held units of a key. Dropping the level releases them.
-pub(super) struct Level {
+pub(super) struct MemoryLevel {
     hash: u64,
     shard: Arc<Shard>,
-    acquired: Acquired,
+    acquired: KeyGrant,
     /// The limit of the claim.
     claimed: u32,
     /// The number of units that are held, 0 after the release. If the level is listed, its details have the number
@@ -95,14 +96,14 @@ pub(super) struct Level {
     details: Option<Arc<Details>>,
 }
 
-impl Level {
+impl MemoryLevel {
     /// Acquires the units of one claim. Lists them under the details, if given.
     #[inline(always)]
     pub(super) fn acquire(
         keys: &Keys,
         claim: &Claim,
         details: Option<Arc<Details>>,
-    ) -> Result<Self, Full> {
+    ) -> Result<Self, KeyRefusal> {
         let (place, units) = (keys.place(claim.key()), claim.checked_units());
         let acquired = place.1.acquire(place.0, claim, details.as_ref())?;
         Ok(Self::new(place, units, acquired, details))
@@ -110,9 +111,9 @@ impl Level {
 
     #[inline(always)]
     fn new(
-        (hash, shard): Place<'_>,
+        (hash, shard): KeyPlace<'_>,
         units: Units,
-        acquired: Acquired,
+        acquired: KeyGrant,
         details: Option<Arc<Details>>,
     ) -> Self {
         Self {
@@ -126,7 +127,11 @@ impl Level {
     }
 
     /// The level that a claim with these details has acquired.
-    pub(super) fn of(place: Place<'_>, acquired: Acquired, details: &Arc<Details>) -> Self {
+    pub(super) fn from_grant(
+        place: KeyPlace<'_>,
+        acquired: KeyGrant,
+        details: &Arc<Details>,
+    ) -> Self {
         Self::new(place, details.units, acquired, details.listed().cloned())
     }
 
@@ -150,7 +155,7 @@ impl Level {
     }
 
     /// The refusal of these units if the key is paused now.
-    pub(super) fn pause(&self, units: Units) -> Option<Full> {
+    pub(super) fn pause(&self, units: Units) -> Option<KeyRefusal> {
         let refusal = |entry: &mut Entry, _: &mut Counts| {
             entry.pause_in_force()?;
             Some(entry.refusal(units))
@@ -173,12 +178,12 @@ impl Level {
         released.unwrap_or(false)
     }
 
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> KeyPlace<'_> {
         (self.hash, &self.shard)
     }
 
     /// Returns the level's units and its entry. Fails if the level was released.
-    fn held<'a>(&self, table: &'a mut Table) -> Result<(u32, Changing<'a>), AcquireError> {
+    fn held<'a>(&self, table: &'a mut ShardTable) -> Result<(u32, EntryMut<'a>), AcquireError> {
         let weight = self.weight();
         let entry = table.held(self.hash, self.acquired.id);
         let entry = entry.filter(|_| weight > 0).ok_or_else(lost)?;
@@ -186,7 +191,7 @@ impl Level {
     }
 
     /// Fails if the weight grows beyond the limit, because that can never be granted.
-    fn check(&self, weight: u32, table: &mut Table) -> Result<(), AcquireError> {
+    fn check(&self, weight: u32, table: &mut ShardTable) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
         let limit = entry.limit.unwrap_or(self.claimed);
         match weight > limit.max(before) {
@@ -196,7 +201,12 @@ impl Level {
     }
 
     /// Fails if added units do not fit, or if units are added to a lost permit.
-    fn may_have(&self, weight: u32, table: &mut Table, is_lost: bool) -> Result<(), AcquireError> {
+    fn may_have(
+        &self,
+        weight: u32,
+        table: &mut ShardTable,
+        is_lost: bool,
+    ) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held(table)?;
         let limit = self.claimed;
         match weight.saturating_sub(before) {
@@ -204,13 +214,13 @@ impl Level {
             _ if is_lost => Err(lost()),
             weight => {
                 let admitted = entry.admits(Units { weight, limit });
-                admitted.map_err(|full| full.error(&entry.policy))
+                admitted.map_err(|refusal| refusal.error(&entry.policy))
             }
         }
     }
 
     /// Changes the weight. Returns the waiters that are granted as a result.
-    fn resize(&self, weight: u32, table: &mut Table) -> Result<Vec<Decided>, AcquireError> {
+    fn resize(&self, weight: u32, table: &mut ShardTable) -> Result<Vec<Decided>, AcquireError> {
         let (before, (entry, counts)) = self.held(table)?;
         self.units().store(weight, Relaxed);
         entry.held += weight.saturating_sub(before);
@@ -219,7 +229,7 @@ impl Level {
     }
 }
 
-impl Drop for Level {
+impl Drop for MemoryLevel {
     #[inline]
     fn drop(&mut self) {
         if self.weight() > 0 {
@@ -229,7 +239,7 @@ impl Drop for Level {
 }
 
 /// Makes the permit of these levels, and links it to their details.
-pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
+pub(super) fn permit(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
     let listed = levels.iter().filter_map(|level| level.details.clone());
     // All levels of a store are listed, or none is.
     let listed: Vec<_> = listed.collect();
@@ -244,7 +254,7 @@ pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
+pub(super) fn unlisted(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
     let loss = Loss::default();
     let grant = MemoryGrant { levels, loss };
     let shown = |grant: &MemoryGrant, at: usize| {
@@ -255,7 +265,7 @@ pub(super) fn unlisted(claims: &[Claim], levels: Few<Level>) -> Permit {
 }
 
 struct MemoryGrant {
-    levels: Few<Level>,
+    levels: Few<MemoryLevel>,
     /// The loss of a permit that is not listed. A listed permit uses the loss in its details.
     loss: Loss,
 }
@@ -278,14 +288,14 @@ impl MemoryGrant {
         let wanted = wanted.map(|wanted| (&self.levels[wanted.level], wanted.weight));
         let mut tables = Tables::lock(wanted.clone().map(|(level, _)| level.place()));
         for (level, weight) in wanted.clone() {
-            level.check(weight, tables.of(level.place()))?;
+            level.check(weight, tables.table(level.place()))?;
         }
         for (level, weight) in wanted.clone() {
-            level.may_have(weight, tables.of(level.place()), is_lost)?;
+            level.may_have(weight, tables.table(level.place()), is_lost)?;
         }
         let mut granted = Vec::new();
         for (level, weight) in wanted {
-            granted.extend(level.resize(weight, tables.of(level.place()))?);
+            granted.extend(level.resize(weight, tables.table(level.place()))?);
         }
         drop(tables);
         deliver(granted);
@@ -321,7 +331,7 @@ impl Grant for MemoryGrant {
     }
 
     fn release(&self) -> BoxFuture<bool> {
-        let released = self.levels.iter().map(Level::release);
+        let released = self.levels.iter().map(MemoryLevel::release);
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }
 

@@ -1,6 +1,6 @@
 //! The permits and the waiting claims of one key, as operators see them.
 
-use super::fair::Turn;
+use super::fair::FairTurn;
 use crate::{
     semaphore::{Claim, Loss, Permit, PermitInfo, Policy, Process, Units, WeakPermit},
     sync::{AtomicU32, Mutex, OnceLock, RandomState},
@@ -69,7 +69,7 @@ pub(super) struct Details {
     pub(super) policy: Policy,
     pub(super) units: Units,
     label: Option<Box<str>>,
-    pub(super) turn: Turn,
+    pub(super) turn: FairTurn,
     /// The waiter's rank in the queue. Accessed only under the shard's lock, so relaxed ordering is enough.
     pub(super) rank: AtomicI64,
     since: Instant,
@@ -92,7 +92,7 @@ impl Details {
             policy: claim.policy().clone(),
             units: claim.checked_units(),
             label: claim.label().map(Into::into),
-            turn: Turn::new(claim),
+            turn: FairTurn::new(claim),
             rank: AtomicI64::new(0),
             since: Instant::now(),
             is_listed,

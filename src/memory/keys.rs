@@ -4,7 +4,7 @@ use super::{
     entry::{Counts, Entry},
     holders::{Clock, Details, first_serial},
     limits::Limits,
-    shard::{Place, SHARDS, Shard, number},
+    shard::{KeyPlace, SHARDS, Shard, number},
 };
 use crate::{
     semaphore::{AcquireError, Claim, CompactKey, Key, Loss, Pause, Policy},
@@ -49,12 +49,12 @@ impl Keys {
     }
 
     #[inline]
-    pub(super) fn place(&self, key: &Key) -> Place<'_> {
+    pub(super) fn place(&self, key: &Key) -> KeyPlace<'_> {
         self.place_of(key.compact_bytes())
     }
 
     #[inline]
-    fn place_of(&self, key: &[u8]) -> Place<'_> {
+    fn place_of(&self, key: &[u8]) -> KeyPlace<'_> {
         // Only the key is hashed. A store has few policies, so hashing the policy would hardly spread the entries more.
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);

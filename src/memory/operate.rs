@@ -9,8 +9,8 @@ use super::{
 use crate::{
     observe::contain,
     semaphore::{
-        BoxFuture, Claim, Items, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream,
-        Operate, Pause, PauseInfo, Policy, Process, StoreError, StoredKey, Usage,
+        BoxFuture, Claim, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
+        Pause, PauseInfo, Policy, Process, ReadyStream, StoreError, StoredKey, Usage,
     },
 };
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Operate for MemorySemaphore {
         let (shards, policy) = (self.0.shards.clone().into_iter(), policy.clone());
         // No lock is held for longer than one shard takes.
         let keys = shards.flat_map(move |shard| shard.keys_of(&policy, 0));
-        Box::pin(Items(keys.map(|(_, key)| Ok(key))))
+        Box::pin(ReadyStream(keys.map(|(_, key)| Ok(key))))
     }
 
     fn keys_page(
@@ -77,7 +77,7 @@ impl Operate for MemorySemaphore {
     }
 
     fn limits(&self) -> LimitStream {
-        Box::pin(Items(self.0.limits.list().into_iter().map(Ok)))
+        Box::pin(ReadyStream(self.0.limits.list().into_iter().map(Ok)))
     }
 
     fn pause(
@@ -123,7 +123,7 @@ impl Operate for MemorySemaphore {
 }
 
 impl MemorySemaphore {
-    async fn page(&self, policy: &Policy, from: Position, time: Duration) -> KeyPage {
+    async fn page(&self, policy: &Policy, from: ListPosition, time: Duration) -> KeyPage {
         let (start, mut keys, mut at) = (Instant::now(), Vec::new(), Some(from));
         while let Some(position) = at {
             at = self.list(policy, position, &mut keys);
@@ -136,7 +136,12 @@ impl MemorySemaphore {
     }
 
     /// Adds the keys of one shard while the page has room. Returns the position of the next keys.
-    fn list(&self, policy: &Policy, at: Position, keys: &mut Vec<StoredKey>) -> Option<Position> {
+    fn list(
+        &self,
+        policy: &Policy,
+        at: ListPosition,
+        keys: &mut Vec<StoredKey>,
+    ) -> Option<ListPosition> {
         let (shard, hash) = at;
         let mut found = self.0.shards.get(shard)?.keys_of(policy, hash);
         found.sort_unstable_by_key(|(hash, _)| *hash);
@@ -201,9 +206,9 @@ fn pause_info(paused: &ActivePause, now: Now) -> PauseInfo {
 }
 
 /// The position at which a list continues: a shard, and the hash of a key in it.
-type Position = (usize, u64);
+type ListPosition = (usize, u64);
 
-fn position_of(cursor: &str) -> Option<Position> {
+fn position_of(cursor: &str) -> Option<ListPosition> {
     let (shard, hash) = cursor.split_once('.')?;
     let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
     let hash = u64::from_str_radix(hash, 16).ok()?;

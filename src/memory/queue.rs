@@ -1,7 +1,7 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
-    fair::{Position, Tags, Turn},
+    fair::{FairPosition, FairTurn, Tags},
     holders::{Details, Listed},
 };
 use crate::{
@@ -22,7 +22,7 @@ use std::{
 /// of the queue. So the cost of leaving does not grow with the queue.
 #[derive(Default)]
 pub(super) struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedClaim>,
     /// The number of waiters in `waiting` that have left.
     departed: usize,
     /// The greatest limit of any claim that has joined since the queue was empty.
@@ -35,7 +35,7 @@ pub(super) struct Queue {
 }
 
 /// A claim in the queue, until it is removed.
-pub(super) struct Waiting {
+pub(super) struct QueuedClaim {
     /// The arrival in [nanoseconds](timer::nanos) minus the head start; in a fair queue, the start tag.
     rank: i64,
     pub(super) details: Arc<Details>,
@@ -48,11 +48,11 @@ const FIRST: i64 = i64::MIN;
 
 /// Delivers the outcome of a waiter to its task. Must be called without the shard's lock: a waker may run the task at
 /// once, and a grant to a waiter that is gone is released at once.
-type Deliver = Box<dyn FnOnce(Result<Acquired, Full>) + Send>;
+type Deliver = Box<dyn FnOnce(Result<KeyGrant, KeyRefusal>) + Send>;
 
 /// A granted claim: its entry's id, its token, the units of the key now held, and the limit in force.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Acquired {
+pub(super) struct KeyGrant {
     pub(super) id: u64,
     pub(super) token: u64,
     pub(super) held: u32,
@@ -61,14 +61,14 @@ pub(super) struct Acquired {
 
 /// A refusal: the id of the entry, the units of the key that are held, the limit in force, and the rest of a pause.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Full {
+pub(super) struct KeyRefusal {
     pub(super) id: u64,
     pub(super) held: u32,
     pub(super) limit: u32,
     pub(super) pause: Option<Duration>,
 }
 
-impl Full {
+impl KeyRefusal {
     /// True if the key is paused for longer than this.
     pub(super) fn outlasts(self, wait: Duration) -> bool {
         self.pause.is_some_and(|left| left > wait)
@@ -100,7 +100,7 @@ struct Start {
 }
 
 /// The outcome of a waiter that has left the queue, and the callback that delivers it.
-pub(super) struct Decided(pub(super) Result<Acquired, Full>, pub(super) Deliver);
+pub(super) struct Decided(pub(super) Result<KeyGrant, KeyRefusal>, pub(super) Deliver);
 
 /// Delivers the outcomes of waiters. The list is usually empty, and only that case is inlined.
 #[inline]
@@ -126,11 +126,11 @@ pub(super) fn take(weight: &AtomicU32) -> u32 {
     units
 }
 
-impl Waiting {
+impl QueuedClaim {
     pub(super) fn new(
         wait: Wait,
         details: Arc<Details>,
-        deliver: impl FnOnce(Result<Acquired, Full>) + Send + 'static,
+        deliver: impl FnOnce(Result<KeyGrant, KeyRefusal>) + Send + 'static,
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
@@ -153,8 +153,8 @@ impl Waiting {
         self.deliver.is_none()
     }
 
-    fn position(&self) -> Position<'_> {
-        Position {
+    fn position(&self) -> FairPosition<'_> {
+        FairPosition {
             turn: &self.details.turn,
             start: self.rank,
             // A waiter before all others took no turn, so its departure leaves no gap.
@@ -186,7 +186,7 @@ impl Queue {
 
     /// Adds a waiter to the queue: in order of arrival minus head start, or in a fair queue in its turn. Returns false
     /// if `max_waiting` or more waiters are ahead of it.
-    pub(super) fn push(&mut self, waiting: Waiting, max_waiting: u32) -> bool {
+    pub(super) fn push(&mut self, waiting: QueuedClaim, max_waiting: u32) -> bool {
         let limit = waiting.units().limit;
         let is_fair = self.tags.is_some() || waiting.details.turn.flow().is_some();
         let has_joined = if waiting.rank == FIRST {
@@ -205,7 +205,7 @@ impl Queue {
         has_joined
     }
 
-    fn push_fairly(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
+    fn push_fairly(&mut self, mut waiting: QueuedClaim, max_waiting: u32) -> bool {
         let details = Arc::clone(&waiting.details);
         let turn = &details.turn;
         if self.tags.as_ref().is_none_or(|tags| tags.has_gap(turn)) {
@@ -231,7 +231,7 @@ impl Queue {
     }
 
     /// Returns where a claim that arrives at this time joins the fair queue.
-    fn start_of(&mut self, turn: &Turn, arrival: i64) -> Start {
+    fn start_of(&mut self, turn: &FairTurn, arrival: i64) -> Start {
         let now = arrival - 1;
         let head = self.first().map_or(i64::MIN, |head| head.rank);
         let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
@@ -246,7 +246,7 @@ impl Queue {
             tag,
             head,
             last,
-            meets_gap: taken.into_iter().any(Waiting::has_left),
+            meets_gap: taken.into_iter().any(QueuedClaim::has_left),
         }
     }
 
@@ -271,7 +271,7 @@ impl Queue {
     }
 
     /// Inserts a waiter at its rank, unless `max_waiting` others are before it.
-    fn insert(&mut self, mut waiting: Waiting, max_waiting: u32) -> bool {
+    fn insert(&mut self, mut waiting: QueuedClaim, max_waiting: u32) -> bool {
         let index = self.index_of(waiting.rank);
         let has_room = index < max_waiting as usize;
         if has_room {
@@ -282,8 +282,8 @@ impl Queue {
     }
 
     /// Returns the first waiter that has not left.
-    fn first(&mut self) -> Option<&Waiting> {
-        if self.waiting.front().is_some_and(Waiting::has_left) {
+    fn first(&mut self) -> Option<&QueuedClaim> {
+        if self.waiting.front().is_some_and(QueuedClaim::has_left) {
             match self.tags {
                 // A later waiter of the same flow moves up, and may now be first.
                 Some(_) => self.remove_departed(),
@@ -295,7 +295,7 @@ impl Queue {
 
     /// Removes waiters that have left from the front.
     fn drop_first(&mut self) {
-        while self.waiting.front().is_some_and(Waiting::has_left) {
+        while self.waiting.front().is_some_and(QueuedClaim::has_left) {
             self.waiting.pop_front();
             self.departed -= 1;
         }
@@ -303,7 +303,7 @@ impl Queue {
 
     /// The units of the head's claim.
     pub(super) fn head(&mut self) -> Option<Units> {
-        self.first().map(Waiting::units)
+        self.first().map(QueuedClaim::units)
     }
 
     /// Removes the head. Returns its details and the callback that delivers its outcome.
@@ -315,12 +315,12 @@ impl Queue {
     }
 
     /// Refuses the waiters that are heavier than a limit.
-    pub(super) fn refuse_heavy(&mut self, full: Full) -> Vec<Decided> {
-        let heavy = |waiting: &Waiting| waiting.units().weight > full.limit;
+    pub(super) fn refuse_heavy(&mut self, refusal: KeyRefusal) -> Vec<Decided> {
+        let heavy = |waiting: &QueuedClaim| waiting.units().weight > refusal.limit;
         let heavy = (0..self.waiting.len()).filter(|at| heavy(&self.waiting[*at]));
         let heavy: Vec<_> = heavy.collect();
         let refused = heavy.into_iter().filter_map(|at| self.mark(at));
-        let refused = refused.map(|deliver| Decided(Err(full), deliver));
+        let refused = refused.map(|deliver| Decided(Err(refusal), deliver));
         let refused = refused.collect();
         self.remove_departed();
         refused
@@ -338,7 +338,7 @@ impl Queue {
 
     /// Removes the waiter with this serial, if it is in the queue. Takes time linear in the length of the queue.
     pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
-        let is_it = |waiting: &Waiting| waiting.details.serial == serial;
+        let is_it = |waiting: &QueuedClaim| waiting.details.serial == serial;
         let at = self.waiting.iter().position(is_it)?;
         self.remove_at(at)
     }
@@ -371,7 +371,7 @@ impl Queue {
             return;
         }
         if let Some(tags) = &mut self.tags {
-            let starts = tags.close_gaps(self.waiting.iter().map(Waiting::position));
+            let starts = tags.close_gaps(self.waiting.iter().map(QueuedClaim::position));
             let moved = self.waiting.iter_mut().zip(starts);
             let moved = moved.filter(|(waiting, start)| waiting.rank != *start);
             moved.for_each(|(waiting, start)| waiting.set_rank(start));
@@ -439,10 +439,10 @@ mod tests {
     use crate::semaphore::Claim;
     use std::time::Duration;
 
-    fn waiting(flow: &str, serial: u64) -> Waiting {
+    fn waiting(flow: &str, serial: u64) -> QueuedClaim {
         let claim = Claim::new("a").with_flow(flow).with_wait(Duration::MAX);
         let details = Details::new(&claim, serial, false, &Arc::default());
-        Waiting::new(claim.wait().expect("it waits"), details, |_| ())
+        QueuedClaim::new(claim.wait().expect("it waits"), details, |_| ())
     }
 
     /// The waiter's flow has already paid for its turn.

@@ -1,10 +1,10 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    entry::{Changing, Counts, Entry},
+    entry::{Counts, Entry, EntryMut},
     holders::Details,
     limits::Limits,
-    queue::{Acquired, Full, Waiting, deliver},
+    queue::{KeyGrant, KeyRefusal, QueuedClaim, deliver},
 };
 use crate::{
     observe::contain,
@@ -31,21 +31,21 @@ pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
 #[repr(align(128))]
-pub(super) struct Shard(Mutex<Table>);
+pub(super) struct Shard(Mutex<ShardTable>);
 
-pub(super) struct Table {
+pub(super) struct ShardTable {
     entries: HashTable<Entry>,
     counts: Counts,
-    ids: Ids,
+    ids: EntryIds,
     limits: Arc<Limits>,
 }
 
 /// Hands out ids for entries, which are unique among all stores in the process. A table takes a block of ids at a time,
 /// so that threads that add keys to different shards rarely write to the same memory.
 #[derive(Default)]
-struct Ids(u64);
+struct EntryIds(u64);
 
-impl Ids {
+impl EntryIds {
     const BLOCK: u64 = 1 << 16;
 
     fn next(&mut self) -> u64 {
@@ -59,7 +59,7 @@ impl Ids {
 }
 
 /// The place of a key: its hash, and its shard, which the hash determines.
-pub(super) type Place<'a> = (u64, &'a Arc<Shard>);
+pub(super) type KeyPlace<'a> = (u64, &'a Arc<Shard>);
 
 /// The number of a hash's shard. The hash table inside a shard uses the lowest and the highest bits.
 pub(super) fn number(hash: u64) -> usize {
@@ -68,10 +68,10 @@ pub(super) fn number(hash: u64) -> usize {
 
 impl Shard {
     pub(super) fn new(limits: &Arc<Limits>) -> Self {
-        Self(Mutex::new(Table {
+        Self(Mutex::new(ShardTable {
             entries: HashTable::new(),
             counts: Counts::default(),
-            ids: Ids::default(),
+            ids: EntryIds::default(),
             limits: Arc::clone(limits),
         }))
     }
@@ -83,7 +83,7 @@ impl Shard {
         hash: u64,
         claim: &Claim,
         listed: Option<&Arc<Details>>,
-    ) -> Result<Acquired, Full> {
+    ) -> Result<KeyGrant, KeyRefusal> {
         let (mut table, units) = (self.0.lock(), claim.checked_units());
         let (entry, counts) = table.entry(hash, claim);
         entry.admits(units)?;
@@ -96,7 +96,7 @@ impl Shard {
         &self,
         hash: u64,
         claim: &Claim,
-        waiting: Waiting,
+        waiting: QueuedClaim,
         wait: Duration,
         max_waiting: u32,
     ) -> Result<(u64, Option<Instant>), AcquireError> {
@@ -139,7 +139,7 @@ impl Shard {
         change: impl FnOnce(&mut Entry, &mut Counts) -> R,
     ) -> Option<R> {
         let mut table = self.0.lock();
-        let Table {
+        let ShardTable {
             entries, counts, ..
         } = &mut *table;
         let entry = entries.find_mut(hash, is_it)?;
@@ -192,25 +192,25 @@ impl Shard {
 }
 
 /// The tables of some shards, all locked in the order of their numbers, so that two threads cannot deadlock.
-pub(super) struct Tables<'a>([Option<MutexGuard<'a, Table>>; SHARDS]);
+pub(super) struct Tables<'a>([Option<MutexGuard<'a, ShardTable>>; SHARDS]);
 
 impl<'a> Tables<'a> {
-    pub(super) fn lock(places: impl Iterator<Item = Place<'a>>) -> Self {
+    pub(super) fn lock(places: impl Iterator<Item = KeyPlace<'a>>) -> Self {
         let mut shards = [None; SHARDS];
         places.for_each(|(hash, shard)| shards[number(hash)] = Some(&shard.0));
         Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
     /// Returns the table of a place whose shard is locked.
-    pub(super) fn of(&mut self, (hash, shard): Place<'a>) -> &mut Table {
+    pub(super) fn table(&mut self, (hash, shard): KeyPlace<'a>) -> &mut ShardTable {
         self.0[number(hash)].get_or_insert_with(|| shard.0.lock())
     }
 }
 
-impl Table {
+impl ShardTable {
     /// Returns the entry of a claim's key. Makes the entry if it does not exist.
     #[inline]
-    pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> Changing<'_> {
+    pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> EntryMut<'_> {
         let is_it = |entry: &Entry| entry.is_of(claim.policy(), Some(claim.key()));
         let entry = match self.entries.find_entry(hash, is_it) {
             Ok(found) => found.into_mut(),
@@ -231,7 +231,7 @@ impl Table {
     }
 
     /// Returns the entry with this id, if it exists.
-    pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<Changing<'_>> {
+    pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<EntryMut<'_>> {
         let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
         Some((entry, &mut self.counts))
     }

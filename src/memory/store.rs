@@ -1,7 +1,7 @@
 //! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::{Level, acquire_all, permit, unlisted},
+    grant::{MemoryLevel, acquire_all, permit, unlisted},
     keys::Keys,
     waiter::Waiter,
 };
@@ -91,7 +91,7 @@ impl MemorySemaphore {
     fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
         let [claim] = claims else { return None };
         claim.units().ok().filter(|_| !self.0.has_holders)?;
-        let level = Level::acquire(&self.0, claim, None).ok()?;
+        let level = MemoryLevel::acquire(&self.0, claim, None).ok()?;
         Some(unlisted(slice::from_ref(claim), Few::One([level])))
     }
 

@@ -2,10 +2,10 @@
 
 use super::{
     entry::Entry,
-    grant::{Level, after_pauses_of, permit},
+    grant::{MemoryLevel, after_pauses_of, permit},
     holders::Details,
     keys::Keys,
-    queue::Waiting,
+    queue::QueuedClaim,
     shard::Shard,
 };
 use crate::{
@@ -29,10 +29,10 @@ pub(super) struct Waiter {
     claims: Claims,
     since: Instant,
     /// The acquired levels, from the narrowest limit on.
-    levels: Vec<Level>,
+    levels: Vec<MemoryLevel>,
     loss: Arc<Loss>,
     /// The place in the queue in which the request waits.
-    place: Option<Place>,
+    place: Option<QueuePlace>,
 }
 
 /// Where a claim joins a queue.
@@ -45,7 +45,7 @@ enum Rank {
 }
 
 /// A place in a queue. Dropping it leaves the queue.
-struct Place {
+struct QueuePlace {
     shard: Arc<Shard>,
     hash: u64,
     /// The id of the entry.
@@ -53,9 +53,9 @@ struct Place {
     details: Arc<Details>,
     /// The end of the key's pause, as last looked up. The wait does not time out before.
     paused_until: Option<Instant>,
-    level: oneshot::Receiver<Result<Level, AcquireError>>,
+    level: oneshot::Receiver<Result<MemoryLevel, AcquireError>>,
     is_granted: bool,
-    waiting: observe::Waiting,
+    waiting: observe::WaitCounter,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -81,8 +81,8 @@ impl Waiter {
         while let (None, Some(claim)) = (&self.place, self.next()) {
             let level = after_pauses_of(&self.keys, slice::from_ref(claim), || {
                 let details = self.keys.details(claim, &self.loss);
-                let level = Level::acquire(&self.keys, claim, details.listed().cloned());
-                level.map_err(|full| full.error(claim.policy()))
+                let level = MemoryLevel::acquire(&self.keys, claim, details.listed().cloned());
+                level.map_err(|refusal| refusal.error(claim.policy()))
             });
             match level {
                 Ok(level) => self.levels.push(level),
@@ -103,8 +103,8 @@ impl Waiter {
     fn paused(&self) -> Option<(usize, AcquireError)> {
         let levels = self.levels.iter().zip(self.claims.as_slice()).enumerate();
         let mut paused = levels.filter_map(|(at, (level, claim))| {
-            let full = level.pause(claim.checked_units())?;
-            Some((at, full.error(claim.policy())))
+            let refusal = level.pause(claim.checked_units())?;
+            Some((at, refusal.error(claim.policy())))
         });
         paused.next()
     }
@@ -127,7 +127,12 @@ impl Waiter {
     }
 
     /// Joins the queue, if the claim may still wait.
-    fn join(&self, claim: &Claim, rank: Rank, full: AcquireError) -> Result<Place, AcquireError> {
+    fn join(
+        &self,
+        claim: &Claim,
+        rank: Rank,
+        full: AcquireError,
+    ) -> Result<QueuePlace, AcquireError> {
         let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
         let wait = wait.ok_or(full)?;
         let slot = self.keys.slot(wait.is_trial);
@@ -136,10 +141,14 @@ impl Waiter {
         let details = self.keys.details(claim, &self.loss);
         let (granting, granted) = (Arc::clone(shard), Arc::clone(&details));
         let (sender, level) = oneshot::channel();
-        let waiting = Waiting::new(wait, Arc::clone(&details), move |decided| {
+        let waiting = QueuedClaim::new(wait, Arc::clone(&details), move |decided| {
             drop(sender.send(match decided {
-                Ok(acquired) => Ok(Level::of((hash, &granting), acquired, &granted)),
-                Err(full) => Err(full.error(&granted.policy)),
+                Ok(acquired) => Ok(MemoryLevel::from_grant(
+                    (hash, &granting),
+                    acquired,
+                    &granted,
+                )),
+                Err(refusal) => Err(refusal.error(&granted.policy)),
             }));
         });
         let waiting = match rank {
@@ -148,10 +157,10 @@ impl Waiter {
         };
         let left = self.left(claim);
         let (entry, paused_until) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
-        let mut waiting = observe::Waiting::default();
+        let mut waiting = observe::WaitCounter::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         waiting.join(MEMORY, claim.policy().as_str(), key);
-        Ok(Place {
+        Ok(QueuePlace {
             shard: Arc::clone(shard),
             hash,
             entry,
@@ -201,7 +210,11 @@ impl Waiter {
 
     /// Waits in the queue until the claim is granted or refused, or its wait ends. When a pause ends, all waiters wake, and
     /// the first to take the lock grants to all that fit.
-    async fn wait_in_queue(&self, claim: &Claim, place: &mut Place) -> Result<Level, AcquireError> {
+    async fn wait_in_queue(
+        &self,
+        claim: &Claim,
+        place: &mut QueuePlace,
+    ) -> Result<MemoryLevel, AcquireError> {
         loop {
             let now = Instant::now();
             let pause = place
@@ -218,14 +231,20 @@ impl Waiter {
 
     /// Returns when the key's pause ends, or `None` if the key is not paused. Removes a pause that is over. Fails if the
     /// claim's wait ends before the pause.
-    fn pause_end(&self, claim: &Claim, place: &Place) -> Result<Option<Instant>, AcquireError> {
+    fn pause_end(
+        &self,
+        claim: &Claim,
+        place: &QueuePlace,
+    ) -> Result<Option<Instant>, AcquireError> {
         let units = claim.checked_units();
         let pause = place.change(|entry| {
             let until = entry.pause_in_force()?.until;
             Some((until, entry.refusal(units)))
         });
         match pause.flatten() {
-            Some((_, full)) if full.outlasts(self.left(claim)) => Err(full.error(claim.policy())),
+            Some((_, refusal)) if refusal.outlasts(self.left(claim)) => {
+                Err(refusal.error(claim.policy()))
+            }
             pause => Ok(pause.map(|(until, _)| until)),
         }
     }
@@ -253,10 +272,10 @@ impl Waiter {
     }
 }
 
-impl Place {
+impl QueuePlace {
     /// Waits for the grant. Fails if an operator revokes the claim, or its units of a narrower limit. Returns `None` after
     /// the notice of a pause: the caller then looks the pause up.
-    async fn next_event(&mut self, loss: &Loss) -> Option<Result<Level, AcquireError>> {
+    async fn next_event(&mut self, loss: &Loss) -> Option<Result<MemoryLevel, AcquireError>> {
         let (mut revoked, mut paused) = (pin!(loss.wait()), pin!(self.details.paused.notified()));
         poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
             Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Some(Ok(level))),
@@ -279,7 +298,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         if !self.is_granted {
             let left = self.change(|entry| entry.queue.leave(&self.details));

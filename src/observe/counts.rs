@@ -8,7 +8,7 @@
 
 use super::{
     events,
-    outcome::{LostBy, Of, Outcome, Store},
+    outcome::{LostBy, MetricKind, Outcome, Store},
 };
 use std::{
     mem,
@@ -30,17 +30,17 @@ pub(crate) struct Meter(#[cfg(feature = "metrics")] Option<(Arc<Instruments>, In
 impl Meter {
     /// The instruments for the claims of a policy in a store.
     #[inline]
-    pub(crate) fn of(store: Store, policy: &str) -> Self {
-        Self::find(Of::Claims(store), policy)
+    pub(crate) fn for_claims(store: Store, policy: &str) -> Self {
+        Self::find(MetricKind::Claims(store), policy)
     }
 
     #[inline]
-    fn find(of: Of, name: &str) -> Self {
+    fn find(kind: MetricKind, name: &str) -> Self {
         #[cfg(feature = "metrics")]
         let now = Instant::now();
         Self(
             #[cfg(feature = "metrics")]
-            Some((instruments(of, name, now.into_std()), now)),
+            Some((instruments(kind, name, now.into_std()), now)),
         )
     }
 
@@ -71,20 +71,23 @@ impl Meter {
     #[inline]
     fn enter(&self, what: What) -> bool {
         #[cfg(feature = "metrics")]
-        return self.with(|all, _| what.of(all).0.increment());
+        return self.with(|all, _| what.instruments(all).0.increment());
         #[cfg(not(feature = "metrics"))]
         false
     }
 
     fn leave(&self, what: What) {
         #[cfg(feature = "metrics")]
-        self.with(|all, _| what.of(all).0.decrement());
+        self.with(|all, _| what.instruments(all).0.decrement());
     }
 
     /// Records how long the instruments have been used.
     fn time(&self, what: What) {
         #[cfg(feature = "metrics")]
-        self.with(|all, since| what.of(all).1.record(since.elapsed().as_secs_f64()));
+        self.with(|all, since| {
+            let (_, histogram) = what.instruments(all);
+            histogram.record(since.elapsed().as_secs_f64());
+        });
     }
 
     #[cfg(feature = "metrics")]
@@ -104,7 +107,7 @@ enum What {
 
 #[cfg(feature = "metrics")]
 impl What {
-    fn of(self, all: &Instruments) -> (&Gauge, &Histogram) {
+    fn instruments(self, all: &Instruments) -> (&Gauge, &Histogram) {
         match self {
             Self::Permit => (&all.active, &all.held),
             Self::Wait(outcome) => (&all.queued, &all.in_queue[outcome as usize]),
@@ -124,7 +127,7 @@ struct Lasting {
 impl Lasting {
     #[inline]
     fn begin(store: Store, policy: &str, what: What) -> Self {
-        let meter = Meter::of(store, policy);
+        let meter = Meter::for_claims(store, policy);
         Self {
             is_counted: meter.enter(what),
             meter,
@@ -162,20 +165,22 @@ impl Drop for Lasting {
 }
 
 /// A claim or a request whose outcome is not known yet. Its drop counts it as cancelled.
-pub(crate) struct Claiming {
-    of: Of,
+pub(crate) struct OutcomeCounter {
+    kind: MetricKind,
     meter: Meter,
 }
 
-impl Claiming {
+impl OutcomeCounter {
     pub(crate) fn begin(store: Store, policy: &str) -> Self {
-        let (of, meter) = (Of::Claims(store), Meter::of(store, policy));
-        Self { of, meter }
+        let kind = MetricKind::Claims(store);
+        let meter = Meter::find(kind, policy);
+        Self { kind, meter }
     }
 
     pub(crate) fn request(policy: &str) -> Self {
-        let (of, meter) = (Of::Requests, Meter::find(Of::Requests, policy));
-        Self { of, meter }
+        let kind = MetricKind::Requests;
+        let meter = Meter::find(kind, policy);
+        Self { kind, meter }
     }
 
     /// The claim was granted, so its permit counts the outcome.
@@ -191,12 +196,12 @@ impl Claiming {
     /// Counts a refusal, by the policy `by` if the refusal names one.
     pub(crate) fn refused(&mut self, by: Option<impl AsRef<str>>, outcome: Outcome) {
         let own = mem::take(&mut self.meter);
-        let by = by.map(|policy| Meter::find(self.of, policy.as_ref()));
+        let by = by.map(|policy| Meter::find(self.kind, policy.as_ref()));
         by.unwrap_or(own).outcome(outcome);
     }
 }
 
-impl Drop for Claiming {
+impl Drop for OutcomeCounter {
     fn drop(&mut self) {
         self.meter.outcome(Outcome::Cancelled);
     }
@@ -204,9 +209,9 @@ impl Drop for Claiming {
 
 /// A permit at one limit, from its grant until it ends or is dropped. By default it is not counted.
 #[derive(Default)]
-pub(crate) struct Held(Option<(Store, Lasting)>);
+pub(crate) struct PermitCounter(Option<(Store, Lasting)>);
 
-impl Held {
+impl PermitCounter {
     /// A permit that is counted from now on.
     #[inline]
     pub(crate) fn begun(store: Store, policy: &str) -> Self {
@@ -243,14 +248,14 @@ impl Held {
 
 /// A claim that may be in a queue. By default it is in none. Its drop counts the wait as cancelled.
 #[derive(Default)]
-pub(crate) struct Waiting(Option<(Lasting, events::Wait)>);
+pub(crate) struct WaitCounter(Option<(Lasting, events::WaitSpan)>);
 
-impl Waiting {
+impl WaitCounter {
     /// The claim joins a queue. If it was in another queue before, it has been granted there.
     pub(crate) fn join(&mut self, store: Store, policy: &str, key: impl FnOnce() -> String) {
         self.leave(Outcome::Admitted);
         let lasting = Lasting::begin(store, policy, What::Wait(Outcome::Cancelled));
-        self.0 = Some((lasting, events::Wait::begin(store, policy, key)));
+        self.0 = Some((lasting, events::WaitSpan::begin(store, policy, key)));
     }
 
     /// The claim leaves the queue.
@@ -262,7 +267,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitCounter {
     fn drop(&mut self) {
         self.leave(Outcome::Cancelled);
     }
@@ -270,13 +275,13 @@ impl Drop for Waiting {
 
 /// Counts a request that is admitted although a policy in shadow would have refused it.
 pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
-    Meter::find(Of::Shadow, policy).outcome(outcome);
+    Meter::find(MetricKind::Shadow, policy).outcome(outcome);
 }
 
 /// Counts a command to a store's server: its size in claims or permits, how long it took, and how it ended.
 #[cfg(feature = "redis")]
 pub(crate) fn called(store: Store, verb: &str, size: usize, took: Duration, answered: Answered) {
-    let meter = Meter::find(Of::Calls(store), verb);
+    let meter = Meter::find(MetricKind::Calls(store), verb);
     #[cfg(feature = "metrics")]
     meter.with(|all, _| {
         all.size.record(size as f64);

@@ -171,11 +171,11 @@ fn is_debug() -> bool {
 }
 
 /// The key of a claim, kept only while a subscriber records keys.
-pub(crate) struct Asked(#[cfg(feature = "tracing")] Option<(Store, Box<str>, Box<[u8]>)>);
+pub(crate) struct RecordedKey(#[cfg(feature = "tracing")] Option<(Store, Box<str>, Box<[u8]>)>);
 
-impl Asked {
+impl RecordedKey {
     #[inline]
-    pub(crate) fn of(store: Store, policy: &str, key: &[u8]) -> Self {
+    pub(crate) fn new(store: Store, policy: &str, key: &[u8]) -> Self {
         #[cfg(feature = "tracing")]
         return Self(is_debug().then(|| (store, policy.into(), key.into())));
         #[cfg(not(feature = "tracing"))]
@@ -193,9 +193,9 @@ impl Asked {
 }
 
 /// The span of a claim in a queue.
-pub(super) struct Wait(#[cfg(feature = "tracing")] Foreign<Span>);
+pub(super) struct WaitSpan(#[cfg(feature = "tracing")] Foreign<Span>);
 
-impl Wait {
+impl WaitSpan {
     pub(super) fn begin(store: Store, policy: &str, key: impl FnOnce() -> String) -> Self {
         #[cfg(feature = "tracing")]
         return Self::new(store.as_str(), policy, key);

@@ -168,6 +168,6 @@ pub use recorder::{
 };
 pub(crate) use {
     boundary::contain,
-    counts::{Claiming, Held, Waiting, shadowed},
+    counts::{OutcomeCounter, PermitCounter, WaitCounter, shadowed},
     outcome::{LostBy, Outcome, Store},
 };

@@ -80,7 +80,7 @@ label! {
 
 /// The kind of a name: the policy of requests or claims, or the verb of calls to a store's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum MetricKind {
     Requests,
     /// Requests that are admitted although the policy would have refused them.
     Shadow,

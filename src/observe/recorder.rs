@@ -7,7 +7,7 @@
 
 use super::{
     boundary::{Foreign, contain},
-    outcome::{Answered, LostBy, Of, Outcome, Store},
+    outcome::{Answered, LostBy, MetricKind, Outcome, Store},
 };
 use metrics::{
     Label, Recorder, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
@@ -151,12 +151,12 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    fn register(of: Of, name: &str) -> Self {
-        match of {
-            Of::Requests => Self::of_requests(REQUESTS, label_of(name)),
-            Of::Shadow => Self::of_requests(SHADOW_REFUSALS, label_of(name)),
-            Of::Claims(store) => Self::of_claims(store, label_of(name)),
-            Of::Calls(store) => Self::of_calls(store, name),
+    fn register(kind: MetricKind, name: &str) -> Self {
+        match kind {
+            MetricKind::Requests => Self::of_requests(REQUESTS, label_of(name)),
+            MetricKind::Shadow => Self::of_requests(SHADOW_REFUSALS, label_of(name)),
+            MetricKind::Claims(store) => Self::of_claims(store, label_of(name)),
+            MetricKind::Calls(store) => Self::of_calls(store, name),
         }
     }
 
@@ -241,19 +241,19 @@ static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
 struct Cache {
     recorder: usize,
     fresh_until: Option<Instant>,
-    found: Vec<(Of, Box<str>, Arc<Instruments>)>,
+    found: Vec<(MetricKind, Box<str>, Arc<Instruments>)>,
 }
 
 /// The instruments of a policy or a verb. A thread that ends, and a recorder that itself uses this crate, has no cache.
 #[inline]
-pub(super) fn instruments(of: Of, name: &str, now: Instant) -> Arc<Instruments> {
+pub(super) fn instruments(kind: MetricKind, name: &str, now: Instant) -> Arc<Instruments> {
     let cached = CACHE.try_with(|cache| {
         let cache = &mut *cache.try_borrow_mut().ok()?;
         cache.refresh(now);
-        Some(cache.find(of, name))
+        Some(cache.find(kind, name))
     });
     let cached = cached.ok().flatten();
-    cached.unwrap_or_else(|| Arc::new(Instruments::register(of, name)))
+    cached.unwrap_or_else(|| Arc::new(Instruments::register(kind, name)))
 }
 
 impl Cache {
@@ -271,16 +271,17 @@ impl Cache {
         }
     }
 
-    fn find(&mut self, of: Of, name: &str) -> Arc<Instruments> {
-        let is_it = |(kind, known, _): &&(Of, Box<str>, _)| *kind == of && **known == *name;
+    fn find(&mut self, kind: MetricKind, name: &str) -> Arc<Instruments> {
+        let is_it =
+            |(other, known, _): &&(MetricKind, Box<str>, _)| *other == kind && **known == *name;
         if let Some((.., found)) = self.found.iter().find(is_it) {
             return Arc::clone(found);
         }
         if self.found.len() >= MOST {
             self.found.clear();
         }
-        let made = Arc::new(Instruments::register(of, name));
-        self.found.push((of, name.into(), Arc::clone(&made)));
+        let made = Arc::new(Instruments::register(kind, name));
+        self.found.push((kind, name.into(), Arc::clone(&made)));
         made
     }
 }

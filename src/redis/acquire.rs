@@ -2,21 +2,21 @@
 //! release.
 
 use super::{
-    driver::Refused,
+    driver::ClaimRefusal,
     error::CallError,
     protocol::flow_name,
     report::given,
-    store::{Held, Store},
+    store::{RedisPermit, Store},
 };
 use crate::{
-    observe::{Outcome, Store::Redis as REDIS, Waiting},
+    observe::{Outcome, Store::Redis as REDIS, WaitCounter},
     semaphore::{
         AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Pause,
         Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use proto::{
-    core::{self, Refusal, Wait},
+    core::{LevelClaim, LevelWait, Refusal},
     verbs::Flow,
 };
 use scopeguard::{ScopeGuard, guard};
@@ -38,7 +38,7 @@ impl Store {
         let _place = self.place(claims)?;
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
         let policies = claims.iter().map(|claim| claim.policy().clone());
-        let mut queue = Queue::default();
+        let mut queue = QueueWait::default();
         let queued = |level: usize| queue.join(level, &claims[level], &self);
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
@@ -84,14 +84,14 @@ impl Store {
         claim.is_within(semaphore).then(full)
     }
 
-    fn level(&self, claim: &Claim) -> core::Level {
-        let wait = claim.wait().map(|wait| Wait {
+    fn level(&self, claim: &Claim) -> LevelClaim {
+        let wait = claim.wait().map(|wait| LevelWait {
             time: wait.time,
             max_waiting: wait.max_waiting,
             head_start: wait.head_start,
         });
         let name = self.name(claim.policy(), claim.key());
-        core::Level {
+        LevelClaim {
             slot: self.topology.slot(&name),
             name,
             limit: claim.limit().unwrap_or_default(),
@@ -106,15 +106,15 @@ impl Store {
     }
 
     /// The permit of claims that were granted.
-    fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Permit {
-        let levels = claims.iter().map(|claim| Level {
+    fn permit(self: &Arc<Self>, held: RedisPermit, claims: &[Claim]) -> Permit {
+        let levels = claims.iter().map(|claim| RedisLevel {
             policy: claim.policy().clone(),
             weight: AtomicU32::new(claim.weight()),
             limit: claim.limit().unwrap_or_default(),
         });
         let grant = RedisGrant {
             levels: levels.collect(),
-            changing: Changing::default(),
+            change_lock: ChangeLock::default(),
             is_released: AtomicBool::new(false),
             store: Arc::clone(self),
             held,
@@ -125,7 +125,7 @@ impl Store {
     /// The error of a refused claim with this number of levels. `of` returns the policy and the semaphore of a level.
     fn refusal<'a>(
         &self,
-        why: Refused,
+        why: ClaimRefusal,
         levels: usize,
         of: impl Fn(usize) -> (&'a Policy, SemaphoreId),
     ) -> AcquireError {
@@ -139,7 +139,7 @@ impl Store {
             (policy.clone(), Some(semaphore))
         };
         match why {
-            Refused::By(TimedOut(level, _, limit)) if levels == 1 => {
+            ClaimRefusal::By(TimedOut(level, _, limit)) if levels == 1 => {
                 let (policy, semaphore) = named(level);
                 AcquireError::TimedOut {
                     policy,
@@ -147,7 +147,7 @@ impl Store {
                     semaphore,
                 }
             }
-            Refused::By(QueueFull(level, limit)) if levels == 1 => {
+            ClaimRefusal::By(QueueFull(level, limit)) if levels == 1 => {
                 let (policy, semaphore) = named(level);
                 AcquireError::QueueFull {
                     policy,
@@ -155,11 +155,11 @@ impl Store {
                     semaphore,
                 }
             }
-            Refused::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
+            ClaimRefusal::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
                 full(level, held, limit)
             }
-            Refused::By(QueueFull(level, limit)) => full(level, limit, limit),
-            Refused::By(Paused(level, limit, retry_after)) => {
+            ClaimRefusal::By(QueueFull(level, limit)) => full(level, limit, limit),
+            ClaimRefusal::By(Paused(level, limit, retry_after)) => {
                 let (policy, semaphore) = named(level);
                 AcquireError::Paused {
                     policy,
@@ -168,7 +168,7 @@ impl Store {
                     semaphore,
                 }
             }
-            Refused::By(Revoked) => self.revoked(),
+            ClaimRefusal::By(Revoked) => self.revoked(),
             why => match self.fault(why) {
                 Some(fault) if !self.driver.is_shut() => self.failure(&fault).into(),
                 _ => AcquireError::Closed,
@@ -177,14 +177,14 @@ impl Store {
     }
 
     /// The failure behind a refusal, of a server or of this process. `None` for other refusals.
-    fn fault(&self, why: Refused) -> Option<CallError> {
+    fn fault(&self, why: ClaimRefusal) -> Option<CallError> {
         match why {
-            Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => {
+            ClaimRefusal::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => {
                 Some(self.cause(server))
             }
-            Refused::By(Refusal::Congested(_)) => Some(CallError::Congested),
-            Refused::PausedClock => Some(CallError::PausedClock),
-            Refused::By(_) | Refused::Closed => None,
+            ClaimRefusal::By(Refusal::Congested(_)) => Some(CallError::Congested),
+            ClaimRefusal::PausedClock => Some(CallError::PausedClock),
+            ClaimRefusal::By(_) | ClaimRefusal::Closed => None,
         }
     }
 
@@ -195,9 +195,11 @@ impl Store {
     }
 
     /// Reports to operators when claims begin to fail, and when they succeed again.
-    fn note(&self, answer: &Result<Held, Refused>) {
+    fn note(&self, answer: &Result<RedisPermit, ClaimRefusal>) {
         let fault = match answer {
-            Err(Refused::Closed | Refused::By(Refusal::Closed | Refusal::Revoked)) => return,
+            Err(ClaimRefusal::Closed | ClaimRefusal::By(Refusal::Closed | Refusal::Revoked)) => {
+                return;
+            }
             Err(why) => self.fault(*why),
             Ok(held) => held.is_degraded().then(|| self.cause(0)),
         };
@@ -220,12 +222,12 @@ impl Store {
 
 /// Measures the waits of a claim in queues.
 #[derive(Default)]
-struct Queue {
+struct QueueWait {
     level: Option<usize>,
-    waiting: Waiting,
+    waiting: WaitCounter,
 }
 
-impl Queue {
+impl QueueWait {
     /// Notes that the claim waits at this level. Does nothing if it already did.
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
@@ -234,21 +236,21 @@ impl Queue {
         }
     }
 
-    fn leave(&mut self, answer: &Result<Held, Refused>) {
+    fn leave(&mut self, answer: &Result<RedisPermit, ClaimRefusal>) {
         use Refusal::{Closed, Full, Paused, QueueFull, Revoked, TimedOut};
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
             // The level that it waited for was granted, and then a wider level refused.
-            Err(Refused::By(Full(level, ..) | QueueFull(level, _) | Paused(level, ..)))
+            Err(ClaimRefusal::By(Full(level, ..) | QueueFull(level, _) | Paused(level, ..)))
                 if Some(*level) > self.level =>
             {
                 Outcome::Admitted
             }
-            Err(Refused::By(Full(_, _, 0))) => Outcome::KeyClosed,
-            Err(Refused::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
-            Err(Refused::By(Paused(..))) => Outcome::Paused,
-            Err(Refused::By(Revoked)) => Outcome::Revoked,
-            Err(Refused::By(Closed)) => Outcome::Cancelled,
+            Err(ClaimRefusal::By(Full(_, _, 0))) => Outcome::KeyClosed,
+            Err(ClaimRefusal::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
+            Err(ClaimRefusal::By(Paused(..))) => Outcome::Paused,
+            Err(ClaimRefusal::By(Revoked)) => Outcome::Revoked,
+            Err(ClaimRefusal::By(Closed)) => Outcome::Cancelled,
             Err(_) => Outcome::Unavailable,
         });
     }
@@ -256,17 +258,17 @@ impl Queue {
 
 /// The grant behind a permit. Dropping it releases all levels in one call.
 struct RedisGrant {
-    levels: Few<Level>,
+    levels: Few<RedisLevel>,
     /// Locked while weights change, so that only one change runs at a time.
-    changing: Changing,
+    change_lock: ChangeLock,
     is_released: AtomicBool,
     store: Arc<Store>,
-    held: Held,
+    held: RedisPermit,
 }
 
-type Changing = tokio::sync::Mutex<()>;
+type ChangeLock = tokio::sync::Mutex<()>;
 
-struct Level {
+struct RedisLevel {
     policy: Policy,
     weight: AtomicU32,
     /// The limit of the claim.
@@ -276,7 +278,7 @@ struct Level {
 impl RedisGrant {
     async fn change(&self, wanted: Vec<Resize>) -> Result<(), AcquireError> {
         // Declared before `grown`, so that the lock is held until `grown` has undone a failed change.
-        let _changing = self.changing.lock().await;
+        let _lock = self.change_lock.lock().await;
         wanted
             .iter()
             .try_for_each(|wanted| self.may_have(*wanted))?;
@@ -339,11 +341,11 @@ impl RedisGrant {
             return Err(lost());
         }
         let limit = self.limit(level);
-        let Level { policy, weight, .. } = &self.levels[level];
+        let RedisLevel { policy, weight, .. } = &self.levels[level];
         let grown = self.held.grow(level, (units, limit)).await;
         // A growth does not wait in a queue.
         grown.map_err(|why| match why {
-            Refused::By(Refusal::Revoked) => lost(),
+            ClaimRefusal::By(Refusal::Revoked) => lost(),
             why => {
                 let semaphore = self.store.semaphore_id(self.held.name(level));
                 self.store.refusal(why, 1, |_| (policy, semaphore))

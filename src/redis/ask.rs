@@ -9,9 +9,9 @@ use super::{
 };
 use crate::observe::{Answered, Store::Redis as REDIS, called};
 use proto::{
-    core::Failure,
+    core::CallFailure,
     question::{Attempt, Question, Recipient, Repeat},
-    verbs::Fault,
+    verbs::CommandFault,
 };
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
@@ -162,7 +162,10 @@ impl Store {
                 Repeat::IfNotRun => self.tested_connection(attempt.server, until).await,
             };
             let (replies, outcome) = match connection {
-                Err(error) => (vec![Err(error); commands.len()], Err(Failure::NotConnected)),
+                Err(error) => (
+                    vec![Err(error); commands.len()],
+                    Err(CallFailure::NotConnected),
+                ),
                 Ok(connection) => {
                     let left = self.left(until);
                     let replies = send(&connection, attempt, &commands, left).await;
@@ -193,14 +196,14 @@ async fn send(connection: &Session, attempt: Attempt, commands: &[Cmd], left: Du
 }
 
 /// Classifies replies: the faults of single commands, or the failure that left them without answers.
-fn outcome(connection: &Session, replies: &Replies) -> Result<Vec<Fault>, Failure> {
+fn outcome(connection: &Session, replies: &Replies) -> Result<Vec<CommandFault>, CallFailure> {
     let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
     let faults = errors.map(|error| match error {
-        CallError::Timeout(_) => Err(Failure::TimedOut),
-        CallError::Unavailable(_) | CallError::PausedClock => Err(Failure::NotConnected),
-        error if error.is_disconnect() => Err(Failure::Broken),
+        CallError::Timeout(_) => Err(CallFailure::TimedOut),
+        CallError::Unavailable(_) | CallError::PausedClock => Err(CallFailure::NotConnected),
+        error if error.is_disconnect() => Err(CallFailure::Broken),
         // With `cluster-require-full-coverage` a cluster refuses all slots until a failover is over.
-        error if error.is_code(&["CLUSTERDOWN"]) => Ok(Fault::Unserved),
+        error if error.is_code(&["CLUSTERDOWN"]) => Ok(CommandFault::Unserved),
         error => Ok(connection.fault(error)),
     });
     faults.collect()

@@ -2,13 +2,13 @@
 
 use super::{
     ask::To,
-    driver::Health,
+    driver::StoreHealth,
     error::{CallError, after, by},
     fault::{ConnectError, Kind, Origin, Unfit},
     protocol::{CHECK, OPERATOR_COMMANDS, elsewhere, failures, own_question, questions},
     risk::{Checked, Risk},
     store::Store,
-    transport::{Place, field},
+    transport::{ServerRole, field},
 };
 use crate::semaphore::{BoxFuture, timer::timeout_at};
 use futures_util::{
@@ -92,9 +92,9 @@ impl Store {
         let origin = self.origin();
         // The store itself must work, whatever its servers do.
         match self.driver.health() {
-            Health::Well => {}
-            Health::NoKeeper => return Err(own("the keeper's thread cannot be started")),
-            Health::Closed => return Err(own("the store has ended by a panic of its own")),
+            StoreHealth::Well => {}
+            StoreHealth::NoKeeper => return Err(own("the keeper's thread cannot be started")),
+            StoreHealth::Closed => return Err(own("the store has ended by a panic of its own")),
         }
         let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
@@ -316,7 +316,7 @@ impl Inspected {
             policy: policy.to_owned(),
         });
         let is_of_cluster = self.field("cluster_enabled") == Some("1");
-        let is_node = is_of_cluster && matches!(origin.place, Place::Url | Place::Primary);
+        let is_node = is_of_cluster && matches!(origin.role, ServerRole::Url | ServerRole::Primary);
         let risks = [eviction, is_node.then_some(Risk::ClusterNode), denied];
         Ok(risks.into_iter().flatten().collect())
     }

@@ -9,13 +9,13 @@ use super::{
     report::Reports,
     risk::Risk,
     store::{RedisSemaphore, Store},
-    transport::{Connector, Endpoint, Inquiry, Nodes, Place, Sentinels, Single, Topology},
+    transport::{Connector, Endpoint, Inquiry, Nodes, Sentinels, ServerRole, Single, Topology},
     turns::Turns,
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::{TryFutureExt, future::select_ok};
 use proto::{
-    core::Settings,
+    core::CoreSettings,
     verbs::{Owner, SCHEMA, process_name},
 };
 use redis::{
@@ -222,7 +222,7 @@ impl Builder {
         self.check()?;
         let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
-        let (deadline, origin) = (after(PATIENCE), self.origin(Place::Node));
+        let (deadline, origin) = (after(PATIENCE), self.origin(ServerRole::Node));
         let find = || {
             let found = Nodes::find(seeds.clone(), after(ATTEMPT));
             found.map_err(|error| origin.connect_error(error))
@@ -292,7 +292,7 @@ impl Builder {
             .iter()
             .map(|sentinel| self.sentinel(sentinel.info().clone()));
         let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
-        let (deadline, origin) = (after(PATIENCE), self.origin(Place::Sentinel));
+        let (deadline, origin) = (after(PATIENCE), self.origin(ServerRole::Sentinel));
         let find = || {
             let found = sentinels.find_primary(Inquiry::Run);
             found.map_err(|error| origin.connect_error(error))
@@ -347,20 +347,20 @@ impl Builder {
     }
 
     /// The origin of errors of the servers that these settings name.
-    fn origin(&self, place: Place) -> Origin<'_> {
+    fn origin(&self, role: ServerRole) -> Origin<'_> {
         Origin {
-            place,
-            login: self.login(place),
+            role,
+            login: self.login(role),
             prefix: &self.prefix,
         }
     }
 
-    /// The setting that has the user and the password of servers at this place.
-    fn login(&self, place: Place) -> &'static str {
+    /// The setting that has the user and the password of servers in this role.
+    fn login(&self, role: ServerRole) -> &'static str {
         let is_set = self.connector.credentials.is_some();
-        match place {
-            Place::Primary => "credentials",
-            Place::Url | Place::Node if is_set => "credentials",
+        match role {
+            ServerRole::Primary => "credentials",
+            ServerRole::Url | ServerRole::Node if is_set => "credentials",
             _ => "url",
         }
     }
@@ -371,7 +371,7 @@ impl Builder {
         topology: Arc<dyn Topology>,
         deadline: Instant,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let origin = self.origin(topology.place());
+        let origin = self.origin(topology.role());
         let connect = || {
             // One working server is enough.
             let servers = topology.servers().into_iter();
@@ -408,7 +408,7 @@ impl Builder {
             prefix,
             about: described(&Process::current()),
         });
-        let settings = Settings {
+        let settings = CoreSettings {
             lease: self.lease,
             timeout: self.timeout,
             slots_of_store: owner.keys().map(|key| topology.slot(&key)),
@@ -424,7 +424,7 @@ impl Builder {
         driver.learn(topology.slots().1);
         RedisSemaphore(Arc::new(Store {
             database: self.database,
-            login: self.login(topology.place()),
+            login: self.login(topology.role()),
             topology,
             owner,
             settings,

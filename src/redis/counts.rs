@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, time::Instant};
 const KEYS_PER_CALL: usize = 500;
 
 /// A key that is counted: its position among all, and the name of its semaphore.
-type Named = (usize, StoredKey, String);
+type IndexedKey = (usize, StoredKey, String);
 
 /// The position of a key among all, and its counts.
 type Counted = (usize, KeyCounts);
@@ -28,7 +28,7 @@ impl Store {
         policy: &Policy,
         keys: Vec<StoredKey>,
     ) -> Result<Vec<KeyCounts>, CallError> {
-        let mut servers: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
+        let mut servers: BTreeMap<usize, Vec<IndexedKey>> = BTreeMap::new();
         for (position, key) in keys.into_iter().enumerate() {
             let name = name_of(&self.owner.prefix, policy, &key);
             let server = servers.entry(self.server_of(&name));
@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Counts the keys of one server at its current time.
-    async fn count(&self, server: usize, keys: Vec<Named>) -> Result<Vec<Counted>, CallError> {
+    async fn count(&self, server: usize, keys: Vec<IndexedKey>) -> Result<Vec<Counted>, CallError> {
         let turn = self.operator_turn().await;
         let time = self.ask(To::Server(server), cmd("TIME"), turn.deadline);
         let now = read_time(time.await?)?;
@@ -55,14 +55,14 @@ impl Store {
             let replies = self
                 .call(To::Server(server), commands.collect(), turn.deadline)
                 .await;
-            let mut moved: BTreeMap<Option<usize>, Vec<&Named>> = BTreeMap::new();
-            for (named, replies) in keys.iter().zip(replies.chunks(3)) {
+            let mut moved: BTreeMap<Option<usize>, Vec<&IndexedKey>> = BTreeMap::new();
+            for (key, replies) in keys.iter().zip(replies.chunks(3)) {
                 match read_counts(now, replies) {
                     Err(error) if error.is_moving() => {
                         let to = self.new_owner(&error, server);
-                        moved.entry(to).or_default().push(named);
+                        moved.entry(to).or_default().push(key);
                     }
-                    found => counted.push(counts_of(named, found?)),
+                    found => counted.push(counts_of(key, found?)),
                 }
             }
             let moved = moved.into_iter();
@@ -86,7 +86,7 @@ impl Store {
     async fn count_moved(
         &self,
         server: Option<usize>,
-        keys: Vec<&Named>,
+        keys: Vec<&IndexedKey>,
         now: u64,
         until: Instant,
     ) -> Result<Vec<Counted>, CallError> {
@@ -98,14 +98,14 @@ impl Store {
             }
             None => Vec::new(),
         };
-        let counted = keys.iter().enumerate().map(async |(number, named)| {
+        let counted = keys.iter().enumerate().map(async |(number, key)| {
             let replies = replies.get(number * 3..number * 3 + 3);
             let found = match replies.map(|replies| read_counts(now, replies)) {
                 Some(Err(error)) if !error.is_moving() => return Err(error),
                 Some(Ok(found)) => found,
-                _ => self.count_moving(&named.2, now, until).await?,
+                _ => self.count_moving(&key.2, now, until).await?,
             };
-            Ok(counts_of(named, found))
+            Ok(counts_of(key, found))
         });
         try_join_all(counted).await
     }
@@ -140,7 +140,7 @@ impl Store {
     }
 }
 
-fn counts_of((position, key, _): &Named, found: SemaphoreCounts) -> Counted {
+fn counts_of((position, key, _): &IndexedKey, found: SemaphoreCounts) -> Counted {
     let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
     counts.pause = found.pause.map(pause_info);
     (*position, counts)

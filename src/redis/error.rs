@@ -79,12 +79,12 @@ impl CallError {
 
     /// True if a script has stopped early, because its slot is moving. A part of it has run.
     pub(super) fn is_interrupted(&self) -> bool {
-        matches!(self, Self::Redis(error) if Class::of(error) == Class::Interrupted)
+        matches!(self, Self::Redis(error) if Class::classify(error) == Class::Interrupted)
     }
 
     /// True if the server does not have the command, or does not permit it.
     pub(super) fn is_denied(&self) -> bool {
-        matches!(self, Self::Redis(error) if Class::of(error) == Class::Command)
+        matches!(self, Self::Redis(error) if Class::classify(error) == Class::Command)
     }
 
     /// The address to which a node redirects the command, and true if the slot is only moving there.
@@ -100,7 +100,9 @@ impl CallError {
     pub(super) fn is_unavailable(&self) -> bool {
         match self {
             Self::Timeout(_) | Self::NotReplicated(_) => true,
-            Self::Unavailable(error) | Self::Redis(error) => Class::of(error).is_unavailable(),
+            Self::Unavailable(error) | Self::Redis(error) => {
+                Class::classify(error).is_unavailable()
+            }
             Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
         }
     }
@@ -113,7 +115,7 @@ impl CallError {
     /// True if claims for other keys of the server need not fail.
     pub(super) fn is_of_one_key(&self) -> bool {
         match self {
-            Self::Redis(error) => Class::of(error).is_of_one_key(),
+            Self::Redis(error) => Class::classify(error).is_of_one_key(),
             error => matches!(error, Self::Reply),
         }
     }

@@ -8,7 +8,7 @@ use super::{
         query, read_limit, reply,
     },
     store::{RedisSemaphore, Store},
-    transport::Place,
+    transport::ServerRole,
 };
 use crate::semaphore::{
     BoxFuture, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, MAX_WEIGHT, Operate,
@@ -394,9 +394,9 @@ impl ScanCursor {
 
 impl Scan {
     fn new(store: &Arc<Store>, policy: &Policy) -> Result<Self, StoreError> {
-        let (topology, place) = (&store.topology, store.topology.place());
-        let name = |server| match place {
-            Place::Node => topology.address(server),
+        let (topology, role) = (&store.topology, store.topology.role());
+        let name = |server| match role {
+            ServerRole::Node => topology.address(server),
             _ => String::new(),
         };
         let servers = topology.servers().into_iter();

@@ -45,7 +45,7 @@ const MAX_FAILURES: u32 = 3;
 
 pub(super) struct Reports {
     mailbox: Arc<Mailbox>,
-    state: Mutex<State>,
+    state: Mutex<ReportState>,
     /// True if the answer to a claim may change the state.
     is_begun: AtomicBool,
     lease: Duration,
@@ -56,12 +56,12 @@ pub(super) struct Reports {
 /// Shared by the thread that reports and the threads that have news.
 #[derive(Default)]
 struct Mailbox {
-    queue: Mutex<Queue>,
+    queue: Mutex<NewsQueue>,
     has_changed: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct NewsQueue {
     batch: Batch,
     /// True if a thread takes the news. If not, the next caller starts it.
     has_reader: bool,
@@ -132,7 +132,7 @@ impl Reports {
     }
 
     /// Changes the state. Returns the result of `change`: true if the change is news.
-    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
+    fn change(&self, change: impl FnOnce(&mut ReportState) -> bool) -> bool {
         let mut state = self.state.lock();
         let is_news = change(&mut state);
         self.is_begun.store(!state.is_idle(), Relaxed);
@@ -201,7 +201,7 @@ impl Batch {
     /// Reports the news. A panic of a recorder or a subscriber ends nothing.
     fn tell(self) {
         for ((policy, lost), count) in self.counts {
-            let meter = Meter::of(REDIS, policy.as_str());
+            let meter = Meter::for_claims(REDIS, policy.as_str());
             (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }
         self.news.into_iter().for_each(told);
@@ -247,8 +247,8 @@ fn told(news: News) {
 
 /// The failures of claims. Several servers count as one.
 #[derive(Default)]
-struct State {
-    told: Told,
+struct ReportState {
+    logged: LoggedCause,
     /// The time of the last failed claim that counts. A temporary failure counts only in a row that is long enough to
     /// be logged. `None` after the end of an outage.
     failed: Option<Instant>,
@@ -261,7 +261,7 @@ struct State {
 
 /// The cause that was logged, in the order of the module's table.
 #[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum LoggedCause {
     #[default]
     Nothing,
     OfKey,
@@ -269,9 +269,9 @@ enum Told {
     Mistake,
 }
 
-impl State {
+impl ReportState {
     fn is_idle(&self) -> bool {
-        self.told == Told::Nothing && self.failures == 0
+        self.logged == LoggedCause::Nothing && self.failures == 0
     }
 
     /// Notes a failed claim. Returns true if it should be logged.
@@ -285,10 +285,10 @@ impl State {
             }
         }
         self.failed = Some(now);
-        self.tell(match error.is_of_one_key() {
-            true => Told::OfKey,
-            false if may_pass => Told::Passing,
-            false => Told::Mistake,
+        self.note_cause(match error.is_of_one_key() {
+            true => LoggedCause::OfKey,
+            false if may_pass => LoggedCause::Passing,
+            false => LoggedCause::Mistake,
         })
     }
 
@@ -302,14 +302,14 @@ impl State {
     /// Notes the begin of an outage. Returns true if it should be logged.
     fn opens(&mut self) -> bool {
         self.open += 1;
-        self.open > 0 && self.tell(Told::Passing)
+        self.open > 0 && self.note_cause(LoggedCause::Passing)
     }
 
     /// Notes the end of an outage. Returns true if it should be logged. `has_worked` is true if the server has run all
     /// commands of the call.
     fn closes(&mut self, has_worked: bool) -> bool {
         self.open -= 1;
-        let has_passed = self.open == 0 && self.told == Told::Passing;
+        let has_passed = self.open == 0 && self.logged == LoggedCause::Passing;
         if has_passed {
             self.failed = None;
         }
@@ -317,17 +317,17 @@ impl State {
     }
 
     /// Notes a cause to log. Returns true unless this cause, or one further down in the table, was logged already.
-    fn tell(&mut self, told: Told) -> bool {
-        let is_news = told > self.told;
-        self.told = self.told.max(told);
+    fn note_cause(&mut self, cause: LoggedCause) -> bool {
+        let is_news = cause > self.logged;
+        self.logged = self.logged.max(cause);
         is_news
     }
 
     /// Resets the state. Returns true if anything was logged.
     fn end(&mut self) -> bool {
-        let was_told = self.told != Told::Nothing;
+        let was_logged = self.logged != LoggedCause::Nothing;
         *self = Self::default();
-        was_told
+        was_logged
     }
 }
 

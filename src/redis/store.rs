@@ -18,7 +18,7 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
-use proto::{core::Settings, verbs::Owner};
+use proto::{core::CoreSettings, verbs::Owner};
 use std::{
     fmt, ptr,
     sync::{Arc, OnceLock, atomic::AtomicU32},
@@ -156,7 +156,7 @@ impl fmt::Debug for RedisSemaphore {
 }
 
 /// A permit of the driver.
-pub(super) type Held = driver::Held<Wire>;
+pub(super) type RedisPermit = driver::HeldPermit<Wire>;
 
 /// A running check: its runtime, the time until which it may be joined, and its future.
 type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
@@ -164,7 +164,7 @@ type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
 /// The state that all handles and permits of a store share.
 pub(super) struct Store {
     pub(super) owner: Arc<Owner>,
-    pub(super) settings: Settings,
+    pub(super) settings: CoreSettings,
     pub(super) topology: Arc<dyn Topology>,
     pub(super) driver: Driver<Wire>,
     pub(super) reports: Arc<Reports>,
@@ -185,7 +185,7 @@ impl Store {
     /// The origin of this store's failures.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin {
-            place: self.topology.place(),
+            role: self.topology.role(),
             login: self.login,
             prefix: self.owner.configured_prefix(),
         }

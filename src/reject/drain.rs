@@ -36,7 +36,7 @@ pub(crate) struct Drain {
 
 /// The `Connection` header of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Connection {
+pub(crate) enum ConnectionHeader {
     /// The server decides whether it closes the connection.
     KeepAlive,
     /// The request is too long to be read to its end.
@@ -59,19 +59,19 @@ impl Drain {
 
     /// Reads the rest of a refused request's body in a task, if that helps the client. Reads nothing outside of a Tokio
     /// runtime.
-    pub(super) fn take<B>(self, parts: &Parts, body: B) -> Connection
+    pub(super) fn take<B>(self, parts: &Parts, body: B) -> ConnectionHeader
     where
         B: Body + Send + 'static,
     {
         if body.is_end_stream() || self.max_bytes == 0 || !is_sent_over_http1(parts) {
-            return Connection::KeepAlive;
+            return ConnectionHeader::KeepAlive;
         }
         let Ok(runtime) = Handle::try_current() else {
-            return Connection::KeepAlive;
+            return ConnectionHeader::KeepAlive;
         };
         let connection = match body.size_hint().lower() > self.max_bytes {
-            true => Connection::Close,
-            false => Connection::KeepAlive,
+            true => ConnectionHeader::Close,
+            false => ConnectionHeader::KeepAlive,
         };
         runtime.spawn(async move { timeout(self.max_time, drain(body, self.max_bytes)).await });
         connection

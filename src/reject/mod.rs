@@ -10,6 +10,6 @@ mod rejection;
 pub(crate) use body::RejectionBody;
 pub(crate) use drain::Drain;
 pub use reason::Reason;
-pub(crate) use reason::{Limit, Limits};
+pub(crate) use reason::{RequestLimit, RequestLimits};
 pub use rejection::Rejection;
 pub(crate) use rejection::{Reject, default_rejection, is_rejection, reject, respond};

@@ -2,7 +2,7 @@
 
 use super::{Reason, grpc};
 use crate::{
-    json::Text,
+    json::JsonString,
     key::KeyError,
     semaphore::{AcquireError, ClaimError},
 };
@@ -19,7 +19,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn of(reason: &Reason) -> Self {
+    pub(super) fn for_reason(reason: &Reason) -> Self {
         match reason {
             Reason::Acquire {
                 error:
@@ -129,10 +129,10 @@ impl Problem {
             self.status.as_u16()
         );
         if let Some(detail) = &self.detail {
-            json = format!(r#"{json},"detail":{}"#, Text(detail));
+            json = format!(r#"{json},"detail":{}"#, JsonString(detail));
         }
         if let Some(policy) = policy.filter(|_| self.violated) {
-            json = format!(r#"{json},"violated-policies":[{}]"#, Text(policy));
+            json = format!(r#"{json},"violated-policies":[{}]"#, JsonString(policy));
         }
         json.push('}');
         let mut response = Response::new(json);

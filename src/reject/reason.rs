@@ -92,7 +92,7 @@ impl Reason {
 
     /// When to try again, in seconds; `None` if that would not help. Every rejection advances the
     /// schedule once.
-    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> Option<u64> {
+    pub(super) fn retry_after(&self, refusing: &RequestLimit, retry: &Retry) -> Option<u64> {
         match self {
             Self::Key { .. } => None,
             Self::Acquire { error } if error.retry_after().is_none() => None,
@@ -111,7 +111,7 @@ impl Reason {
 
 /// One limit of a request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Limit {
+pub(crate) struct RequestLimit {
     pub(crate) policy: Policy,
     /// In units.
     pub(crate) limit: u32,
@@ -124,27 +124,27 @@ pub(crate) struct Limit {
 
 /// The limits that a request is under, the narrowest first.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits(Few<Limit>);
+pub(crate) struct RequestLimits(Few<RequestLimit>);
 
-impl Limit {
+impl RequestLimit {
     fn is(&self, policy: &Policy, limit: u32) -> bool {
         self.limit == limit && self.policy == *policy
     }
 }
 
-impl Limits {
+impl RequestLimits {
     pub(crate) fn one(policy: Policy, limit: u32) -> Self {
-        Self(Few::One([Limit {
+        Self(Few::One([RequestLimit {
             policy,
             limit,
             weight: 1,
-            ..Limit::default()
+            ..RequestLimit::default()
         }]))
     }
 
     /// The limits of a request's claims.
-    pub(crate) fn of(claims: &Claims, retry: &Retry) -> Self {
-        let limits = claims.as_slice().iter().map(|claim| Limit {
+    pub(crate) fn for_claims(claims: &Claims, retry: &Retry) -> Self {
+        let limits = claims.as_slice().iter().map(|claim| RequestLimit {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
@@ -162,7 +162,7 @@ impl Limits {
         self
     }
 
-    pub(crate) fn narrowest(&self) -> &Limit {
+    pub(crate) fn narrowest(&self) -> &RequestLimit {
         &self.0[0]
     }
 
@@ -170,13 +170,13 @@ impl Limits {
         self.0.len() > 1
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Limit> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RequestLimit> {
         self.0.iter()
     }
 
     /// The limit that an error names, with its value in force. The narrowest limit if the error names none. A custom
     /// store that adds limits may name a limit that no claim has.
-    pub(super) fn refusing(&mut self, error: &AcquireError) -> Limit {
+    pub(super) fn refusing(&mut self, error: &AcquireError) -> RequestLimit {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
         if let (Some(policy), Some(limit)) = (error.policy(), error.limit()) {
             return self.named(policy, limit);
@@ -190,16 +190,16 @@ impl Limits {
     }
 
     /// The limit of the claim with this policy. Its value is `limit` from now on.
-    fn named(&mut self, policy: &Policy, limit: u32) -> Limit {
-        let is_same = |known: &Limit| known.is(policy, limit);
-        let is_changed = |known: &Limit| known.policy == *policy;
+    fn named(&mut self, policy: &Policy, limit: u32) -> RequestLimit {
+        let is_same = |known: &RequestLimit| known.is(policy, limit);
+        let is_changed = |known: &RequestLimit| known.policy == *policy;
         let known = self.0.iter().position(is_same);
         match known.or_else(|| self.0.iter().position(is_changed)) {
             Some(at) => {
                 self.0[at].limit = limit;
                 self.0[at].clone()
             }
-            None => Limit {
+            None => RequestLimit {
                 policy: policy.clone(),
                 limit,
                 ..self.narrowest().clone()
@@ -208,7 +208,7 @@ impl Limits {
     }
 
     /// All limits except the limit that refused.
-    pub(super) fn others(&self, refusing: &Limit) -> impl Iterator<Item = &Limit> {
+    pub(super) fn others(&self, refusing: &RequestLimit) -> impl Iterator<Item = &RequestLimit> {
         let at = self
             .iter()
             .position(|limit| limit.is(&refusing.policy, refusing.limit));

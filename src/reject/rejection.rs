@@ -1,8 +1,8 @@
 //! A request that is not admitted, and its response.
 
 use super::{
-    Limit, Limits, Reason, RejectionBody,
-    drain::{Connection, Drain},
+    Reason, RejectionBody, RequestLimit, RequestLimits,
+    drain::{ConnectionHeader, Drain},
     grpc,
     problem::Problem,
 };
@@ -55,7 +55,7 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
     let headers = response.headers_mut();
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(CACHE_CONTROL).or_insert(no_store);
-    if connection == Connection::Close {
+    if connection == ConnectionHeader::Close {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -164,21 +164,21 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 #[derive(Clone)]
 pub struct Rejection {
     reason: Reason,
-    refusing: Limit,
-    limits: Limits,
+    refusing: RequestLimit,
+    limits: RequestLimits,
     parts: Parts,
     /// In seconds.
     retry_after: Option<u64>,
     /// `None` if the policy that refused is unknown.
     fields: Option<Arc<Fields>>,
-    connection: Connection,
+    connection: ConnectionHeader,
 }
 
 impl Rejection {
     /// `limits` are the limits of the claims. A store that combines several limits may refuse under another one.
     pub(crate) fn new(
         reason: Reason,
-        mut limits: Limits,
+        mut limits: RequestLimits,
         parts: Parts,
         retry: &Retry,
         fields: &Arc<Fields>,
@@ -192,7 +192,7 @@ impl Rejection {
             reason,
             refusing,
             limits,
-            connection: Connection::KeepAlive,
+            connection: ConnectionHeader::KeepAlive,
             parts,
             fields: Some(Arc::clone(fields)),
         }
@@ -232,7 +232,7 @@ impl Rejection {
     pub fn of(error: &AcquireError, parts: &Parts) -> Self {
         let (policy, limit) = (error.policy().cloned(), error.limit().unwrap_or_default());
         let fields = policy.clone().map(|policy| Fields::new(policy, limit));
-        let limits = Limits::one(policy.unwrap_or_default(), limit);
+        let limits = RequestLimits::one(policy.unwrap_or_default(), limit);
         Self {
             retry_after: error.retry_after().map(|time| time.as_secs()),
             reason: Reason::Acquire {
@@ -242,7 +242,7 @@ impl Rejection {
             limits,
             parts: parts.clone(),
             fields: fields.map(Arc::new),
-            connection: Connection::KeepAlive,
+            connection: ConnectionHeader::KeepAlive,
         }
     }
 
@@ -304,7 +304,7 @@ impl Rejection {
 
     /// The default response. See [`Rejection`] for its form and for an example.
     pub fn into_response(self) -> Response<String> {
-        let problem = Problem::of(&self.reason);
+        let problem = Problem::for_reason(&self.reason);
         let grpc = grpc::content_type(&self.parts);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),

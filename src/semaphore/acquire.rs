@@ -1,7 +1,7 @@
 //! The trait of stores, and the future that resolves to a permit.
 
 use super::{AcquireError, BoxFuture, Claim, Claims, Permit, Policy};
-use crate::observe::{self, Claiming, Store, events::Asked};
+use crate::observe::{self, OutcomeCounter, Store, events::RecordedKey};
 use parking_lot::Mutex;
 use std::{
     fmt,
@@ -191,11 +191,11 @@ through_pointers!(Arc Box);
 /// # }
 /// ```
 #[must_use = "futures do nothing unless polled"]
-pub struct Acquire(State);
+pub struct Acquire(AcquireState);
 
 const AGAIN: &str = "`Acquire` polled after it was ready";
 
-enum State {
+enum AcquireState {
     Ready(Option<Result<Permit, AcquireError>>),
     Pending(SyncFuture<Result<Permit, AcquireError>>),
 }
@@ -204,7 +204,7 @@ impl Acquire {
     /// A future with an answer that is known already. Needs no allocation. See [`Acquire`] for an example.
     #[inline]
     pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
-        Self(State::Ready(Some(answer)))
+        Self(AcquireState::Ready(Some(answer)))
     }
 
     /// A future of the answer that `future` will give, boxed. See [`Acquire`] for an example.
@@ -212,7 +212,7 @@ impl Acquire {
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {
         let start = Instant::now();
-        Self(State::Pending(SyncFuture::new(async move {
+        Self(AcquireState::Pending(SyncFuture::new(async move {
             let answer = future.await;
             if let Ok(permit) = &answer {
                 permit.set_waited(start.elapsed());
@@ -231,31 +231,31 @@ impl Acquire {
     }
 
     fn told(self, store: Store, claim: &Claim) -> Self {
-        if let State::Ready(Some(Ok(permit))) = &self.0 {
+        if let AcquireState::Ready(Some(Ok(permit))) = &self.0 {
             permit.claimed();
             return self;
         }
         let policy = claim.policy().as_str();
         // Counts the claim as cancelled if it is dropped before the answer.
-        let mut claiming = Claiming::begin(store, policy);
-        let asked = Asked::of(store, policy, claim.key().as_bytes());
+        let mut counter = OutcomeCounter::begin(store, policy);
+        let recorded = RecordedKey::new(store, policy, claim.key().as_bytes());
         let mut tell = move |answer: &Result<Permit, AcquireError>| match answer {
             Ok(permit) => {
-                claiming.granted();
+                counter.granted();
                 permit.claimed();
             }
             Err(error) => {
                 let (by, outcome) = (error.policy().map(Policy::as_str), error.outcome());
-                claiming.refused(by, outcome);
-                asked.refused(by, outcome, error);
+                counter.refused(by, outcome);
+                recorded.refused(by, outcome, error);
             }
         };
         match self.0 {
-            State::Ready(answer) => {
+            AcquireState::Ready(answer) => {
                 answer.iter().for_each(tell);
-                Self(State::Ready(answer))
+                Self(AcquireState::Ready(answer))
             }
-            State::Pending(future) => Self::pending(async move {
+            AcquireState::Pending(future) => Self::pending(async move {
                 let answer = future.await;
                 tell(&answer);
                 answer
@@ -266,7 +266,7 @@ impl Acquire {
     /// The answer, if it is known already.
     pub(crate) fn answer(self) -> Result<Result<Permit, AcquireError>, Self> {
         match self.0 {
-            State::Ready(Some(answer)) => Ok(answer),
+            AcquireState::Ready(Some(answer)) => Ok(answer),
             state => Err(Self(state)),
         }
     }
@@ -278,8 +278,8 @@ impl Future for Acquire {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(answer) => Poll::Ready(answer.take().expect(AGAIN)),
-            State::Pending(future) => Pin::new(future).poll(cx),
+            AcquireState::Ready(answer) => Poll::Ready(answer.take().expect(AGAIN)),
+            AcquireState::Pending(future) => Pin::new(future).poll(cx),
         }
     }
 }

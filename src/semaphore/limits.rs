@@ -70,9 +70,9 @@ impl LimitInfo {
 }
 
 /// A stream of items that are ready.
-pub(crate) struct Items<I>(pub(crate) I);
+pub(crate) struct ReadyStream<I>(pub(crate) I);
 
-impl<I: Iterator + Unpin> Stream for Items<I> {
+impl<I: Iterator + Unpin> Stream for ReadyStream<I> {
     type Item = I::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {

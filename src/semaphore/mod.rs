@@ -43,7 +43,7 @@ pub use error::{
 };
 pub(crate) use key::CompactKey;
 pub use key::{Key, StoredKey};
-pub(crate) use limits::Items;
+pub(crate) use limits::ReadyStream;
 pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
 pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};

@@ -1,6 +1,8 @@
 //! Operations for operators of a store: who holds what, and under which limits.
 
-use super::{BoxFuture, Key, LimitStream, PauseInfo, Policy, StoreError, StoredKey, limits::Items};
+use super::{
+    BoxFuture, Key, LimitStream, PauseInfo, Policy, StoreError, StoredKey, limits::ReadyStream,
+};
 use futures_core::Stream;
 use std::{
     env, fs,
@@ -225,7 +227,7 @@ pub trait Operate: Send + Sync + 'static {
     ///
     /// An error of the store is the last item.
     fn limits(&self) -> LimitStream {
-        Box::pin(Items(iter::empty()))
+        Box::pin(ReadyStream(iter::empty()))
     }
 
     /// Pauses a key under a policy: for `time` from now on no claim of the key is granted, in any process that shares the

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     background::{Bounded, Countdown},
-    observe::{Held, LostBy, Outcome, Store, events},
+    observe::{LostBy, Outcome, PermitCounter, Store, events},
 };
 use parking_lot::Mutex;
 use std::{
@@ -71,9 +71,9 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 #[derive(Clone)]
 #[must_use = "dropping the permit releases it"]
 pub struct Permit {
-    own: Granted,
+    own: GrantHandle,
     /// The grants of the limits outside, the nearest first.
-    outer: Option<Arc<[Granted]>>,
+    outer: Option<Arc<[GrantHandle]>>,
 }
 
 /// The store's side of a permit, with one level for each claim. Dropping the grant must release the permit.
@@ -174,10 +174,10 @@ pub struct Resize {
 }
 
 /// One grant, which all clones of a permit share.
-type Granted = Arc<Shared<dyn Grant>>;
+type GrantHandle = Arc<SharedGrant<dyn Grant>>;
 
-struct Shared<G: ?Sized> {
-    terms: Few<Terms>,
+struct SharedGrant<G: ?Sized> {
+    terms: Few<LevelTerms>,
     is_shadow: bool,
     attached: Mutex<Option<Box<Attached>>>,
     /// True once a holder has called [`Permit::release`].
@@ -190,12 +190,12 @@ struct Shared<G: ?Sized> {
 }
 
 /// How a level was granted.
-struct Terms {
+struct LevelTerms {
     policy: Policy,
     units: Units,
     /// The units of the key that were held at the grant, including this permit's.
     held: u32,
-    counted: Held,
+    counter: PermitCounter,
 }
 
 /// Boxed, because few permits have a time bound or a kept value.
@@ -205,14 +205,14 @@ struct Attached {
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
-impl Terms {
+impl LevelTerms {
     #[inline]
-    fn new(claim: &Claim, held: u32, counted: Held) -> Self {
+    fn new(claim: &Claim, held: u32, counter: PermitCounter) -> Self {
         Self {
             policy: claim.policy().clone(),
             units: claim.checked_units(),
             held,
-            counted,
+            counter,
         }
     }
 }
@@ -227,8 +227,8 @@ impl Permit {
     /// Without a claim.
     pub fn new<'a>(grant: impl Grant, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
         let terms = claims.into_iter().map(|(claim, held)| {
-            let counted = Held::begun(Store::Custom, claim.policy().as_str());
-            Terms::new(claim, held, counted)
+            let counter = PermitCounter::begun(Store::Custom, claim.policy().as_str());
+            LevelTerms::new(claim, held, counter)
         });
         Self::with(grant, terms.collect(), false)
     }
@@ -244,8 +244,8 @@ impl Permit {
     ) -> Self {
         let terms = Few::from_fn(claims.len(), |at| {
             let (held, limit) = shown(&grant, at);
-            let counted = Held::begun(store, claims[at].policy().as_str());
-            let mut terms = Terms::new(&claims[at], held, counted);
+            let counter = PermitCounter::begun(store, claims[at].policy().as_str());
+            let mut terms = LevelTerms::new(&claims[at], held, counter);
             terms.units.limit = limit;
             terms
         });
@@ -255,15 +255,15 @@ impl Permit {
     /// A permit of a limit in shadow, which is not counted. No unit is known to be left.
     pub(crate) fn in_shadow(grant: impl Grant, claim: &Claim) -> Self {
         let held = claim.limit().unwrap_or_default();
-        let terms = Terms::new(claim, held, Held::default());
+        let terms = LevelTerms::new(claim, held, PermitCounter::default());
         Self::with(grant, Few::One([terms]), true)
     }
 
     #[inline(always)]
-    fn with(grant: impl Grant, terms: Few<Terms>, is_shadow: bool) -> Self {
+    fn with(grant: impl Grant, terms: Few<LevelTerms>, is_shadow: bool) -> Self {
         assert!(!terms.is_empty(), "a permit has a level");
         Self {
-            own: Arc::new(Shared {
+            own: Arc::new(SharedGrant {
                 terms,
                 is_shadow,
                 attached: Mutex::new(None),
@@ -304,7 +304,7 @@ impl Permit {
 
     /// This permit without the grants whose [layers](LayerPermit) are done with the request. `None` if none is left.
     pub(crate) fn in_layers(&self) -> Option<Self> {
-        let is_in_layer = |one: &&Granted| !one.has_left_layer.load(Relaxed);
+        let is_in_layer = |one: &&GrantHandle| !one.has_left_layer.load(Relaxed);
         let mut grants = self.grants().filter(is_in_layer).cloned();
         let own = grants.next()?;
         let outer: Arc<[_]> = grants.collect();
@@ -313,7 +313,7 @@ impl Permit {
     }
 
     /// Its own grant, and the grants that it keeps.
-    fn grants(&self) -> impl Iterator<Item = &Granted> {
+    fn grants(&self) -> impl Iterator<Item = &GrantHandle> {
         let outer = self.outer.iter().flat_map(|outer| outer.iter());
         iter::once(&self.own).chain(outer)
     }
@@ -465,7 +465,7 @@ impl Permit {
     pub(super) fn claimed(&self) {
         let outcome = self.outcome();
         let terms = self.own.terms.iter();
-        terms.for_each(|terms| terms.counted.claimed(outcome));
+        terms.for_each(|terms| terms.counter.claimed(outcome));
     }
 
     /// Keeps a value until the permit is released, for all its clones. Only the first call counts.
@@ -626,7 +626,7 @@ impl Permit {
             return Err(ClaimError::NoLevel.into());
         }
         // First, because only a growth can be refused, and added units can always be returned.
-        let mut grown: Vec<(&Granted, _)> = Vec::new();
+        let mut grown: Vec<(&GrantHandle, _)> = Vec::new();
         for (one, levels) in growing {
             let was = levels.iter().map(|level| level.resize(level.weight()));
             let was: Vec<_> = was.collect();
@@ -802,7 +802,7 @@ impl Drop for LayerPermit {
 }
 
 /// A permit, if it still exists.
-pub(crate) struct WeakPermit(Weak<Shared<dyn Grant>>);
+pub(crate) struct WeakPermit(Weak<SharedGrant<dyn Grant>>);
 
 impl WeakPermit {
     pub(crate) fn upgrade(&self) -> Option<Permit> {
@@ -814,12 +814,12 @@ impl WeakPermit {
 /// The part of a permit under one limit. [`Permit::levels`] returns it, and has an example.
 #[derive(Clone, Copy)]
 pub struct Level<'a> {
-    of: &'a Shared<dyn Grant>,
+    of: &'a SharedGrant<dyn Grant>,
     number: usize,
 }
 
 impl<'a> Level<'a> {
-    fn terms(self) -> &'a Terms {
+    fn terms(self) -> &'a LevelTerms {
         &self.of.terms[self.number]
     }
 
@@ -838,7 +838,7 @@ impl<'a> Level<'a> {
     }
 
     pub(crate) fn pause(self, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
-        self.terms().counted.paused();
+        self.terms().counter.paused();
         self.of.grant.pause(self.number, time, note)
     }
 
@@ -887,8 +887,8 @@ impl<'a> Level<'a> {
 
     fn count_end(self, by: LostBy, is_gone: bool) {
         let terms = self.terms();
-        if let Some(store) = terms.counted.end().filter(|_| !is_gone) {
-            terms.counted.lost(by);
+        if let Some(store) = terms.counter.end().filter(|_| !is_gone) {
+            terms.counter.lost(by);
             events::lost(store, terms.policy.as_str(), by, self.token());
         }
     }
@@ -906,7 +906,7 @@ impl fmt::Debug for Level<'_> {
 }
 
 /// Ends a permit that has been held for its longest time.
-impl Bounded for Shared<dyn Grant> {
+impl Bounded for SharedGrant<dyn Grant> {
     fn left(&self) -> Duration {
         Duration::ZERO
     }
@@ -916,7 +916,7 @@ impl Bounded for Shared<dyn Grant> {
     }
 }
 
-impl Shared<dyn Grant> {
+impl SharedGrant<dyn Grant> {
     fn level(&self, number: usize) -> Level<'_> {
         Level { of: self, number }
     }
@@ -931,7 +931,7 @@ impl Shared<dyn Grant> {
 
     fn release(&self) -> BoxFuture<bool> {
         for terms in self.terms.iter() {
-            terms.counted.end();
+            terms.counter.end();
         }
         self.drop_kept();
         self.is_released.store(true, Release);

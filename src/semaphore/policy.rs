@@ -23,25 +23,25 @@ use std::{
 /// assert_eq!(Policy::default().as_str(), "concurrency");
 /// ```
 #[derive(Clone)]
-pub struct Policy(Text);
+pub struct Policy(PolicyName);
 
 #[derive(Clone)]
-enum Text {
+enum PolicyName {
     Static(&'static str),
     Shared(Arc<str>),
 }
 
 impl Policy {
     /// The policy of a claim or layer that sets none: `concurrency`.
-    pub const DEFAULT: Self = Self(Text::Static("concurrency"));
+    pub const DEFAULT: Self = Self(PolicyName::Static("concurrency"));
 
     /// The policy under which locks are counted, so that a lock and a limit of one key are separate.
-    pub(crate) const LOCK: Self = Self(Text::Static("lock"));
+    pub(crate) const LOCK: Self = Self(PolicyName::Static("lock"));
 
     /// A policy whose name is known at compile time. Needs no allocation. See [`Policy`] for an
     /// example.
     pub const fn from_static(name: &'static str) -> Self {
-        Self(Text::Static(name))
+        Self(PolicyName::Static(name))
     }
 
     /// The policy of a key that was not found by the first extractor. Few layers have several extractors.
@@ -54,8 +54,8 @@ impl Policy {
     #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Text::Static(text) => text,
-            Text::Shared(text) => text,
+            PolicyName::Static(text) => text,
+            PolicyName::Shared(text) => text,
         }
     }
 }
@@ -116,7 +116,7 @@ macro_rules! from_texts {
     ($($text:ty)*) => { $(
         impl From<$text> for Policy {
             fn from(name: $text) -> Self {
-                Self(Text::Shared(name.into()))
+                Self(PolicyName::Shared(name.into()))
             }
         }
     )* };

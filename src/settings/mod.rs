@@ -11,7 +11,7 @@ use crate::{
     key::KeyError,
     nesting::Nesting,
     observe::events,
-    reject::{Drain, Limits, Reason, Reject, Rejection, default_rejection},
+    reject::{Drain, Reason, Reject, Rejection, RequestLimits, default_rejection},
     retry::Retry,
     semaphore::{
         Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Permit, Policy, Semaphore, SyncFuture,
@@ -168,7 +168,12 @@ impl Settings {
     }
 
     /// Refuses a request. Reads the rest of its body if that helps the client.
-    pub(crate) fn refuse<B>(&self, reason: Reason, limits: Limits, request: Request<B>) -> Rejection
+    pub(crate) fn refuse<B>(
+        &self,
+        reason: Reason,
+        limits: RequestLimits,
+        request: Request<B>,
+    ) -> Rejection
     where
         B: Body + Send + 'static,
     {

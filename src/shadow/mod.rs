@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::Handle;
-use trial::{Claimed, ShadowGrant, Trial, report};
+use trial::{ShadowGrant, Trial, TrialClaim, report};
 
 /// How many claims of a layer may be under way beside their requests. Further claims count as refused by overload.
 const MOST: usize = 50_000;
@@ -53,7 +53,7 @@ impl Shadow {
                 ShadowGrant::new(trial, None)
             }
             Err(acquire) => {
-                let (claimed, ended) = Claimed::begin(Arc::clone(&trial));
+                let (claimed, ended) = TrialClaim::begin(Arc::clone(&trial));
                 self.spawn(claimed, acquire, policy);
                 ShadowGrant::new(trial, Some(ended))
             }
@@ -70,8 +70,8 @@ impl Shadow {
     }
 
     /// Runs a claim beside its request. Drops the claim if too many run already, or outside of a Tokio runtime.
-    fn spawn(self: &Arc<Self>, claimed: Claimed, acquire: Acquire, policy: &Policy) {
-        let running = Running::begin(self);
+    fn spawn(self: &Arc<Self>, claimed: TrialClaim, acquire: Acquire, policy: &Policy) {
+        let running = RunningClaim::begin(self);
         match Handle::try_current() {
             _ if self.running.load(Relaxed) > MOST => report(policy, Outcome::Overloaded),
             Err(_) => report(policy, Outcome::Unavailable),
@@ -86,16 +86,16 @@ impl Shadow {
 }
 
 /// One of the claims that are under way.
-struct Running(Arc<Shadow>);
+struct RunningClaim(Arc<Shadow>);
 
-impl Running {
+impl RunningClaim {
     fn begin(shadow: &Arc<Shadow>) -> Self {
         shadow.running.fetch_add(1, Relaxed);
         Self(Arc::clone(shadow))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningClaim {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Relaxed);
     }

@@ -113,14 +113,14 @@ impl Trial {
 }
 
 /// A claim that runs beside its request.
-pub(super) struct Claimed {
+pub(super) struct TrialClaim {
     trial: Arc<Trial>,
     arrived: Instant,
     /// When the request ended.
     ended: Receiver<Instant>,
 }
 
-impl Claimed {
+impl TrialClaim {
     pub(super) fn begin(trial: Arc<Trial>) -> (Self, Sender<Instant>) {
         let (sender, ended) = oneshot::channel();
         let claimed = Self {

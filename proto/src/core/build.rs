@@ -3,7 +3,7 @@
 use super::{
     Core, MOST_DUE, Membership,
     call::{Call, CallSize, Flight, Items, StoreKey},
-    connection::{Connection, MORE, MOST_CLAIMS},
+    connection::{ConnectionState, MORE, MOST_CLAIMS},
     debt::Debt,
     id::{CallId, DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lease::Lease,
@@ -11,7 +11,7 @@ use super::{
     queues::SendQueue,
     time::Time,
 };
-use crate::verbs::{Command, Group, Part, Position, Standing, Units, Wanted};
+use crate::verbs::{Command, Group, LeaseUnits, Part, Position, Standing, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -224,7 +224,7 @@ impl Core {
         true
     }
 
-    fn connection_of(&mut self, draft: &Draft) -> &mut Connection {
+    fn connection_of(&mut self, draft: &Draft) -> &mut ConnectionState {
         self.connection(draft.flight.runtime, draft.flight.server)
     }
 
@@ -509,7 +509,7 @@ impl Core {
             let units = levels.iter().map(|level| (level.key, &level.units));
             units.map(move |(key, units)| (key, units, owner))
         });
-        let mut units: Vec<(usize, &Units, T)> = units.collect();
+        let mut units: Vec<(usize, &LeaseUnits, T)> = units.collect();
         units.sort_by_key(|(key, ..)| *key);
         let order = units.iter().map(|(.., owner)| *owner).collect();
         let groups = units.chunk_by(|(one, ..), (other, ..)| one == other);

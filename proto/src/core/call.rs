@@ -17,12 +17,12 @@ use std::{
 /// connection. The core notes that the call is over: it has run, or never will. Calls arrive in the order in which they
 /// were written.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Arc<AtomicU8>);
+pub struct CallProgress(Arc<AtomicU8>);
 
 const WRITTEN: u8 = 1;
 const OVER: u8 = 2;
 
-impl Progress {
+impl CallProgress {
     pub fn note_written(&self) {
         self.0.fetch_or(WRITTEN, Ordering::Release);
     }
@@ -48,12 +48,12 @@ pub struct Call {
     pub server: usize,
     /// In the order in which they run.
     pub commands: Vec<Command>,
-    pub progress: Progress,
+    pub progress: CallProgress,
 }
 
 /// The reason of a failed call. A call also fails if its answer does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum CallFailure {
     /// It was not sent, because the runtime had no connection.
     NotConnected,
     /// The connection broke. The call may still run.
@@ -84,7 +84,7 @@ pub(super) struct Flight {
     pub(super) units: usize,
     /// True for a call without claims from a runtime. If it is not answered soon, the thread sends its releases too.
     pub(super) may_stall: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: CallProgress,
 }
 
 impl Flight {
@@ -100,7 +100,7 @@ pub(super) struct Sent {
     /// The call's deadline. An acquire cannot run later (rule 2).
     pub(super) until: Time,
     connection: ConnectionId,
-    pub(super) progress: Progress,
+    pub(super) progress: CallProgress,
 }
 
 impl Sent {

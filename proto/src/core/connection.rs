@@ -24,7 +24,7 @@ const MOST_UNITS: usize = 12_000;
 pub(super) const MOST_CLAIMS: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Connection {
+pub(super) struct ConnectionState {
     /// The number of times that it was established.
     pub(super) generation: u64,
     pub(super) is_connected: bool,
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     pub(super) may_stall: usize,
 }
 
-impl Connection {
+impl ConnectionState {
     pub(super) fn connect(&mut self) {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
@@ -116,7 +116,7 @@ mod tests {
     /// Over a slow network, few calls would carry fewer polls than waiters need to stay alive.
     #[test]
     fn gathered_polls_fill_the_connection_and_few_do_not() {
-        let mut connection = Connection::default();
+        let mut connection = ConnectionState::default();
         for waiter in 1..MOST_CLAIMS {
             let at = LeaseRef(PermitId::default(), waiter);
             connection.queues.push(SendQueue::Polls, at, Time::ZERO);

@@ -6,10 +6,10 @@
 use super::{
     call::{Acquires, Flight, Sent},
     id::{CallId, DebtId, PermitId},
-    lease::{Lease, State},
+    lease::{Lease, LeaseState},
     permit::ClaimedLevel,
     remote::Route,
-    table::Entry,
+    table::TableEntry,
     time::Time,
 };
 
@@ -71,7 +71,7 @@ impl Debt {
         now: Time,
     ) -> Self {
         let held_until = match lease.state {
-            State::Held(end) => end,
+            LeaseState::Held(end) => end,
             _ => Time::ZERO,
         };
         Self {
@@ -236,7 +236,7 @@ impl Debt {
     }
 }
 
-impl Entry for Debt {
+impl TableEntry for Debt {
     type Id = DebtId;
 
     fn id(&self) -> DebtId {

@@ -4,7 +4,7 @@ use super::{
     Core,
     debt::Debt,
     id::{LeaseRef, PermitId},
-    lease::{self, Lease, OnLoss, Outcome, State},
+    lease::{Lease, LeaseEvent, LeaseState, OnLoss, Outcome},
     permit::{Event, Phase, Refusal, Reported},
     policy::OutagePolicy,
     time::{FOREVER, Time},
@@ -49,14 +49,14 @@ impl Core {
         for at in self.lease_refs(id) {
             let expiry = self.lease(at).and_then(|lease| lease.expiry());
             if expiry.is_some_and(|expiry| expiry <= self.now) {
-                self.apply(at, lease::Event::Ended(self.on_loss(at)), self.now);
+                self.apply(at, LeaseEvent::Ended(self.on_loss(at)), self.now);
             }
         }
     }
 
     /// Applies an event that may take a lease from its permit, and reports the permit's condition. A missing lease is acquired
     /// again at `then`, that of a claim at once (rules 5 and 6). The caller refuses the claim if the outcome is a refusal.
-    pub(super) fn apply(&mut self, at: LeaseRef, event: lease::Event, then: Time) -> Outcome {
+    pub(super) fn apply(&mut self, at: LeaseRef, event: LeaseEvent, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
         let lease = &mut self.permits[at];
         let was_held = lease.is_held();
@@ -137,7 +137,7 @@ impl Core {
     pub(super) fn give_back(&mut self, at: LeaseRef) {
         self.assign_new_id(at);
         let lease = &mut self.permits[at];
-        lease.on(lease::Event::GivenBack);
+        lease.on(LeaseEvent::GivenBack);
         lease.reschedule(self.now);
     }
 
@@ -267,7 +267,7 @@ impl Core {
         for (number, lease) in leases.into_iter().enumerate() {
             let wider = levels.split_off(lease.levels.len());
             let own = mem::replace(&mut levels, wider);
-            let is_begun = !matches!(lease.state, State::NotStarted);
+            let is_begun = !matches!(lease.state, LeaseState::NotStarted);
             if is_begun && lease.remote.may_exist() {
                 // The answer to a call that is over was applied in this step.
                 let call = lease.call().filter(|call| self.calls.contains_key(call));
@@ -303,7 +303,7 @@ impl Core {
 mod tests {
     use crate::{
         core::{
-            Call, Change, Core, Event, Failure, Level, RuntimeId, THREAD, Time,
+            Call, CallFailure, Change, Core, Event, LevelClaim, RuntimeId, THREAD, Time,
             tests::{self, settings},
         },
         verbs::{Acquired, Answer, Command, OperatorLimits},
@@ -328,15 +328,15 @@ mod tests {
         core
     }
 
-    fn level(name: &str, limit: u32) -> Level {
-        Level {
+    fn level(name: &str, limit: u32) -> LevelClaim {
+        LevelClaim {
             limit,
             is_strict: true,
             ..tests::level(name, 0)
         }
     }
 
-    fn granted() -> Result<Vec<Answer>, Failure> {
+    fn granted() -> Result<Vec<Answer>, CallFailure> {
         let granted = Acquired::Granted(vec![(1, 1)]);
         Ok(vec![Answer::Acquired(1, vec![granted])])
     }
@@ -390,7 +390,9 @@ mod tests {
                         Command::Presence(_) => Answer::Presence(1, None, Some(1), None),
                         _ => Answer::Held(vec![true]),
                     });
-                    let reply = answers.then(|| replies.collect()).ok_or(Failure::Broken);
+                    let reply = answers
+                        .then(|| replies.collect())
+                        .ok_or(CallFailure::Broken);
                     core.handle_reply(now, call.id, reply);
                 }
             }
@@ -432,8 +434,8 @@ mod tests {
             (found(true), true),
             (found(false), false),
             // It may have run.
-            (Err(Failure::TimedOut), true),
-            (Err(Failure::NotConnected), false),
+            (Err(CallFailure::TimedOut), true),
+            (Err(CallFailure::NotConnected), false),
         ] {
             let mut core = core();
             let [first, second] = released_twice(&mut core);

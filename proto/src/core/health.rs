@@ -1,6 +1,6 @@
 //! The health of a server, computed from instants.
 
-use super::time::{Settings, Time};
+use super::time::{CoreSettings, Time};
 use std::time::Duration;
 
 /// This number of failed calls of the thread in a row is an outage, unless less than a timeout has passed between the
@@ -52,7 +52,7 @@ impl Health {
     /// Notes the answer to a call that was sent at `sent`. Returns whether it ends a row of failures. If the server has
     /// answered within the last timeout, no process has treated it as unavailable, for example when only a subscription
     /// of the thread has ended.
-    pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &Settings) -> bool {
+    pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &CoreSettings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);
         let over = self.failing.take_if(|failing| failing.since <= sent);
@@ -89,7 +89,7 @@ impl Health {
     }
 
     /// True during an outage: only probes are sent, and the policy decides claims.
-    pub(super) fn is_in_outage(&self, settings: &Settings) -> bool {
+    pub(super) fn is_in_outage(&self, settings: &CoreSettings) -> bool {
         self.failing.is_some_and(|failing| {
             let is_stall = failing.last - failing.first < settings.timeout;
             failing.of_thread >= OUTAGE && !is_stall
@@ -97,20 +97,20 @@ impl Health {
     }
 
     /// True if the server has failed for a timeout, so that it has not just answered others.
-    pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &Settings) -> bool {
+    pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &CoreSettings) -> bool {
         let has_failed_for_timeout = |failing: Failing| failing.since + settings.timeout <= now;
         self.failing.is_some_and(has_failed_for_timeout)
     }
 
     /// True if no process can have treated the server as unavailable and still act on that.
-    pub(super) fn is_well(&self, now: Time, settings: &Settings) -> bool {
+    pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
         let settles = CONNECT + settings.timeout * 4 + settings.short_tick() * 2;
         let has_settled = |returned| returned + settles <= now;
         self.failing.is_none() && self.returned.is_none_or(has_settled)
     }
 
     /// The pause between a failed probe and the next one.
-    pub(super) fn pause(&self, settings: &Settings) -> Duration {
+    pub(super) fn pause(&self, settings: &CoreSettings) -> Duration {
         let failures = self.failing.map_or(0, |failing| failing.of_thread);
         let pause = PROBE_PAUSE.0 * (1 << failures.min(4));
         pause.min(PROBE_PAUSE.1).min(settings.timeout)

@@ -15,7 +15,7 @@ use std::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Key {
+pub(super) struct KeyState {
     pub(super) name: Arc<str>,
     /// The number of levels of this process's permits and debts. At 0 the key is removed.
     pub(super) users: u32,
@@ -29,7 +29,7 @@ pub(super) struct Key {
     full_until: Time,
 }
 
-impl Key {
+impl KeyState {
     /// Notes that the key has no room for another claim like the last, or that claims wait.
     pub(super) fn note_full(&mut self, now: Time) {
         self.full_until = now + FULL_FOR;
@@ -43,27 +43,27 @@ impl Key {
 
 /// The semaphores that this process has claimed, by number.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
-    all: Slab<Key>,
+pub(super) struct KeyStates {
+    all: Slab<KeyState>,
     numbers: HashMap<Arc<str>, usize>,
-    full: Full,
+    full: FullTimes,
 }
 
 /// The times until which forgotten semaphores count as full. A client that sends one request after the other leaves its
 /// semaphore without a lease between two requests.
 #[derive(Debug, Default)]
-struct Full {
+struct FullTimes {
     recent: HashMap<Arc<str>, Time>,
     /// The previous `recent`.
     older: HashMap<Arc<str>, Time>,
     since: Time,
 }
 
-impl Full {
+impl FullTimes {
     /// The most semaphores in `recent`, to bound the memory.
     const MOST: usize = 1_024;
 
-    fn note(&mut self, key: Key, now: Time) {
+    fn note(&mut self, key: KeyState, now: Time) {
         if self.recent.len() >= Self::MOST || self.since + FULL_FOR <= now {
             (self.older, self.since) = (mem::take(&mut self.recent), now);
         }
@@ -76,15 +76,15 @@ impl Full {
     }
 }
 
-impl Keys {
+impl KeyStates {
     /// The number of a semaphore, which is added if it is new.
     pub(super) fn number(&mut self, name: &Arc<str>) -> usize {
         let number = self.numbers.entry(Arc::clone(name));
         *number.or_insert_with(|| {
-            self.all.insert(Key {
+            self.all.insert(KeyState {
                 name: Arc::clone(name),
                 full_until: self.full.until(name),
-                ..Key::default()
+                ..KeyState::default()
             })
         })
     }
@@ -132,34 +132,34 @@ impl Keys {
     }
 }
 
-impl Index<usize> for Keys {
-    type Output = Key;
+impl Index<usize> for KeyStates {
+    type Output = KeyState;
 
-    fn index(&self, number: usize) -> &Key {
+    fn index(&self, number: usize) -> &KeyState {
         &self.all[number]
     }
 }
 
-impl IndexMut<usize> for Keys {
-    fn index_mut(&mut self, number: usize) -> &mut Key {
+impl IndexMut<usize> for KeyStates {
+    fn index_mut(&mut self, number: usize) -> &mut KeyState {
         &mut self.all[number]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FULL_FOR, Full, Keys, Time};
+    use super::{FULL_FOR, FullTimes, KeyStates, Time};
     use std::time::Duration;
 
     /// Claims a semaphore, finds it full, and forgets it.
-    fn fill(keys: &mut Keys, name: &str, now: Time) {
+    fn fill(keys: &mut KeyStates, name: &str, now: Time) {
         let number = keys.number(&name.into());
         keys[number].users += 1;
         keys[number].note_full(now);
         keys.remove_user(number, now);
     }
 
-    fn is_full(keys: &mut Keys, name: &str, now: Time) -> bool {
+    fn is_full(keys: &mut KeyStates, name: &str, now: Time) -> bool {
         let number = keys.number(&name.into());
         keys[number].users += 1;
         let is_full = keys[number].is_full(now);
@@ -169,7 +169,10 @@ mod tests {
 
     #[test]
     fn a_forgotten_semaphore_counts_as_full_for_as_long_as_another_one() {
-        let (mut keys, start) = (Keys::default(), Time::default() + Duration::from_secs(100));
+        let (mut keys, start) = (
+            KeyStates::default(),
+            Time::default() + Duration::from_secs(100),
+        );
         fill(&mut keys, "a", start);
         fill(&mut keys, "b", start + FULL_FOR / 2);
         for (at, expected) in [(1, [true, true]), (3, [false, true]), (4, [false, false])] {
@@ -183,11 +186,15 @@ mod tests {
 
     #[test]
     fn the_memory_of_full_semaphores_is_bounded() {
-        let (mut keys, now) = (Keys::default(), Time::default());
-        for number in 0..Full::MOST * 5 {
+        let (mut keys, now) = (KeyStates::default(), Time::default());
+        for number in 0..FullTimes::MOST * 5 {
             fill(&mut keys, &number.to_string(), now);
         }
-        assert!(keys.full.recent.len() + keys.full.older.len() <= Full::MOST * 2);
-        assert!(is_full(&mut keys, &(Full::MOST * 5 - 1).to_string(), now));
+        assert!(keys.full.recent.len() + keys.full.older.len() <= FullTimes::MOST * 2);
+        assert!(is_full(
+            &mut keys,
+            &(FullTimes::MOST * 5 - 1).to_string(),
+            now
+        ));
     }
 }

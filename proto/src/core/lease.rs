@@ -1,7 +1,7 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 //!
 //! The table has the next state and the outcome for the permit, by event and state. A test compares it with [`Lease::on`].
-//! The last three states are those of [`State::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
+//! The last three states are those of [`LeaseState::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
 //! state, and the next call is due at once. A loss depends on [`OnLoss`].
 //!
 //! | event | NotStarted | Wanted | Queued | Held | Unaware | Degraded | Notified |
@@ -35,7 +35,7 @@ use std::{mem, ops::Range, time::Duration};
 
 /// A state changes in [`Lease::on`] only.
 #[derive(Debug, Default)]
-pub(super) enum State {
+pub(super) enum LeaseState {
     /// Its turn comes once the narrower leases are held.
     #[default]
     NotStarted,
@@ -63,7 +63,7 @@ pub(super) enum Holder {
 
 /// An event of a lease: an answer, a message, a passed time, or a decision about its claim.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum LeaseEvent {
     /// The narrower leases of its claim are held, or the claim falls back to this one.
     Turn,
     /// The claim gives it back, until its turn comes again.
@@ -157,7 +157,7 @@ pub(super) struct Lease {
     pub(super) route: Route,
     /// The numbers of its levels in the permit.
     pub(super) levels: Range<usize>,
-    pub(super) state: State,
+    pub(super) state: LeaseState,
     dispatch: Dispatch,
     pub(super) remote: Remote,
 }
@@ -177,10 +177,10 @@ impl Lease {
     /// The queue for its next call. `None` if its state needs no call.
     pub(super) fn queue(&self) -> Option<SendQueue> {
         match &self.state {
-            State::NotStarted => None,
-            State::Held(_) => Some(SendQueue::Refreshes),
-            State::Queued(..) => Some(SendQueue::Polls),
-            State::Wanted | State::Missing(_) => Some(SendQueue::Claims),
+            LeaseState::NotStarted => None,
+            LeaseState::Held(_) => Some(SendQueue::Refreshes),
+            LeaseState::Queued(..) => Some(SendQueue::Polls),
+            LeaseState::Wanted | LeaseState::Missing(_) => Some(SendQueue::Claims),
         }
     }
 
@@ -252,7 +252,7 @@ impl Lease {
         }
     }
 
-    /// Makes it poll at once if the answer in flight is [`Event::Queued`].
+    /// Makes it poll at once if the answer in flight is [`LeaseEvent::Queued`].
     pub(super) fn notify(&mut self) {
         if let Some(flight) = self.in_flight() {
             flight.was_notified = true;
@@ -313,58 +313,62 @@ impl Lease {
     // Its state.
 
     /// Changes its state. A held lease may share a command again (rule 16).
-    pub(super) fn on(&mut self, event: Event) -> Outcome {
+    pub(super) fn on(&mut self, event: LeaseEvent) -> Outcome {
         let (state, outcome) = match (mem::take(&mut self.state), event) {
-            (_, Event::Turn) => (State::Wanted, Outcome::Nothing),
-            (_, Event::GivenBack) => (State::NotStarted, Outcome::Nothing),
-            (_, Event::Admitted) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
-            (State::NotStarted, _) => (State::NotStarted, Outcome::Nothing),
+            (_, LeaseEvent::Turn) => (LeaseState::Wanted, Outcome::Nothing),
+            (_, LeaseEvent::GivenBack) => (LeaseState::NotStarted, Outcome::Nothing),
+            (_, LeaseEvent::Admitted) => {
+                (LeaseState::Missing(Holder::Degraded), Outcome::IsDegraded)
+            }
+            (LeaseState::NotStarted, _) => (LeaseState::NotStarted, Outcome::Nothing),
 
-            (State::Wanted | State::Queued(..), Event::Granted(end)) => {
-                (State::Held(end), Outcome::Advances)
+            (LeaseState::Wanted | LeaseState::Queued(..), LeaseEvent::Granted(end)) => {
+                (LeaseState::Held(end), Outcome::Advances)
             }
-            (State::Wanted | State::Queued(..), Event::Queued(queued, sent)) => {
-                (State::Queued(queued, sent), Outcome::Waits)
+            (LeaseState::Wanted | LeaseState::Queued(..), LeaseEvent::Queued(queued, sent)) => {
+                (LeaseState::Queued(queued, sent), Outcome::Waits)
             }
-            (state @ (State::Wanted | State::Queued(..)), Event::Refused(_)) => {
+            (state @ (LeaseState::Wanted | LeaseState::Queued(..)), LeaseEvent::Refused(_)) => {
                 (state, Outcome::IsRefused)
             }
 
-            (State::Held(before), Event::Granted(end) | Event::Found(end)) => {
-                (State::Held(end.max(before)), Outcome::IsHeld)
+            (LeaseState::Held(before), LeaseEvent::Granted(end) | LeaseEvent::Found(end)) => {
+                (LeaseState::Held(end.max(before)), Outcome::IsHeld)
             }
-            (State::Held(end), Event::NotFound(on_loss)) => match on_loss {
-                OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
-                OnLoss::NotifyAtOnce => (State::Missing(Holder::Notified), Outcome::IsMissing),
-                OnLoss::Notify | OnLoss::KeepAtEnd => {
-                    (State::Missing(Holder::Unaware(end)), Outcome::IsMissing)
-                }
-                OnLoss::Keep => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
+            (LeaseState::Held(end), LeaseEvent::NotFound(on_loss)) => match on_loss {
+                OnLoss::FallBack => (LeaseState::Wanted, Outcome::FallsBack),
+                OnLoss::NotifyAtOnce => (LeaseState::Missing(Holder::Notified), Outcome::IsMissing),
+                OnLoss::Notify | OnLoss::KeepAtEnd => (
+                    LeaseState::Missing(Holder::Unaware(end)),
+                    Outcome::IsMissing,
+                ),
+                OnLoss::Keep => (LeaseState::Missing(Holder::Degraded), Outcome::IsDegraded),
             },
-            (State::Held(_), Event::Ended(on_loss)) => match on_loss {
-                OnLoss::FallBack => (State::Wanted, Outcome::FallsBack),
+            (LeaseState::Held(_), LeaseEvent::Ended(on_loss)) => match on_loss {
+                OnLoss::FallBack => (LeaseState::Wanted, Outcome::FallsBack),
                 OnLoss::NotifyAtOnce | OnLoss::Notify => {
-                    (State::Missing(Holder::Notified), Outcome::IsMissing)
+                    (LeaseState::Missing(Holder::Notified), Outcome::IsMissing)
                 }
                 OnLoss::KeepAtEnd | OnLoss::Keep => {
-                    (State::Missing(Holder::Degraded), Outcome::IsDegraded)
+                    (LeaseState::Missing(Holder::Degraded), Outcome::IsDegraded)
                 }
             },
 
-            (State::Missing(holder), Event::Granted(end)) => {
+            (LeaseState::Missing(holder), LeaseEvent::Granted(end)) => {
                 let knew = !matches!(holder, Holder::Unaware(_));
-                (State::Held(end), Outcome::Returns(knew))
+                (LeaseState::Held(end), Outcome::Returns(knew))
             }
-            (State::Missing(holder), Event::Refused(on_loss) | Event::Ended(on_loss)) => {
-                match (holder, on_loss) {
-                    (Holder::Degraded, _) => (State::Missing(holder), Outcome::IsMissing),
-                    (_, OnLoss::Keep) => (State::Missing(Holder::Degraded), Outcome::IsDegraded),
-                    (Holder::Notified, _) => (State::Missing(holder), Outcome::IsMissing),
-                    (Holder::Unaware(_), _) => {
-                        (State::Missing(Holder::Notified), Outcome::IsMissing)
-                    }
+            (
+                LeaseState::Missing(holder),
+                LeaseEvent::Refused(on_loss) | LeaseEvent::Ended(on_loss),
+            ) => match (holder, on_loss) {
+                (Holder::Degraded, _) => (LeaseState::Missing(holder), Outcome::IsMissing),
+                (_, OnLoss::Keep) => (LeaseState::Missing(Holder::Degraded), Outcome::IsDegraded),
+                (Holder::Notified, _) => (LeaseState::Missing(holder), Outcome::IsMissing),
+                (Holder::Unaware(_), _) => {
+                    (LeaseState::Missing(Holder::Notified), Outcome::IsMissing)
                 }
-            }
+            },
 
             // The answer concerns an earlier state.
             (state, _) => (state, Outcome::CallsAgain),
@@ -379,30 +383,30 @@ impl Lease {
     /// The time until which its holder may rely on it. `None` if the holder must not, or goes on without its server.
     pub(super) fn expiry(&self) -> Option<Time> {
         match self.state {
-            State::Held(end) | State::Missing(Holder::Unaware(end)) => Some(end),
+            LeaseState::Held(end) | LeaseState::Missing(Holder::Unaware(end)) => Some(end),
             _ => None,
         }
     }
 
     /// True if its server has it, as far as is known.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held(_))
+        matches!(self.state, LeaseState::Held(_))
     }
 
     /// True if its holder goes on without its server.
     pub(super) fn is_degraded(&self) -> bool {
-        matches!(self.state, State::Missing(Holder::Degraded))
+        matches!(self.state, LeaseState::Missing(Holder::Degraded))
     }
 
     /// True if it is lost and should be acquired again.
     pub(super) fn is_missing(&self) -> bool {
-        matches!(self.state, State::Missing(_))
+        matches!(self.state, LeaseState::Missing(_))
     }
 
     /// The number of the level in whose queue it waits.
     pub(super) fn queued_at(&self) -> Option<usize> {
         match &self.state {
-            State::Queued(queued, _) => Some(queued.level),
+            LeaseState::Queued(queued, _) => Some(queued.level),
             _ => None,
         }
     }
@@ -415,7 +419,7 @@ impl Lease {
     /// The arrival that a server has returned for a level, or 0.
     pub(super) fn arrival_at(&self, level: usize) -> u64 {
         match &self.state {
-            State::Queued(queued, _) if queued.level == level => queued.arrival,
+            LeaseState::Queued(queued, _) if queued.level == level => queued.arrival,
             _ => 0,
         }
     }
@@ -427,7 +431,7 @@ mod tests {
 
     const NOW: Time = Time::from_secs(1);
 
-    type EventOf = fn() -> Event;
+    type EventOf = fn() -> LeaseEvent;
 
     const ON_LOSS: [OnLoss; 5] = [
         OnLoss::FallBack,
@@ -447,33 +451,33 @@ mod tests {
         }
     }
 
-    fn states() -> Vec<State> {
+    fn states() -> Vec<LeaseState> {
         vec![
-            State::NotStarted,
-            State::Wanted,
-            State::Queued(queued(), NOW),
-            State::Held(NOW),
-            State::Missing(Holder::Unaware(NOW)),
-            State::Missing(Holder::Degraded),
-            State::Missing(Holder::Notified),
+            LeaseState::NotStarted,
+            LeaseState::Wanted,
+            LeaseState::Queued(queued(), NOW),
+            LeaseState::Held(NOW),
+            LeaseState::Missing(Holder::Unaware(NOW)),
+            LeaseState::Missing(Holder::Degraded),
+            LeaseState::Missing(Holder::Notified),
         ]
     }
 
-    fn name_of(state: &State) -> &'static str {
+    fn name_of(state: &LeaseState) -> &'static str {
         match state {
-            State::NotStarted => "NotStarted",
-            State::Wanted => "Wanted",
-            State::Queued(..) => "Queued",
-            State::Held(_) => "Held",
-            State::Missing(Holder::Unaware(_)) => "Unaware",
-            State::Missing(Holder::Degraded) => "Degraded",
-            State::Missing(Holder::Notified) => "Notified",
+            LeaseState::NotStarted => "NotStarted",
+            LeaseState::Wanted => "Wanted",
+            LeaseState::Queued(..) => "Queued",
+            LeaseState::Held(_) => "Held",
+            LeaseState::Missing(Holder::Unaware(_)) => "Unaware",
+            LeaseState::Missing(Holder::Degraded) => "Degraded",
+            LeaseState::Missing(Holder::Notified) => "Notified",
         }
     }
 
     /// The cells of an event, by state.
-    fn row(event: impl Fn() -> Event) -> String {
-        let cell = |state: State| {
+    fn row(event: impl Fn() -> LeaseEvent) -> String {
+        let cell = |state: LeaseState| {
             let before = name_of(&state);
             let mut lease = Lease {
                 state,
@@ -492,7 +496,7 @@ mod tests {
     }
 
     /// The rows of a loss: one for all that have the same result.
-    fn rows_of_loss(name: &str, event: fn(OnLoss) -> Event) -> Vec<String> {
+    fn rows_of_loss(name: &str, event: fn(OnLoss) -> LeaseEvent) -> Vec<String> {
         let rows = ON_LOSS.map(|on_loss| (row(|| event(on_loss)), on_loss));
         let same = rows.chunk_by(|(one, _), (next, _)| one == next);
         let line = |same: &[(String, OnLoss)]| {
@@ -511,17 +515,17 @@ mod tests {
             format!("|{}", "---|".repeat(names.len() + 1)),
         ];
         let events: [(&str, EventOf); 6] = [
-            ("Turn", || Event::Turn),
-            ("GivenBack", || Event::GivenBack),
-            ("Admitted", || Event::Admitted),
-            ("Granted", || Event::Granted(NOW)),
-            ("Found", || Event::Found(NOW)),
-            ("Queued", || Event::Queued(queued(), NOW)),
+            ("Turn", || LeaseEvent::Turn),
+            ("GivenBack", || LeaseEvent::GivenBack),
+            ("Admitted", || LeaseEvent::Admitted),
+            ("Granted", || LeaseEvent::Granted(NOW)),
+            ("Found", || LeaseEvent::Found(NOW)),
+            ("Queued", || LeaseEvent::Queued(queued(), NOW)),
         ];
         table.extend(events.map(|(name, event)| format!("| {name} | {} |", row(event))));
-        table.extend(rows_of_loss("Refused", Event::Refused));
-        table.extend(rows_of_loss("NotFound", Event::NotFound));
-        table.extend(rows_of_loss("Ended", Event::Ended));
+        table.extend(rows_of_loss("Refused", LeaseEvent::Refused));
+        table.extend(rows_of_loss("NotFound", LeaseEvent::NotFound));
+        table.extend(rows_of_loss("Ended", LeaseEvent::Ended));
         let docs = include_str!("lease.rs").lines();
         let docs: Vec<_> = docs.filter_map(|line| line.strip_prefix("//! |")).collect();
         let docs: Vec<_> = docs.iter().map(|line| format!("|{line}")).collect();

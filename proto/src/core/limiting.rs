@@ -8,7 +8,7 @@
 use super::{
     Core,
     id::{CallId, LeaseRef, PermitId},
-    lease::State,
+    lease::LeaseState,
     permit::{ClaimedLevel, Refusal},
     time::Time,
 };
@@ -75,7 +75,7 @@ impl Core {
     }
 
     fn limit_set_for(&self, own: &ClaimedLevel) -> Option<u32> {
-        self.limits.of(&self.keys[own.key].name)
+        self.limits.limit_for(&self.keys[own.key].name)
     }
 
     /// Applies changed limits to a claim. Leases that wait under other limits are acquired again at once.
@@ -88,10 +88,12 @@ impl Core {
             let lease = &mut self.permits[at];
             match lease.state {
                 // It polls once the answer on its way reports that it waits.
-                State::Queued(..) | State::Wanted if has_changed && lease.call().is_some() => {
+                LeaseState::Queued(..) | LeaseState::Wanted
+                    if has_changed && lease.call().is_some() =>
+                {
                     lease.notify();
                 }
-                State::Queued(..) if has_changed => self.schedule_call(at, self.now),
+                LeaseState::Queued(..) if has_changed => self.schedule_call(at, self.now),
                 _ => {}
             }
         }

@@ -1,6 +1,6 @@
 //! The limits that operators have set, as a server last reported them.
 
-use super::time::{Settings, Time};
+use super::time::{CoreSettings, Time};
 use crate::verbs::OperatorLimits;
 use std::{collections::HashMap, mem};
 
@@ -18,7 +18,7 @@ pub enum LimitsEvent {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct LimitsState {
     /// `None` until a server has reported limits, or they are given up. Then it is 0.
     version: Option<u64>,
     /// The version at which the first limit was set on their server.
@@ -36,7 +36,7 @@ pub(super) struct Limits {
     pub(super) event: Option<LimitsEvent>,
 }
 
-impl Limits {
+impl LimitsState {
     pub(super) fn version(&self) -> Option<u64> {
         self.version
     }
@@ -80,13 +80,13 @@ impl Limits {
     }
 
     /// The time from which claims no longer wait for limits that are refused.
-    pub(super) fn gives_up_at(&self, settings: &Settings) -> Option<Time> {
+    pub(super) fn gives_up_at(&self, settings: &CoreSettings) -> Option<Time> {
         let refused = self.refused.filter(|_| !self.are_given_up);
         refused.map(|since| since + settings.timeout)
     }
 
     /// The limit of the semaphore of this name.
-    pub(super) fn of(&self, name: &str) -> Option<u32> {
+    pub(super) fn limit_for(&self, name: &str) -> Option<u32> {
         if self.all.is_empty() {
             return None;
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn limits_are_lost_if_others_are_in_force_of_an_older_time_or_set_anew() {
-        let mut limits = Limits::default();
+        let mut limits = LimitsState::default();
         for ((version, first), all, is_lost) in [
             ((7, 7), &[("a", 1)][..], false),
             ((9, 7), &[], false),
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_server_that_tells_no_limits_is_told_of_once_until_it_tells_them() {
-        let mut limits = Limits::default();
+        let mut limits = LimitsState::default();
         let told = [false, false, true, true, false];
         let events = told.map(|are_reported| {
             if are_reported {

@@ -21,12 +21,12 @@
 //!
 //! | | holds |
 //! |---|---|
-//! | `Permit` | the levels of a claim, and its leases from narrow to wide |
+//! | `PermitState` | the levels of a claim, and its leases from narrow to wide |
 //! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
-//! | `Connection` | one runtime's link to a server: the leases that wait to be sent over it, and counts of its calls in flight |
-//! | `Key` | the units of a semaphore that count in this process's share, and the debts that are not settled |
+//! | `ConnectionState` | one runtime's link to a server: the leases that wait to be sent over it, and counts of its calls in flight |
+//! | `KeyState` | the units of a semaphore that count in this process's share, and the debts that are not settled |
 //!
 //! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `give_up_ended`
 //! makes debts of their leases. So what a step visits stays until the step is over. The states of a lease, and what changes
@@ -135,26 +135,26 @@ mod time;
 mod timers;
 mod weight;
 
-pub use call::{Call, Failure};
+pub use call::{Call, CallFailure};
 pub use health::Outage;
 pub use id::{CallId, PermitId, RuntimeId, THREAD};
 pub use limits::LimitsEvent;
-pub use permit::{Event, Level, Merge, Refusal, Wait};
+pub use permit::{Event, LevelClaim, LevelWait, Merge, Refusal};
 pub use policy::OutagePolicy;
-pub use server::Change;
-pub use time::{FOREVER, Settings, Time};
+pub use server::{Change, SlotRanges};
+pub use time::{CoreSettings, FOREVER, Time};
 
-use crate::verbs::{Answer, LeaseId, LeaseName, Message, Units};
+use crate::verbs::{Answer, LeaseId, LeaseName, LeaseUnits, Message};
 use call::{Flight, Items, StoreKey};
-use connection::Connection;
+use connection::ConnectionState;
 use debt::Debt;
 use end::{EndCause, EndedPermit};
 use id::{DebtId, LeaseRef};
-use key::Keys;
-use lease::{Lease, State};
-use limits::Limits;
+use key::KeyStates;
+use lease::{Lease, LeaseEvent, LeaseState};
+use limits::LimitsState;
 use pauses::LocalPauses;
-use permit::{ClaimedLevel, Permit};
+use permit::{ClaimedLevel, PermitState};
 use policy::LiveProcesses;
 use queues::SendQueue;
 use server::{Highest, Server};
@@ -165,7 +165,7 @@ use std::{
     sync::Arc,
 };
 use table::Table;
-use timers::{Owner, Timers};
+use timers::{TimerOwner, Timers};
 
 /// The most overdue calls, timers and places of a sweep that one entry handles, and the most refreshes and waiting releases that
 /// a call takes. So no entry blocks the others for long.
@@ -186,8 +186,8 @@ enum Membership {
 pub struct Core {
     /// The time of the last entry, which applies to everything that the entry does.
     now: Time,
-    settings: Settings,
-    permits: Table<Permit>,
+    settings: CoreSettings,
+    permits: Table<PermitState>,
     /// The permits that have ended in this step and still have their leases.
     ended: VecDeque<EndedPermit>,
     pauses: LocalPauses,
@@ -203,8 +203,8 @@ pub struct Core {
     /// For keys of the store whose slots are moving: the server that the next command for the key is sent to.
     store_redirects: BTreeMap<StoreKey, usize>,
     highest: Highest,
-    connections: BTreeMap<(RuntimeId, usize), Connection>,
-    keys: Keys,
+    connections: BTreeMap<(RuntimeId, usize), ConnectionState>,
+    keys: KeyStates,
     timers: Timers,
     events: VecDeque<(PermitId, Event)>,
     /// The outages that have begun or ended, with their servers.
@@ -212,7 +212,7 @@ pub struct Core {
     /// The servers that have not answered a call in time, until the driver takes them.
     late_servers: BTreeSet<usize>,
     live: LiveProcesses,
-    limits: Limits,
+    limits: LimitsState,
     /// The first place of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server may have
     /// lost leases, refuses connections, is unavailable or is back, when slots have moved or limits have changed, and at
     /// shutdown.
@@ -223,7 +223,7 @@ pub struct Core {
 }
 
 impl Core {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: CoreSettings) -> Self {
         let membership = if settings.claims {
             Membership::Member
         } else {
@@ -245,7 +245,7 @@ impl Core {
         &mut self,
         now: Time,
         from: RuntimeId,
-        levels: &[Level],
+        levels: &[LevelClaim],
     ) -> (PermitId, Option<Call>) {
         self.now = now;
         let id = self.permits.next_id();
@@ -260,17 +260,17 @@ impl Core {
                 label: level.label.clone(),
             };
             let key = self.keys.number(&level.name);
-            ClaimedLevel::new(key, Units::new(lease), level.wait)
+            ClaimedLevel::new(key, LeaseUnits::new(lease), level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);
-        let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
+        let mut permit = PermitState::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.named.insert(id.serial, id);
         self.claim(permit)
     }
 
-    fn add(&mut self, permit: Permit) {
+    fn add(&mut self, permit: PermitState) {
         for level in &permit.levels {
             self.keys[level.key].users += 1;
         }
@@ -278,7 +278,7 @@ impl Core {
     }
 
     /// Any returned call must be sent by the caller's own task.
-    fn claim(&mut self, permit: Permit) -> (PermitId, Option<Call>) {
+    fn claim(&mut self, permit: PermitState) -> (PermitId, Option<Call>) {
         let id = permit.id;
         self.add(permit);
         for at in self.lease_refs(id) {
@@ -347,13 +347,13 @@ impl Core {
     // Servers.
 
     /// Takes the answers to a call, one for each command, or the failure of the call.
-    pub fn handle_reply(&mut self, now: Time, id: CallId, reply: Result<Vec<Answer>, Failure>) {
+    pub fn handle_reply(&mut self, now: Time, id: CallId, reply: Result<Vec<Answer>, CallFailure>) {
         self.now = now;
         self.complete(id, reply);
         self.give_up_ended();
     }
 
-    fn complete(&mut self, id: CallId, reply: Result<Vec<Answer>, Failure>) {
+    fn complete(&mut self, id: CallId, reply: Result<Vec<Answer>, CallFailure>) {
         let Some(flight) = self.calls.remove(&id) else {
             return;
         };
@@ -362,13 +362,13 @@ impl Core {
             .complete(now, &flight);
         match reply {
             // Rule 7.
-            Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
-                self.handle_no_answer(&flight, Failure::TimedOut);
+            Ok(_) | Err(CallFailure::Abandoned) if now >= flight.deadline => {
+                self.handle_no_answer(&flight, CallFailure::TimedOut);
             }
             Ok(answers) if self.is_confirmed(&flight, &answers) => {
                 self.handle_answers(&flight, answers);
             }
-            Ok(_) => self.handle_no_answer(&flight, Failure::Unconfirmed),
+            Ok(_) => self.handle_no_answer(&flight, CallFailure::Unconfirmed),
             Err(failure) => self.handle_no_answer(&flight, failure),
         }
         self.owed_in.remove(&id);
@@ -458,7 +458,7 @@ impl Core {
         let calls = self.calls.values();
         let calls = calls.filter(|call| (call.runtime, call.server) == (runtime, server));
         for call in calls.map(|call| call.id).collect::<Vec<_>>() {
-            self.complete(call, Err(Failure::Abandoned));
+            self.complete(call, Err(CallFailure::Abandoned));
         }
     }
 
@@ -520,7 +520,7 @@ impl Core {
         for _ in 0..MOST_DUE {
             match self.calls.first_key_value() {
                 Some((&id, flight)) if flight.deadline <= now => {
-                    self.complete(id, Err(Failure::TimedOut));
+                    self.complete(id, Err(CallFailure::TimedOut));
                 }
                 _ => break,
             }
@@ -529,8 +529,8 @@ impl Core {
         self.go_on_sweeping();
         for _ in 0..MOST_DUE {
             match self.timers.first() {
-                Some((at, Owner::Permit(id))) if at <= now => self.handle_permit_timer(id),
-                Some((at, Owner::Debt(id))) if at <= now => self.handle_debt_timer(id),
+                Some((at, TimerOwner::Permit(id))) if at <= now => self.handle_permit_timer(id),
+                Some((at, TimerOwner::Debt(id))) if at <= now => self.handle_debt_timer(id),
                 _ => break,
             }
         }
@@ -686,12 +686,12 @@ impl Core {
 
     /// The limit that an operator has set for the semaphore of this name.
     pub fn limit_of_name(&self, name: &str) -> Option<u32> {
-        self.limits.of(name)
+        self.limits.limit_for(name)
     }
 
     // Shared by the other modules of the core.
 
-    fn connection(&mut self, runtime: RuntimeId, server: usize) -> &mut Connection {
+    fn connection(&mut self, runtime: RuntimeId, server: usize) -> &mut ConnectionState {
         self.connections.entry((runtime, server)).or_default()
     }
 
@@ -728,13 +728,13 @@ impl Core {
         };
         if let Some(next) = permit.timer() {
             self.timers
-                .set(Owner::Permit(id), &mut permit.scheduled, next);
+                .set(TimerOwner::Permit(id), &mut permit.scheduled, next);
         }
     }
 
     fn unset_timer(&mut self, id: PermitId) {
         let scheduled = &mut self.permits[id].scheduled;
-        self.timers.clear(Owner::Permit(id), scheduled);
+        self.timers.clear(TimerOwner::Permit(id), scheduled);
     }
 
     /// Queues a lease if its next call is due. A claim beyond its share is held back or refused instead (rule 12). After a shutdown
@@ -751,7 +751,7 @@ impl Core {
         if self.is_closed && lease.is_missing() {
             return;
         }
-        if matches!(lease.state, State::Wanted) && self.is_beyond_share(at.0) {
+        if matches!(lease.state, LeaseState::Wanted) && self.is_beyond_share(at.0) {
             return self.hold_back(at);
         }
         // A runtime sends the first acquire of each id of its claim. All others are the thread's.
@@ -835,7 +835,7 @@ impl Core {
     /// Starts to acquire a lease, which is the next one of its claim. During an outage the claim is decided at once and not queued.
     fn start_acquire(&mut self, at: LeaseRef) {
         let lease = &mut self.permits[at];
-        lease.on(lease::Event::Turn);
+        lease.on(LeaseEvent::Turn);
         lease.schedule(self.now);
         self.decide_if_unavailable(at.0);
         self.enqueue_if_due(at);

@@ -133,16 +133,16 @@ impl Core {
 mod tests {
     use crate::{
         core::{
-            Change, Core, Event, Failure, Level, OutagePolicy, Refusal, RuntimeId, Settings,
-            THREAD, Time,
+            CallFailure, Change, Core, CoreSettings, Event, LevelClaim, OutagePolicy, Refusal,
+            RuntimeId, THREAD, Time,
             tests::{self, settings},
         },
-        verbs::{Answer, Command, Fault, OperatorLimits, Part},
+        verbs::{Answer, Command, CommandFault, OperatorLimits, Part},
     };
     use std::time::Duration;
 
-    fn level(name: &str, slot: u16) -> Level {
-        Level {
+    fn level(name: &str, slot: u16) -> LevelClaim {
+        LevelClaim {
             limit: 2,
             ..tests::level(name, slot)
         }
@@ -165,7 +165,7 @@ mod tests {
 
     /// The same core before it has sent anything.
     fn connected() -> Core {
-        let mut core = Core::new(Settings {
+        let mut core = Core::new(CoreSettings {
             slots_of_store: [1, 1],
             policy: OutagePolicy::ShareOf { fraction: 0.5 },
             ..settings()
@@ -201,7 +201,11 @@ mod tests {
 
     #[test]
     fn a_claim_waits_for_limits_that_are_refused_no_longer_than_a_timeout() {
-        for fault in [Fault::Again, Fault::Moved(1), Fault::Interrupted] {
+        for fault in [
+            CommandFault::Again,
+            CommandFault::Moved(1),
+            CommandFault::Interrupted,
+        ] {
             let mut core = connected();
             core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
             let (first, calls) = first_acquire(&mut core, |command| match command {
@@ -209,7 +213,7 @@ mod tests {
                     Answer::Failed(fault)
                 }
                 Command::Presence(_) => Answer::Presence(1, Some(1_000), Some(2), None),
-                _ => Answer::Failed(Fault::Again),
+                _ => Answer::Failed(CommandFault::Again),
             });
             let waits = first.map(|first| first - NOW);
             let timeout = Duration::from_millis(250);
@@ -227,7 +231,7 @@ mod tests {
             Command::Presence(parts) if matches!(parts[..], [Part::Limits(None)]) => {
                 asks.set(asks.get() + 1);
                 match asks.get() {
-                    1 => Answer::Failed(Fault::Ask(0)),
+                    1 => Answer::Failed(CommandFault::Ask(0)),
                     _ => Answer::Presence(1, None, None, Some(OperatorLimits::default())),
                 }
             }
@@ -244,7 +248,7 @@ mod tests {
         let mut core = core();
         let (id, call) = core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
         let call = call.expect("nothing was in flight");
-        let interrupted = vec![Answer::Failed(Fault::Interrupted)];
+        let interrupted = vec![Answer::Failed(CommandFault::Interrupted)];
         core.handle_reply(NOW, call.id, Ok(interrupted.clone()));
         assert!(core.poll_event().is_none(), "it is not refused");
         let again = NOW + Duration::from_millis(20);
@@ -273,7 +277,7 @@ mod tests {
         assert!(second.is_some() && unsent.is_none());
         let later = NOW + Duration::from_millis(5);
         let first = first.expect("nothing was in flight");
-        core.handle_reply(later, first.id, Err(Failure::Broken));
+        core.handle_reply(later, first.id, Err(CallFailure::Broken));
         for runtime in [own, THREAD] {
             core.handle_servers(later, Change::Gone(runtime, 0));
         }

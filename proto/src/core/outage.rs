@@ -4,8 +4,8 @@ use super::{
     Core,
     health::Outage,
     id::{LeaseRef, PermitId, RuntimeId},
-    lease,
-    permit::{ClaimedLevel, Event, Permit, Phase, Refusal, Reported},
+    lease::LeaseEvent,
+    permit::{ClaimedLevel, Event, PermitState, Phase, Refusal, Reported},
     time::Time,
 };
 use std::mem;
@@ -199,7 +199,7 @@ impl Core {
         let event = Event::Granted(levels.collect());
         let then = self.now + self.settings.absence();
         for at in self.lease_refs(id) {
-            self.apply(at, lease::Event::Admitted, then);
+            self.apply(at, LeaseEvent::Admitted, then);
         }
         self.permits[id].phase = Phase::Granted(Reported::default());
         self.count(id);
@@ -223,13 +223,13 @@ impl Core {
         self.settings.policy.share(level.units.id.limit, live)
     }
 
-    fn is_within_share(&self, permit: &Permit) -> bool {
+    fn is_within_share(&self, permit: &PermitState) -> bool {
         let mut levels = permit.levels.iter();
         levels.all(|level| self.counted_with(permit, level) <= self.share(level))
     }
 
     /// The units of a semaphore that count in the share, including those of a permit.
-    fn counted_with(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
+    fn counted_with(&self, permit: &PermitState, level: &ClaimedLevel) -> u32 {
         let units = level.units.count();
         self.keys[level.key].counted + if permit.counts { 0 } else { units }
     }
@@ -245,7 +245,7 @@ impl Core {
     }
 
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
-    fn held_of_share(&self, permit: &Permit, level: &ClaimedLevel) -> u32 {
+    fn held_of_share(&self, permit: &PermitState, level: &ClaimedLevel) -> u32 {
         let limit = level.units.id.limit;
         let own = if self.settings.policy.shares() {
             self.counted_with(permit, level)
@@ -281,10 +281,10 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            Change, Failure, SendQueue, THREAD,
+            CallFailure, Change, SendQueue, THREAD,
             tests::{level, settings},
         },
-        verbs::{Answer, Fault},
+        verbs::{Answer, CommandFault},
     };
     use std::time::Duration;
 
@@ -302,7 +302,7 @@ mod tests {
         while !core.is_in_outage(0) && now < Time::from_secs(100) {
             core.handle_timeout(now);
             while let Some(call) = core.poll_call(now, THREAD) {
-                core.handle_reply(now, call.id, Err(Failure::TimedOut));
+                core.handle_reply(now, call.id, Err(CallFailure::TimedOut));
             }
             now += Duration::from_millis(50);
         }
@@ -331,7 +331,10 @@ mod tests {
             let now = start + Duration::from_millis(ms);
             core.handle_timeout(now);
             while let Some(call) = core.poll_call(now, THREAD) {
-                let failed = call.commands.iter().map(|_| Answer::Failed(Fault::Mistake));
+                let failed = call
+                    .commands
+                    .iter()
+                    .map(|_| Answer::Failed(CommandFault::Mistake));
                 core.handle_reply(now, call.id, Ok(failed.collect()));
                 asked += 1;
             }

@@ -3,10 +3,10 @@
 use super::{
     id::{DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lease::Lease,
-    table::{Entry, Table},
-    time::{FOREVER, Settings, Time},
+    table::{Table, TableEntry},
+    time::{CoreSettings, FOREVER, Time},
 };
-use crate::verbs::{Flow, Units};
+use crate::verbs::{Flow, LeaseUnits};
 use std::{
     ops::{Index, IndexMut},
     sync::Arc,
@@ -15,7 +15,7 @@ use std::{
 
 /// One limit of a claim.
 #[derive(Debug, Clone)]
-pub struct Level {
+pub struct LevelClaim {
     /// The name of the semaphore.
     pub name: Arc<str>,
     /// Its hash slot. A script may name keys of one slot only. Without a cluster all keys are in one.
@@ -23,7 +23,7 @@ pub struct Level {
     pub limit: u32,
     pub weight: u32,
     /// `None`: the claim does not wait here.
-    pub wait: Option<Wait>,
+    pub wait: Option<LevelWait>,
     /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at once (rule
     /// 6). One strict level makes the permit strict.
     pub is_strict: bool,
@@ -35,7 +35,7 @@ pub struct Level {
 
 /// How a claim waits at a level.
 #[derive(Debug, Clone, Copy)]
-pub struct Wait {
+pub struct LevelWait {
     /// The longest wait, from the claim on.
     pub time: Duration,
     /// How many may wait.
@@ -44,7 +44,7 @@ pub struct Wait {
     pub head_start: Duration,
 }
 
-impl Wait {
+impl LevelWait {
     /// Caps the wait, so that no sum overflows.
     fn bounded(self) -> Self {
         let time = self.time.min(FOREVER);
@@ -114,21 +114,21 @@ pub(super) struct ClaimedLevel {
     /// The number of its semaphore.
     pub(super) key: usize,
     /// The id under which a server knows its units.
-    pub(super) units: Units,
+    pub(super) units: LeaseUnits,
     /// The limit that it was claimed with. The units have the one in force.
     pub(super) limit: u32,
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<LevelWait>,
     /// The token, and the number of units that are held, as last reported.
     pub(super) grant: (u64, u32),
 }
 
 impl ClaimedLevel {
-    pub(super) fn new(key: usize, units: Units, wait: Option<Wait>) -> Self {
+    pub(super) fn new(key: usize, units: LeaseUnits, wait: Option<LevelWait>) -> Self {
         Self {
             key,
             limit: units.id.limit,
             units,
-            wait: wait.map(Wait::bounded),
+            wait: wait.map(LevelWait::bounded),
             grant: (0, 0),
         }
     }
@@ -179,7 +179,7 @@ impl Ended {
 }
 
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(super) struct PermitState {
     pub(super) id: PermitId,
     /// The permit that it adds units to, and at which level (rule 13).
     pub(super) adds_to: Option<(PermitId, usize)>,
@@ -199,13 +199,13 @@ pub(super) struct Permit {
     pub(super) counts: bool,
 }
 
-impl Permit {
+impl PermitState {
     pub(super) fn new(
         id: PermitId,
         (asked, from): (Time, RuntimeId),
         levels: Vec<ClaimedLevel>,
         leases: Vec<Lease>,
-        settings: &Settings,
+        settings: &CoreSettings,
     ) -> Self {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
@@ -255,7 +255,7 @@ impl Permit {
     }
 
     /// How the claim may wait at a level. `None` if it waits there no more.
-    pub(super) fn wait(&self, level: &ClaimedLevel, now: Time) -> Option<Wait> {
+    pub(super) fn wait(&self, level: &ClaimedLevel, now: Time) -> Option<LevelWait> {
         let claiming = self.claiming()?;
         let wait = level.wait;
         wait.filter(|wait| now < claiming.asked + wait.time)
@@ -422,7 +422,7 @@ impl Permit {
     }
 }
 
-impl Entry for Permit {
+impl TableEntry for PermitState {
     type Id = PermitId;
 
     fn id(&self) -> PermitId {
@@ -430,7 +430,7 @@ impl Entry for Permit {
     }
 }
 
-impl Index<LeaseRef> for Table<Permit> {
+impl Index<LeaseRef> for Table<PermitState> {
     type Output = Lease;
 
     fn index(&self, LeaseRef(id, lease): LeaseRef) -> &Lease {
@@ -438,17 +438,17 @@ impl Index<LeaseRef> for Table<Permit> {
     }
 }
 
-impl IndexMut<LeaseRef> for Table<Permit> {
+impl IndexMut<LeaseRef> for Table<PermitState> {
     fn index_mut(&mut self, LeaseRef(id, lease): LeaseRef) -> &mut Lease {
         &mut self[id].leases[lease]
     }
 }
 
 /// One lease for each run of levels that one script may name.
-pub(super) fn leases(levels: &[Level]) -> Vec<Lease> {
+pub(super) fn leases(levels: &[LevelClaim]) -> Vec<Lease> {
     let mut first = 0;
     let runs = levels.chunk_by(|one, next| one.slot == next.slot);
-    let lease = |run: &[Level]| {
+    let lease = |run: &[LevelClaim]| {
         let levels = first..first + run.len();
         first = levels.end;
         Lease::new(run[0].slot, levels)

@@ -6,9 +6,9 @@ use super::{
     debt::{Debt, Next},
     id::{CallId, DebtId, LeaseRef, PermitId},
     lease::Lease,
-    permit::Permit,
+    permit::PermitState,
     time::Time,
-    timers::Owner,
+    timers::TimerOwner,
 };
 use crate::verbs::Acquired;
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl Core {
     ) {
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued(_));
         if is_refusal
-            && self.permits.get(at.0).is_some_and(Permit::has_ended)
+            && self.permits.get(at.0).is_some_and(PermitState::has_ended)
             && let Some(lease) = self.lease_in_flight(at, flight.id)
         {
             lease.remote.note_refused(flight.sent);
@@ -195,12 +195,13 @@ impl Core {
         }
         let debt = &mut self.debts[id];
         let next = debt.timer();
-        self.timers.set(Owner::Debt(id), &mut debt.scheduled, next);
+        self.timers
+            .set(TimerOwner::Debt(id), &mut debt.scheduled, next);
     }
 
     fn clear_timer(&mut self, id: DebtId) {
         let scheduled = &mut self.debts[id].scheduled;
-        self.timers.clear(Owner::Debt(id), scheduled);
+        self.timers.clear(TimerOwner::Debt(id), scheduled);
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
@@ -209,7 +210,7 @@ impl Core {
     /// may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);
-        let is_awaited_by_thread = permit.is_some_and(Permit::is_awaited_by_thread);
+        let is_awaited_by_thread = permit.is_some_and(PermitState::is_awaited_by_thread);
         let is_full = self.is_any_full(&debt.levels);
         let blocks_others = is_full && !self.is_busy(self.target_of_debt(debt));
         self.is_closed || is_awaited_by_thread || blocks_others

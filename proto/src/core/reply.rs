@@ -2,14 +2,14 @@
 
 use super::{
     Core, Membership,
-    call::{Failure, Flight, Items, StoreKey},
+    call::{CallFailure, Flight, Items, StoreKey},
     end::EndCause,
     id::{CallId, DebtId, LeaseRef, PermitId, THREAD},
-    lease::{self, InFlight, Outcome, State},
-    permit::{Event, Permit, Phase, Refusal, Reported},
+    lease::{InFlight, LeaseEvent, LeaseState, Outcome},
+    permit::{Event, PermitState, Phase, Refusal, Reported},
     time::{PAUSE, Time},
 };
-use crate::verbs::{Acquired, Answer, Fault, LeaseName, Queued};
+use crate::verbs::{Acquired, Answer, CommandFault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
@@ -25,7 +25,7 @@ impl Core {
 
     pub(super) fn handle_answers(&mut self, flight: &Flight, answers: Vec<Answer>) {
         flight.progress.note_over();
-        let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
+        let is_unwell = |answer| matches!(answer, &Answer::Failed(CommandFault::Unavailable));
         let works = !answers
             .iter()
             .any(|answer| matches!(answer, Answer::Failed(_)));
@@ -38,7 +38,7 @@ impl Core {
         for items in &flight.items {
             match answers.next() {
                 Some(answer) => self.handle_answer(flight, items, answer),
-                None => self.handle_fault(flight, items, Fault::Unavailable),
+                None => self.handle_fault(flight, items, CommandFault::Unavailable),
             }
         }
     }
@@ -83,25 +83,28 @@ impl Core {
             (items, Answer::NotRun) => self.retry_not_run(flight, items),
             (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(fault)) => self.handle_fault(flight, items, fault),
-            (items, _) => self.handle_fault(flight, items, Fault::Mistake),
+            (items, _) => self.handle_fault(flight, items, CommandFault::Mistake),
         }
     }
 
     /// Handles a command that a server could not run, or not to its end.
-    fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: Fault) {
-        if let Fault::Mistake | Fault::Unavailable | Fault::Interrupted = fault {
+    fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: CommandFault) {
+        if let CommandFault::Mistake | CommandFault::Unavailable | CommandFault::Interrupted = fault
+        {
             self.note_may_have_run(items.debts());
         } else {
             self.note_not_run(flight, items);
         }
         let then = match fault {
             // Rule 14.
-            Fault::Moved(server) => self.handle_moved(items, server),
-            Fault::Ask(server) => self.handle_ask(items, server),
-            Fault::Mistake if self.take_apart(flight, items) => return,
-            Fault::Mistake => self.now + self.settings.heartbeat(),
-            Fault::Unserved => self.handle_unserved(items),
-            Fault::Again | Fault::Interrupted | Fault::Unavailable => self.now + PAUSE,
+            CommandFault::Moved(server) => self.handle_moved(items, server),
+            CommandFault::Ask(server) => self.handle_ask(items, server),
+            CommandFault::Mistake if self.take_apart(flight, items) => return,
+            CommandFault::Mistake => self.now + self.settings.heartbeat(),
+            CommandFault::Unserved => self.handle_unserved(items),
+            CommandFault::Again | CommandFault::Interrupted | CommandFault::Unavailable => {
+                self.now + PAUSE
+            }
         };
         if let Items::Presence(key) = items {
             return self.handle_presence_fault(flight.server, *key, fault);
@@ -112,18 +115,22 @@ impl Core {
         };
         for &at in all {
             let LeaseRef(id, _) = at;
-            let is_undecided = self.permits.get(id).is_some_and(Permit::is_claim);
+            let is_undecided = self.permits.get(id).is_some_and(PermitState::is_claim);
             let is_missing = self.lease(at).is_some_and(|lease| lease.is_missing());
             match fault {
-                Fault::Mistake if is_undecided => self.refuse(id, Refusal::Failed(flight.server)),
-                // Rule 6. Its old id is being released already.
-                Fault::Mistake if is_missing => {
-                    self.apply(at, lease::Event::Refused(self.on_loss(at)), then);
+                CommandFault::Mistake if is_undecided => {
+                    self.refuse(id, Refusal::Failed(flight.server));
                 }
-                Fault::Unavailable | Fault::Unserved if is_undecided => {
+                // Rule 6. Its old id is being released already.
+                CommandFault::Mistake if is_missing => {
+                    self.apply(at, LeaseEvent::Refused(self.on_loss(at)), then);
+                }
+                CommandFault::Unavailable | CommandFault::Unserved if is_undecided => {
                     self.handle_undecided(id, flight.server);
                 }
-                Fault::Unserved => self.schedule_call(at, self.now + self.settings.heartbeat()),
+                CommandFault::Unserved => {
+                    self.schedule_call(at, self.now + self.settings.heartbeat());
+                }
                 _ => {}
             }
         }
@@ -137,9 +144,9 @@ impl Core {
 
     /// Schedules the named leases and debts again. `failure` is `None` if a server has answered that the command did not run to its
     /// end.
-    fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<Failure>) {
-        let may_run = !matches!(failure, None | Some(Failure::NotConnected));
-        if failure == Some(Failure::NotConnected) {
+    fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<CallFailure>) {
+        let may_run = !matches!(failure, None | Some(CallFailure::NotConnected));
+        if failure == Some(CallFailure::NotConnected) {
             flight.progress.note_over();
             self.note_not_run(flight, items);
         }
@@ -167,7 +174,7 @@ impl Core {
             }
             Items::Presence(_) => {
                 let pause = match failure {
-                    Some(Failure::Abandoned) => Duration::ZERO,
+                    Some(CallFailure::Abandoned) => Duration::ZERO,
                     _ => self.servers[flight.server].health.pause(&self.settings),
                 };
                 self.schedule_announcement(flight.server, then.max(self.now + pause));
@@ -178,11 +185,11 @@ impl Core {
     }
 
     /// A server has not taken an announcement, or has not reported a value that the announcement reads.
-    fn handle_presence_fault(&mut self, server: usize, key: Option<StoreKey>, fault: Fault) {
-        let is_moving = !matches!(fault, Fault::Mistake | Fault::Unavailable);
+    fn handle_presence_fault(&mut self, server: usize, key: Option<StoreKey>, fault: CommandFault) {
+        let is_moving = !matches!(fault, CommandFault::Mistake | CommandFault::Unavailable);
         if key == Some(StoreKey::Limits) && is_moving {
             self.note_limits_refused();
-        } else if key == Some(StoreKey::Limits) && fault == Fault::Mistake {
+        } else if key == Some(StoreKey::Limits) && fault == CommandFault::Mistake {
             self.limits.note_unreported();
         }
         let health = &self.servers[server].health;
@@ -190,8 +197,8 @@ impl Core {
             // The next announcement is also a probe.
             _ if health.is_failing() => Duration::ZERO,
             // The other server is asked at once.
-            Fault::Moved(_) | Fault::Ask(_) => self.settings.announcement(),
-            Fault::Mistake => self.settings.heartbeat(),
+            CommandFault::Moved(_) | CommandFault::Ask(_) => self.settings.announcement(),
+            CommandFault::Mistake => self.settings.heartbeat(),
             // The move may never end, and claims go on without the limits.
             _ if is_moving && self.limits.version().is_some() => self.settings.heartbeat(),
             _ => Duration::ZERO,
@@ -236,16 +243,16 @@ impl Core {
     }
 
     /// Handles a failed call. Its commands may still run.
-    pub(super) fn handle_no_answer(&mut self, flight: &Flight, failure: Failure) {
-        if failure == Failure::TimedOut {
+    pub(super) fn handle_no_answer(&mut self, flight: &Flight, failure: CallFailure) {
+        if failure == CallFailure::TimedOut {
             self.late_servers.insert(flight.server);
         }
-        if failure != Failure::Abandoned {
+        if failure != CallFailure::Abandoned {
             self.note_failure(flight.server, flight.sent, flight.runtime == THREAD);
         }
         let then = match failure {
             // A broken connection accepts commands until its end is noticed.
-            Failure::NotConnected | Failure::Broken => self.now + PAUSE,
+            CallFailure::NotConnected | CallFailure::Broken => self.now + PAUSE,
             _ => self.now,
         };
         for items in &flight.items {
@@ -300,7 +307,7 @@ impl Core {
                 self.handle_refusal(sent, at, Refusal::Paused(level, limit, left));
             }
             // A revocation ends the whole permit, also if only a growth of it meets the revocation.
-            Acquired::Revoked if !matches!(lease.state, State::NotStarted) => {
+            Acquired::Revoked if !matches!(lease.state, LeaseState::NotStarted) => {
                 self.end(permit.root(), EndCause::Revoked);
             }
             Acquired::Revoked => {}
@@ -345,7 +352,7 @@ impl Core {
     /// Notes that a lease is held until `end`, and schedules its refresh for `next`.
     fn handle_grant(&mut self, at: LeaseRef, grants: &[(u64, u32)], (end, next): (Time, Time)) {
         let permit = &mut self.permits[at.0];
-        let outcome = permit.leases[at.1].on(lease::Event::Granted(end));
+        let outcome = permit.leases[at.1].on(LeaseEvent::Granted(end));
         match outcome {
             Outcome::Nothing => return,
             Outcome::Advances | Outcome::Returns(true) => permit.take_grants(at.1, grants),
@@ -392,7 +399,7 @@ impl Core {
     /// Acquires the narrower leases of a claim again, under the same ids (rule 21).
     fn reacquire(&mut self, LeaseRef(id, widest): LeaseRef) {
         for lease in &mut self.permits[id].leases[..widest] {
-            lease.on(lease::Event::Turn);
+            lease.on(LeaseEvent::Turn);
         }
         self.start_acquire(LeaseRef(id, 0));
     }
@@ -408,7 +415,7 @@ impl Core {
         let over = permit.waits_until(level).max(self.now);
         let lease = &mut permit.leases[at.1];
         let (before, pause_left) = (lease.queued_at(), queued.pause);
-        match lease.on(lease::Event::Queued(queued, sent)) {
+        match lease.on(LeaseEvent::Queued(queued, sent)) {
             Outcome::Waits => self.give_wider_back(at),
             // The answer to a poll from before a grant or a loss.
             Outcome::CallsAgain => return self.schedule_call(at, self.now),
@@ -442,7 +449,7 @@ impl Core {
         if !lease.is_held() {
             lease.remote.note_refused(sent);
         }
-        let event = lease::Event::Refused(self.on_loss(at));
+        let event = LeaseEvent::Refused(self.on_loss(at));
         if self.apply(at, event, self.now + retry_in) == Outcome::IsRefused {
             self.refuse(at.0, why);
         }
@@ -470,7 +477,7 @@ impl Core {
         let lease = &mut self.permits[at];
         // An answer that was sent before the message may still arrive.
         lease.notify();
-        let State::Queued(queued, polled) = &lease.state else {
+        let LeaseState::Queued(queued, polled) = &lease.state else {
             return;
         };
         let end = self.settings.lease_end(*polled, self.settings.alive());
@@ -502,7 +509,7 @@ impl Core {
             } else if own.has_shrunk {
                 self.schedule_call(at, self.now);
             } else {
-                self.apply(at, lease::Event::NotFound(self.on_loss(at)), self.now);
+                self.apply(at, LeaseEvent::NotFound(self.on_loss(at)), self.now);
             }
         }
         if !lost.is_empty() {
@@ -514,7 +521,7 @@ impl Core {
     fn handle_found(&mut self, at: LeaseRef, sent: Time) {
         let (end, next) = self.end_and_next_refresh(at, sent);
         let lease = &mut self.permits[at];
-        match lease.on(lease::Event::Found(end)) {
+        match lease.on(LeaseEvent::Found(end)) {
             Outcome::IsHeld => {
                 lease.remote.note_refreshed(self.now);
                 self.report_expiry(at.0);
@@ -544,8 +551,8 @@ impl Core {
             // A lease that ends before this was refreshed before the loss.
             let found_until = self.settings.lease_end(lost_before, self.settings.lease);
             let is_due = match &lease.state {
-                State::Held(end) => *end < found_until,
-                State::Queued(_, polled) => *polled < lost_before,
+                LeaseState::Held(end) => *end < found_until,
+                LeaseState::Queued(_, polled) => *polled < lost_before,
                 _ => lease.is_missing() && !self.is_in_outage(server),
             };
             if is_due && lease.is_scheduled_after(self.now) {

@@ -3,9 +3,12 @@
 use super::{
     health::Health,
     id::{DebtId, RuntimeId},
-    time::{Settings, Time},
+    time::{CoreSettings, Time},
 };
 use std::{collections::VecDeque, ops::Range, time::Duration};
+
+/// Ranges of slots, each with its server.
+pub type SlotRanges = Vec<(Range<usize>, usize)>;
 
 /// A change of a server, or of a runtime's connection to it.
 #[derive(Debug, Clone)]
@@ -16,7 +19,7 @@ pub enum Change {
     /// A connection has ended, or an attempt to make one has failed. Calls in flight fail one by one.
     Gone(RuntimeId, usize),
     /// These slots are on that server.
-    Slots(Vec<(Range<usize>, usize)>),
+    Slots(SlotRanges),
     /// No connection was made.
     NotConnected {
         server: usize,
@@ -59,7 +62,7 @@ pub(super) struct Server {
 
 impl Server {
     /// True if no process can have treated it as unavailable and still act on that.
-    pub(super) fn is_well(&self, now: Time, settings: &Settings) -> bool {
+    pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
         !self.is_denied && self.health.is_well(now, settings)
     }
 

@@ -15,7 +15,7 @@ pub(super) trait EntryId: Debug + Copy + PartialEq {
 }
 
 /// An entry, which contains its id.
-pub(super) trait Entry {
+pub(super) trait TableEntry {
     type Id: EntryId;
 
     fn id(&self) -> Self::Id;
@@ -36,7 +36,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T: Entry> Table<T> {
+impl<T: TableEntry> Table<T> {
     /// The id of the entry that is inserted next.
     pub(super) fn next_id(&mut self) -> T::Id {
         self.last_serial += 1;
@@ -87,7 +87,7 @@ impl<T: Entry> Table<T> {
 
 /// Panics if the entry was removed. An id that may outlive its entry, as in a flight or a queue, is looked up with
 /// [`Table::get`].
-impl<T: Entry> Index<T::Id> for Table<T> {
+impl<T: TableEntry> Index<T::Id> for Table<T> {
     type Output = T;
 
     fn index(&self, id: T::Id) -> &T {
@@ -97,7 +97,7 @@ impl<T: Entry> Index<T::Id> for Table<T> {
     }
 }
 
-impl<T: Entry> IndexMut<T::Id> for Table<T> {
+impl<T: TableEntry> IndexMut<T::Id> for Table<T> {
     fn index_mut(&mut self, id: T::Id) -> &mut T {
         let entry = &mut self.entries[id.index()];
         debug_assert_eq!(entry.id(), id, "another entry has this place");

@@ -1,7 +1,7 @@
 //! Orders of events that were once wrong. The simulation makes them too rarely.
 
 use super::*;
-use crate::verbs::{Acquired, Command, Fault, OperatorLimits, Queued, Standing, Wanted};
+use crate::verbs::{Acquired, Command, CommandFault, OperatorLimits, Queued, Standing, Wanted};
 use std::time::Duration;
 
 const NOW: Time = Time::from_secs(100);
@@ -12,18 +12,18 @@ fn ms(ms: u64) -> Duration {
 }
 
 /// A lease of ten seconds, and a timeout of a quarter.
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> CoreSettings {
+    CoreSettings {
         lease: ms(10_000),
         timeout: ms(250),
         claims: true,
-        ..Settings::default()
+        ..CoreSettings::default()
     }
 }
 
 /// One unit of a limit of one, without a wait.
-pub(super) fn level(name: &str, slot: u16) -> Level {
-    Level {
+pub(super) fn level(name: &str, slot: u16) -> LevelClaim {
+    LevelClaim {
         name: name.into(),
         slot,
         limit: 1,
@@ -35,13 +35,13 @@ pub(super) fn level(name: &str, slot: u16) -> Level {
     }
 }
 
-fn waiting_level(name: &str, slot: u16) -> Level {
-    let wait = Wait {
+fn waiting_level(name: &str, slot: u16) -> LevelClaim {
+    let wait = LevelWait {
         time: ms(5_000),
         max_waiting: 9,
         head_start: Duration::ZERO,
     };
-    Level {
+    LevelClaim {
         wait: Some(wait),
         ..level(name, slot)
     }
@@ -180,7 +180,7 @@ fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_li
 fn a_claim_acquires_its_narrowest_lease_again_after_the_loss_of_a_heavy_one() {
     let mut core = connected(4);
     let (mut wide, mut is_silent, mut is_lost, mut narrow_after_loss) = (0, false, false, 0);
-    let heavy = Level {
+    let heavy = LevelClaim {
         weight: 2,
         limit: 2,
         ..waiting_level("heavy", 1)
@@ -235,7 +235,7 @@ fn a_claim_acquires_its_narrowest_lease_again_after_the_loss_of_a_heavy_one() {
 /// Rule 4. One release is slow on another connection, and one on this connection has not run.
 #[test]
 fn a_claim_follows_a_release_that_did_not_run() {
-    for not_run in [Answer::NotRun, Answer::Failed(Fault::Again)] {
+    for not_run in [Answer::NotRun, Answer::Failed(CommandFault::Again)] {
         let mut core = connected(1);
         run(&mut core, NOW, |_, own| works(NOW, own));
         let (first, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
@@ -346,7 +346,9 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
     for step in 0..2_000 {
         let now = NOW + ms(step * 10);
         core.acquire(now, RUNTIME, &[level("a", 0)]);
-        run(&mut core, now, |_, _| Some(Answer::Failed(Fault::Mistake)));
+        run(&mut core, now, |_, _| {
+            Some(Answer::Failed(CommandFault::Mistake))
+        });
     }
     let failed = events(&mut core);
     let is_failure = |event: &Event| matches!(event, Event::Refused(Refusal::Failed(0)));
@@ -396,7 +398,7 @@ fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
     run(&mut core, NOW, |_, own| works(NOW, own));
     let (_, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
     let call = call.expect("nothing is in flight");
-    core.handle_reply(NOW, call.id, Err(Failure::Broken));
+    core.handle_reply(NOW, call.id, Err(CallFailure::Broken));
     let mut sent = Vec::new();
     for step in 0..600 {
         let now = NOW + ms(step);
@@ -418,7 +420,7 @@ fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
 }
 
 /// A core with a granted permit of these levels, all on one server.
-fn with_permit(levels: &[Level]) -> (Core, PermitId) {
+fn with_permit(levels: &[LevelClaim]) -> (Core, PermitId) {
     let mut core = connected(1);
     run(&mut core, NOW, |_, own| works(NOW, own));
     let (id, call) = core.acquire(NOW, RUNTIME, levels);
@@ -462,7 +464,7 @@ fn next_acquire(core: &mut Core, now: Time) -> Wanted {
 #[test]
 fn the_holder_of_a_strict_permit_is_notified_before_its_lost_lease_is_acquired_again() {
     for is_strict in [true, false] {
-        let level = Level {
+        let level = LevelClaim {
             is_strict,
             ..level("a", 0)
         };
@@ -484,7 +486,7 @@ fn a_lost_lease_is_acquired_as_one_that_was_granted() {
 /// Rule 13. An acquire takes all units that its id was made with.
 #[test]
 fn a_lost_lease_that_shrinks_before_it_is_sent_again_has_an_id_of_fewer_units() {
-    let heavy = Level {
+    let heavy = LevelClaim {
         weight: 3,
         limit: 9,
         ..level("a", 0)
@@ -499,7 +501,7 @@ fn a_lost_lease_that_shrinks_before_it_is_sent_again_has_an_id_of_fewer_units() 
 /// Rule 13.
 #[test]
 fn a_permit_was_held_only_if_its_growth_was() {
-    let roomy = Level {
+    let roomy = LevelClaim {
         limit: 9,
         ..level("a", 0)
     };
@@ -576,10 +578,10 @@ fn a_claim_that_waits_for_a_lost_server_is_sent_to_the_one_that_its_slot_moves_t
 #[test]
 fn a_claim_whose_acquires_did_not_run_leaves_nothing() {
     let faults = [
-        Fault::Again,
-        Fault::Unserved,
-        Fault::Moved(0),
-        Fault::Ask(0),
+        CommandFault::Again,
+        CommandFault::Unserved,
+        CommandFault::Moved(0),
+        CommandFault::Ask(0),
     ];
     let answers = faults.map(Answer::Failed).into_iter();
     let answers = answers.chain([Answer::NotRun, Answer::Late(1)]);
@@ -633,11 +635,11 @@ impl Disorder {
         }
     }
 
-    fn level(&mut self) -> Level {
+    fn level(&mut self) -> LevelClaim {
         let (slot, number) = (self.random.u16(0..2), self.random.u8(0..3));
         let name = format!("s{{{slot}-{number}}}");
         let new = [level, waiting_level][self.random.usize(0..2)];
-        Level {
+        LevelClaim {
             weight: self.random.u32(1..4),
             limit: self.random.u32(3..6),
             is_strict: self.random.u8(0..4) == 0,
@@ -725,7 +727,11 @@ impl Disorder {
         let call = self
             .calls
             .swap_remove(self.random.usize(0..self.calls.len()));
-        let failures = [Failure::TimedOut, Failure::Broken, Failure::NotConnected];
+        let failures = [
+            CallFailure::TimedOut,
+            CallFailure::Broken,
+            CallFailure::NotConnected,
+        ];
         let answers = match self.random.usize(0..12) {
             failure @ 0..3 => Err(failures[failure]),
             _ => Ok(call
@@ -740,12 +746,12 @@ impl Disorder {
     fn answer_to(&mut self, command: &Command) -> Answer {
         match self.random.u8(0..40) {
             0 => return Answer::NotRun,
-            1 => return Answer::Failed(Fault::Mistake),
-            2 => return Answer::Failed(Fault::Moved(self.random.usize(0..Self::SERVERS))),
-            3 => return Answer::Failed(Fault::Ask(self.random.usize(0..Self::SERVERS))),
-            4 => return Answer::Failed(Fault::Unserved),
-            5 => return Answer::Failed(Fault::Unavailable),
-            6 => return Answer::Failed(Fault::Interrupted),
+            1 => return Answer::Failed(CommandFault::Mistake),
+            2 => return Answer::Failed(CommandFault::Moved(self.random.usize(0..Self::SERVERS))),
+            3 => return Answer::Failed(CommandFault::Ask(self.random.usize(0..Self::SERVERS))),
+            4 => return Answer::Failed(CommandFault::Unserved),
+            5 => return Answer::Failed(CommandFault::Unavailable),
+            6 => return Answer::Failed(CommandFault::Interrupted),
             _ => {}
         }
         let time = 1_000_000 + self.now.as_millis() as u64;

@@ -32,7 +32,7 @@ const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
 
 /// The settings of a core, which never change.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct CoreSettings {
     /// How long a grant lasts without a refresh.
     pub lease: Duration,
     /// How long the answer to a call may take.
@@ -50,7 +50,7 @@ pub struct Settings {
     pub policy: OutagePolicy,
 }
 
-impl Settings {
+impl CoreSettings {
     /// How often a lease is refreshed: three times in its length, so that it survives the loss of one.
     pub(super) fn refresh_interval(&self) -> Duration {
         self.lease / 3

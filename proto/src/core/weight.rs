@@ -13,10 +13,10 @@ use super::{
     debt::Debt,
     id::{LeaseRef, PermitId, RuntimeId},
     lease::Lease,
-    permit::{ClaimedLevel, Merge, Permit},
+    permit::{ClaimedLevel, Merge, PermitState},
     time::Time,
 };
-use crate::verbs::{LeaseId, LeaseName, Units};
+use crate::verbs::{LeaseId, LeaseName, LeaseUnits};
 use std::mem;
 
 /// Once a level has this many growths, its two smallest are merged, because these need the fewest free units.
@@ -67,9 +67,9 @@ impl Core {
             flow: None,
             label: None,
         };
-        let own = vec![ClaimedLevel::new(key, Units::new(lease), None)];
+        let own = vec![ClaimedLevel::new(key, LeaseUnits::new(lease), None)];
         let leases = vec![Lease::new(slot, 0..1)];
-        let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
+        let mut growth = PermitState::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root].growths.push(id);
         let (id, call) = self.claim(growth);
@@ -150,7 +150,7 @@ impl Core {
         let may_exist = lease.remote.may_exist();
         self.keys[key].counted -= others.count();
         let part = self.permits.next_id();
-        self.permits.insert(Permit::given_up(part, may_exist));
+        self.permits.insert(PermitState::given_up(part, may_exist));
         if may_exist {
             let others = vec![ClaimedLevel::new(key, others, None)];
             self.owe_part(Some(part), LeaseRef(id, number), others);

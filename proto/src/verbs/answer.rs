@@ -30,7 +30,7 @@ pub enum Answer {
     /// again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
-    Failed(Fault),
+    Failed(CommandFault),
 }
 
 /// The limits that operators have set.
@@ -46,7 +46,7 @@ pub struct OperatorLimits {
 
 /// Why a server has not run a command, or not to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum CommandFault {
     /// It cannot work now.
     Unavailable,
     /// No server serves the slot. This server serves its own slots.

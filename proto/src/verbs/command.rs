@@ -1,7 +1,7 @@
 //! Commands as data, and their encoding as runs of scripts with KEYS and ARGV.
 
 use super::{
-    id::{Owner, UnitId, Units},
+    id::{LeaseUnits, Owner, UnitId},
     verb::Verb,
 };
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
@@ -76,7 +76,7 @@ impl Part {
 pub struct Wanted {
     /// The semaphore.
     pub name: Arc<str>,
-    pub units: Units,
+    pub units: LeaseUnits,
     /// `None`: it does not wait, or no longer.
     pub position: Option<Position>,
     pub standing: Standing,
@@ -111,7 +111,7 @@ pub struct Position {
 #[derive(Debug, Clone)]
 pub struct Group {
     pub name: Arc<str>,
-    pub permits: Vec<Units>,
+    pub permits: Vec<LeaseUnits>,
 }
 
 impl Group {

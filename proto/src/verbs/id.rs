@@ -76,14 +76,14 @@ pub struct LeaseId {
 
 /// Units of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Units {
+pub struct LeaseUnits {
     pub id: LeaseId,
     /// The numbers of the units that it has now: fewer than the id was made with, once some were released.
     first: u32,
     last: u32,
 }
 
-impl Units {
+impl LeaseUnits {
     /// All units of an id.
     pub fn new(id: LeaseId) -> Self {
         let (first, last) = (1, id.weight);

@@ -18,10 +18,10 @@ mod reply;
 mod usage;
 mod verb;
 
-pub use answer::{Acquired, Answer, Fault, Message, OperatorLimits, Queued, millis};
+pub use answer::{Acquired, Answer, CommandFault, Message, OperatorLimits, Queued, millis};
 pub use command::{Command, CommandSink, Group, Part, Position, Sink, Standing, Wanted};
 pub use id::{
-    Digits, Flow, LeaseId, LeaseName, Owner, SCHEMA, UnitId, Units, decoded, encoded, number,
+    Digits, Flow, LeaseId, LeaseName, LeaseUnits, Owner, SCHEMA, UnitId, decoded, encoded, number,
     process_name,
 };
 pub use query::{Query, RevokeQuery};

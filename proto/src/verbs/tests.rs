@@ -1,9 +1,9 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, CommandSink, Flow, Group, LeaseId, LeaseName, Message,
+    Acquired, Answer, Command, CommandSink, Flow, Group, LeaseId, LeaseName, LeaseUnits, Message,
     OperatorLimits, Owner, Part, PauseEntry, Position, Query, Reply, RevokeQuery, Sink, Standing,
-    Units, UsageListing, Verb, Wanted, is_done,
+    UsageListing, Verb, Wanted, is_done,
 };
 use std::{fmt::Display, time::Duration};
 
@@ -57,7 +57,7 @@ fn written_query(query: &Query<'_>) -> (Verb, Vec<String>, Vec<String>) {
     written.parts()
 }
 
-fn wanted(name: &str, units: Units, position: Option<Position>, standing: Standing) -> Wanted {
+fn wanted(name: &str, units: LeaseUnits, position: Option<Position>, standing: Standing) -> Wanted {
     Wanted {
         name: name.into(),
         units,
@@ -75,7 +75,7 @@ fn acquire(claims: Vec<Vec<Wanted>>) -> Command {
     }
 }
 
-fn group(name: &str, permits: Vec<Units>) -> Group {
+fn group(name: &str, permits: Vec<LeaseUnits>) -> Group {
     Group {
         name: name.into(),
         permits,
@@ -98,8 +98,8 @@ fn refresh(groups: Vec<Group>) -> Command {
 }
 
 /// The units of a permit's first id.
-fn units(permit: u64, limit: u32, weight: u32) -> Units {
-    Units::new(LeaseId {
+fn units(permit: u64, limit: u32, weight: u32) -> LeaseUnits {
+    LeaseUnits::new(LeaseId {
         name: LeaseName::new(permit, 0),
         limit,
         weight,

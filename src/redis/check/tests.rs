@@ -1,7 +1,7 @@
 use super::{Info, Inspected, Risk};
 use crate::redis::{
     fault::{ConnectError, Kind, Origin},
-    transport::Place,
+    transport::ServerRole,
 };
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
         works: true,
     };
     let origin = Origin {
-        place: Place::Url,
+        role: ServerRole::Url,
         login: "url",
         prefix: "p:",
     };

@@ -2,15 +2,15 @@
 
 use super::{
     runtimes::Ending,
-    shared::{Dropped, Load, Next, Shared},
-    transport::{Connection, Messages, News, Transport},
+    shared::{Dropped, Load, NextCall, Shared},
+    transport::{Messages, News, ServerConnection, Transport},
 };
 use crate::{
     observe::{Answered, contain},
     semaphore::timer::{Backoff, sleep, timeout},
 };
 use proto::{
-    core::{Change, Failure, RuntimeId, THREAD},
+    core::{CallFailure, Change, RuntimeId, THREAD},
     verbs::{Answer, Command, Group},
 };
 use std::{
@@ -110,7 +110,7 @@ impl<T: Transport> Carrier<T> {
     }
 
     /// Reports the answers or the failure. Returns the carriers of the runtime's next calls.
-    pub(super) fn report(&mut self, reply: Result<Vec<Answer>, Failure>) -> Vec<Self> {
+    pub(super) fn report(&mut self, reply: Result<Vec<Answer>, CallFailure>) -> Vec<Self> {
         let Some(load) = self.load.take() else {
             return Vec::new();
         };
@@ -173,10 +173,10 @@ impl<T: Transport> Drop for Carrier<T> {
 pub(super) fn carriers<T: Transport>(
     shared: &Arc<Shared<T>>,
     from: RuntimeId,
-    first: Option<Next<T::Connection>>,
+    first: Option<NextCall<T::Connection>>,
 ) -> Vec<Carrier<T>> {
     let (mut carriers, mut next) = (Vec::new(), first);
-    while let Some(Next { load, has_more }) = next {
+    while let Some(NextCall { load, has_more }) = next {
         carriers.extend(load.map(|load| Carrier::new(shared, load)));
         let more = || shared.enter(|core, rest, now| rest.next(core, now, from));
         next = has_more.then(more).flatten();

@@ -17,7 +17,7 @@ use std::{
 
 /// The reason why a claim got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Refused {
+pub(in crate::redis) enum ClaimRefusal {
     By(Refusal),
     /// The core has panicked.
     Closed,
@@ -27,7 +27,7 @@ pub(in crate::redis) enum Refused {
 
 /// A level, as the holder sees it.
 #[derive(Debug)]
-struct Level {
+struct CellLevel {
     policy: Policy,
     /// The name of its semaphore.
     name: Arc<str>,
@@ -44,13 +44,13 @@ struct Level {
 pub(in crate::redis) struct Cell {
     /// The time until which the holder may rely on the permit, in microseconds of this machine's clock.
     end: AtomicU64,
-    levels: Box<[Level]>,
+    levels: Box<[CellLevel]>,
     /// The number of the level in whose queue the claim waits, from 1 on.
     queued: AtomicUsize,
     /// True once it was released, revoked or ended by a shutdown.
     is_gone: AtomicBool,
     /// The outcome of the claim.
-    outcome: OnceLock<Result<(), Refused>>,
+    outcome: OnceLock<Result<(), ClaimRefusal>>,
     /// True while the permit is kept without its server.
     is_degraded: AtomicBool,
     /// True if it was held when it was released.
@@ -63,7 +63,7 @@ pub(in crate::redis) struct Cell {
 impl Cell {
     /// The policy of each level, the name of its semaphore, and its slot.
     pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, u16)>) -> Self {
-        let levels = levels.map(|(policy, name, slot)| Level {
+        let levels = levels.map(|(policy, name, slot)| CellLevel {
             policy,
             name,
             slot,
@@ -92,7 +92,7 @@ impl Cell {
                 self.outcome.get_or_init(|| Ok(()));
             }
             Event::Held(end) => self.end.store(end.as_micros() as u64, Relaxed),
-            Event::Refused(why) => self.refuse(Refused::By(why)),
+            Event::Refused(why) => self.refuse(ClaimRefusal::By(why)),
             Event::Lost => return self.lose(LostBy::Lease),
             Event::Degraded => {
                 let is_kept = matches!(self.outcome(), Some(Ok(_)));
@@ -126,12 +126,12 @@ impl Cell {
         })
     }
 
-    fn refuse(&self, why: Refused) {
+    fn refuse(&self, why: ClaimRefusal) {
         self.outcome.get_or_init(|| Err(why));
     }
 
     /// The news of each level, if `is_new`.
-    fn news(&self, is_new: bool, of: impl Fn(&Level) -> News) -> Vec<News> {
+    fn news(&self, is_new: bool, of: impl Fn(&CellLevel) -> News) -> Vec<News> {
         self.levels.iter().filter(|_| is_new).map(of).collect()
     }
 
@@ -142,7 +142,7 @@ impl Cell {
     /// Notes that the core is gone. Returns true if this changes anything, and the news.
     pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
-        self.refuse(Refused::Closed);
+        self.refuse(ClaimRefusal::Closed);
         self.release(false);
         // An undecided claim has no end, and was never held.
         let was_granted = matches!(self.outcome(), Some(Ok(())));
@@ -222,15 +222,15 @@ impl Cell {
 
     /// The number of units of a level that were held when it was granted, and the limit in force then.
     pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
-        let Level { held, limit, .. } = &self.levels[level];
+        let CellLevel { held, limit, .. } = &self.levels[level];
         (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
     }
 
-    pub(super) fn outcome(&self) -> Option<Result<(), Refused>> {
+    pub(super) fn outcome(&self) -> Option<Result<(), ClaimRefusal>> {
         self.outcome.get().copied()
     }
 
-    pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+    pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Result<(), ClaimRefusal>> {
         self.poll(cx, || self.outcome())
     }
 

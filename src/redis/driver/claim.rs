@@ -2,19 +2,20 @@
 
 use super::{
     carry::{Carrier, Link, carriers, spawn},
-    cell::{Cell, Refused},
+    cell::{Cell, ClaimRefusal},
     end::may_block,
     keeper::{self, boot_time},
     runtimes::here,
-    shared::{Dropped, Health, Rest, Shared, Urgent},
-    transport::{Cause, Connection, News, Observer, Slots, Transport},
+    shared::{Dropped, Rest, Shared, StoreHealth, Urgent},
+    transport::{Cause, News, Observer, ServerConnection, Transport},
 };
 use crate::{
     observe::contain,
     semaphore::{Policy, timer},
 };
 use proto::core::{
-    Call, Change, Core, FOREVER, Level, Merge, PermitId, Refusal, RuntimeId, Settings, Time,
+    Call, Change, Core, CoreSettings, FOREVER, LevelClaim, Merge, PermitId, Refusal, RuntimeId,
+    SlotRanges, Time,
 };
 use std::{
     future::poll_fn,
@@ -64,7 +65,7 @@ impl<T: Transport> Driver<T> {
     /// Starts the keeper's thread.
     pub(in crate::redis) fn start(
         transport: T,
-        settings: Settings,
+        settings: CoreSettings,
         observer: impl Fn(News) + Send + Sync + 'static,
     ) -> Self {
         let driver = Self::new(transport, settings, (Box::new(observer), boot_time));
@@ -74,14 +75,14 @@ impl<T: Transport> Driver<T> {
 
     pub(in crate::redis) fn new(
         transport: T,
-        settings: Settings,
+        settings: CoreSettings,
         (observer, clock): (Observer, fn() -> Time),
     ) -> Self {
         let shared = Shared::new(transport, settings, observer, clock, keeper::start);
         Self(Arc::new(Door(Arc::new(shared))))
     }
 
-    pub(in crate::redis) fn health(&self) -> Health {
+    pub(in crate::redis) fn health(&self) -> StoreHealth {
         self.0.0.health()
     }
 
@@ -91,7 +92,7 @@ impl<T: Transport> Driver<T> {
     }
 
     /// Sets the servers of slots before the first claim.
-    pub(in crate::redis) fn learn(&self, slots: Slots) {
+    pub(in crate::redis) fn learn(&self, slots: SlotRanges) {
         let shared = &self.0.0;
         shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
     }
@@ -224,9 +225,9 @@ impl<T: Transport> Driver<T> {
     /// Dropping the future takes the claim back.
     pub(in crate::redis) async fn acquire(
         self,
-        (levels, policies): (Vec<Level>, Vec<Policy>),
+        (levels, policies): (Vec<LevelClaim>, Vec<Policy>),
         queued: impl FnMut(usize),
-    ) -> Result<Held<T>, Refused> {
+    ) -> Result<HeldPermit<T>, ClaimRefusal> {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         let here = here();
@@ -238,8 +239,8 @@ impl<T: Transport> Driver<T> {
     pub(super) fn claim(
         self,
         here: Option<Id>,
-        (levels, policies): (&[Level], Vec<Policy>),
-    ) -> Result<Claimed<T>, Refused> {
+        (levels, policies): (&[LevelClaim], Vec<Policy>),
+    ) -> Result<StartedClaim<T>, ClaimRefusal> {
         let named = levels.iter().zip(policies);
         let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
         let cell = Cell::new(named);
@@ -254,7 +255,7 @@ impl<T: Transport> Driver<T> {
         here: Option<Id>,
         cell: Cell,
         claim: impl FnOnce(&mut Core, Time, RuntimeId) -> Option<(PermitId, Option<Call>)>,
-    ) -> Result<Claimed<T>, Refused> {
+    ) -> Result<StartedClaim<T>, ClaimRefusal> {
         let (shared, cell) = (Arc::clone(&self.0.0), Arc::new(cell));
         let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
@@ -269,14 +270,14 @@ impl<T: Transport> Driver<T> {
             let own = call.and_then(|call| rest.load(core, now, call));
             Some((id, from, connects, own, rest.next(core, now, from)))
         });
-        let begun = begun.ok_or(Refused::Closed)?;
-        let (id, from, connects, own, next) = begun.ok_or(Refused::By(Refusal::Revoked))?;
+        let begun = begun.ok_or(ClaimRefusal::Closed)?;
+        let (id, from, connects, own, next) = begun.ok_or(ClaimRefusal::By(Refusal::Revoked))?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
         spawn(carriers(&shared, from, Some(next)));
         let own = own.map(|load| Carrier::new(&shared, load));
-        let held = Held {
+        let held = HeldPermit {
             driver: self,
             id,
             cell,
@@ -286,7 +287,7 @@ impl<T: Transport> Driver<T> {
 }
 
 /// A claim, and the call that its own task must send.
-type Claimed<T> = (Held<T>, Option<Carrier<T>>);
+type StartedClaim<T> = (HeldPermit<T>, Option<Carrier<T>>);
 
 /// The call that is sent by the task that waits for its outcome. Boxed, because it is large and most tasks have none.
 struct Own(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
@@ -309,10 +310,10 @@ impl Own {
 
 /// Sends the call of a claim, and waits until the claim is decided. In a runtime the wait is bounded by `longest`.
 async fn decided<T: Transport>(
-    (held, own): Claimed<T>,
+    (held, own): StartedClaim<T>,
     longest: Option<Duration>,
     mut queued: impl FnMut(usize),
-) -> Result<Held<T>, Refused> {
+) -> Result<HeldPermit<T>, ClaimRefusal> {
     let bound = longest.map(|longest| bound(&held.driver.0.0, longest));
     let mut bound = pin!(bound);
     let mut own = Own::new(own);
@@ -341,14 +342,14 @@ async fn decided<T: Transport>(
 fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
     longest: Duration,
-) -> impl Future<Output = Refused> + use<T> {
+) -> impl Future<Output = ClaimRefusal> + use<T> {
     let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.call_time();
     let shared = Arc::clone(shared);
     async move {
         loop {
             timer::sleep_until(at).await;
             if Instant::now() < at {
-                return Refused::PausedClock;
+                return ClaimRefusal::PausedClock;
             }
             shared.enter(|core, _, now| core.handle_timeout(now));
             at = Instant::now() + AGAIN;
@@ -357,13 +358,13 @@ fn bound<T: Transport>(
 }
 
 /// A permit, which is released when it is dropped.
-pub(in crate::redis) struct Held<T: Transport> {
+pub(in crate::redis) struct HeldPermit<T: Transport> {
     driver: Driver<T>,
     pub(super) id: PermitId,
     pub(super) cell: Arc<Cell>,
 }
 
-impl<T: Transport> Held<T> {
+impl<T: Transport> HeldPermit<T> {
     pub(in crate::redis) fn is_lost(&self) -> bool {
         self.cell.is_lost_by((self.driver.0.0.clock)())
     }
@@ -377,10 +378,10 @@ impl<T: Transport> Held<T> {
         &self,
         level: usize,
         more: (u32, u32),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ClaimRefusal> {
         match self.grow_with(level, more, Merge::Smallest).await {
             // The units may fit alone, but not together with those of earlier growths.
-            (Err(Refused::By(Refusal::Full(..))), merged) if merged > 0 => {
+            (Err(ClaimRefusal::By(Refusal::Full(..))), merged) if merged > 0 => {
                 self.grow_with(level, more, Merge::Nothing).await.0
             }
             (outcome, _) => outcome,
@@ -393,7 +394,7 @@ impl<T: Transport> Held<T> {
         level: usize,
         more: (u32, u32),
         merge: Merge,
-    ) -> (Result<(), Refused>, u32) {
+    ) -> (Result<(), ClaimRefusal>, u32) {
         let (driver, root, mut merged) = (self.driver.clone(), self.id, 0);
         // The core reports only the outcome for the growth, and all later events for the permit.
         let claimed = driver.begin(here(), self.cell.of_level(level), |core, now, from| {
@@ -533,7 +534,7 @@ fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<
 }
 
 /// The state of the permit, for its holder.
-impl<T: Transport> Deref for Held<T> {
+impl<T: Transport> Deref for HeldPermit<T> {
     type Target = Cell;
 
     fn deref(&self) -> &Cell {
@@ -541,7 +542,7 @@ impl<T: Transport> Deref for Held<T> {
     }
 }
 
-impl<T: Transport> Drop for Held<T> {
+impl<T: Transport> Drop for HeldPermit<T> {
     fn drop(&mut self) {
         let is_refused = matches!(self.cell.outcome(), Some(Err(_)));
         if !is_refused && !self.is_gone() {

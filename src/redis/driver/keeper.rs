@@ -3,7 +3,7 @@
 use super::{
     carry::{Carrier, Link, spawn},
     runtimes::Keeper,
-    shared::{Dropped, Load, Next, Shared},
+    shared::{Dropped, Load, NextCall, Shared},
     transport::{News, Transport},
 };
 use crate::observe::contain;
@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 const CLOSED: Duration = Duration::from_millis(100);
 
 /// The next actions of the thread.
-pub(super) struct Step<C> {
+pub(super) struct KeeperStep<C> {
     pub(super) load: Option<Load<C>>,
     /// The servers to connect to.
     connects: Vec<usize>,
@@ -34,7 +34,7 @@ pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
     let own = Arc::clone(shared);
     let name = "tower-semaphore".to_owned();
     let spawned = thread::Builder::new().name(name);
-    if spawned.spawn(move || Running(own).run()).is_err() {
+    if spawned.spawn(move || KeeperThread(own).run()).is_err() {
         goes_without(shared);
         shared.change(|rest| rest.keeper.runs = false);
     }
@@ -52,9 +52,9 @@ fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
 }
 
 /// The thread. Dropping this value reports its end, even after a panic.
-struct Running<T: Transport>(Arc<Shared<T>>);
+struct KeeperThread<T: Transport>(Arc<Shared<T>>);
 
-impl<T: Transport> Running<T> {
+impl<T: Transport> KeeperThread<T> {
     /// Runs the thread. If no runtime can be made, for example for lack of file descriptors, the policy decides claims,
     /// and another thread tries again.
     fn run(&self) {
@@ -75,7 +75,7 @@ impl<T: Transport> Running<T> {
     }
 }
 
-impl<T: Transport> Drop for Running<T> {
+impl<T: Transport> Drop for KeeperThread<T> {
     fn drop(&mut self) {
         self.0.change(|rest| rest.keeper = Keeper::default());
         if thread::panicking() {
@@ -120,10 +120,10 @@ async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
 
 impl<T: Transport> Shared<T> {
     /// Does the work that is due. Returns the next actions of the thread.
-    pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
+    pub(super) fn look(self: &Arc<Self>) -> KeeperStep<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
-            let Next { load, has_more } = rest.next(core, now, THREAD);
+            let NextCall { load, has_more } = rest.next(core, now, THREAD);
             let connects = core.servers();
             let connects = connects.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();
@@ -132,14 +132,14 @@ impl<T: Transport> Shared<T> {
                 true => now,
                 false => rest.keeper.sleeps(now, due),
             };
-            Step {
+            KeeperStep {
                 load,
                 connects,
                 sleep: until.saturating_sub(now),
                 is_over: !rest.is_used && core.is_idle(),
             }
         });
-        step.unwrap_or_else(|| Step {
+        step.unwrap_or_else(|| KeeperStep {
             load: None,
             connects: Vec::new(),
             sleep: CLOSED,

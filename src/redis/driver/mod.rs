@@ -43,9 +43,9 @@ mod shared;
 mod transport;
 mod wire;
 
-pub(in crate::redis) use cell::Refused;
-pub(in crate::redis) use claim::{Driver, Held};
-pub(in crate::redis) use shared::Health;
+pub(in crate::redis) use cell::ClaimRefusal;
+pub(in crate::redis) use claim::{Driver, HeldPermit};
+pub(in crate::redis) use shared::StoreHealth;
 pub(in crate::redis) use transport::News;
 pub(in crate::redis) use wire::{Session, Wire};
 

@@ -28,9 +28,9 @@ pub(super) fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
-/// A runtime's connection to a server.
+/// The connection of a runtime to a server, and the attempts to make it.
 #[derive(Debug)]
-struct Line<C> {
+struct ConnectionRecord<C> {
     connection: Option<Arc<C>>,
     /// Notified if the connection may be mute.
     doubted: Arc<Notify>,
@@ -43,7 +43,7 @@ struct Line<C> {
 
 /// The pauses between attempts to connect to a server.
 #[derive(Debug, Default)]
-struct Pace {
+struct ConnectPacing {
     backoff: Backoff,
     /// True from a failure on until a connection is made.
     is_failing: bool,
@@ -51,7 +51,7 @@ struct Pace {
     next: Time,
 }
 
-impl Pace {
+impl ConnectPacing {
     fn fail(&mut self, now: Time) {
         self.is_failing = true;
         self.next = now + self.backoff.fail(now);
@@ -69,25 +69,25 @@ pub(super) enum Ending {
 #[derive(Debug)]
 struct Runtime<C> {
     id: Option<Id>,
-    /// One line for each server that the runtime has claimed from.
-    lines: Vec<Line<C>>,
+    /// One record for each server that the runtime has claimed from.
+    records: Vec<ConnectionRecord<C>>,
 }
 
 /// The runtimes by number. The first is the thread's.
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
-    /// Two paces for each server: one for the thread, and one shared by all other runtimes, so that they do not delay
+    /// Two pacings for each server: one for the thread, and one shared by all other runtimes, so that they do not delay
     /// the thread.
-    paces: Vec<[Pace; 2]>,
+    pacings: Vec<[ConnectPacing; 2]>,
 }
 
 impl<C> Runtimes<C> {
     pub(super) fn new() -> Self {
-        let (id, lines) = (None, Vec::new());
+        let (id, records) = (None, Vec::new());
         Self {
-            all: vec![Runtime { id, lines }],
-            paces: Vec::new(),
+            all: vec![Runtime { id, records }],
+            pacings: Vec::new(),
         }
     }
 
@@ -97,7 +97,8 @@ impl<C> Runtimes<C> {
         if id.is_none() {
             return NOWHERE;
         }
-        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(|line| !line.is_taken);
+        let is_vacant =
+            |runtime: &Runtime<C>| runtime.records.iter().all(|record| !record.is_taken);
         let others = &self.all[1..];
         let known = others.iter().position(|runtime| runtime.id == id);
         let number = match known.or_else(|| others.iter().position(is_vacant)) {
@@ -105,57 +106,61 @@ impl<C> Runtimes<C> {
             None => self.all.len(),
         };
         if known.is_none() {
-            let (lines, end) = (Vec::new(), self.all.len().min(number + 1));
-            self.all.splice(number..end, [Runtime { id, lines }]);
+            let (records, end) = (Vec::new(), self.all.len().min(number + 1));
+            self.all.splice(number..end, [Runtime { id, records }]);
         }
         RuntimeId(number as u32)
     }
 
-    fn line(&mut self, RuntimeId(runtime): RuntimeId, server: usize) -> Option<&mut Line<C>> {
-        let lines = &mut self.all.get_mut(runtime as usize)?.lines;
-        let count = lines.len().max(server + 1);
-        lines.resize_with(count, || Line {
+    fn record(
+        &mut self,
+        RuntimeId(runtime): RuntimeId,
+        server: usize,
+    ) -> Option<&mut ConnectionRecord<C>> {
+        let records = &mut self.all.get_mut(runtime as usize)?.records;
+        let count = records.len().max(server + 1);
+        records.resize_with(count, || ConnectionRecord {
             connection: None,
             doubted: Arc::default(),
             was_connected: false,
             tried: Time::ZERO,
             is_taken: false,
         });
-        lines.get_mut(server)
+        records.get_mut(server)
     }
 
-    fn pace(&mut self, runtime: RuntimeId, server: usize) -> &mut Pace {
-        let count = self.paces.len().max(server + 1);
-        self.paces.resize_with(count, Default::default);
-        &mut self.paces[server][usize::from(runtime != THREAD)]
+    fn pacing(&mut self, runtime: RuntimeId, server: usize) -> &mut ConnectPacing {
+        let count = self.pacings.len().max(server + 1);
+        self.pacings.resize_with(count, Default::default);
+        &mut self.pacings[server][usize::from(runtime != THREAD)]
     }
 
     /// Returns true if the caller should connect now. Then the attempt counts as begun.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
         let may_try = runtime == THREAD || !self.is_away(server);
-        let may_begin = may_try && self.pace(runtime, server).next <= now;
-        let line = self.line(runtime, server);
-        let line = line.filter(|line| may_begin && !line.is_taken);
-        let begins = line.map(|line| (line.tried, line.is_taken) = (now, true));
-        let pace = self.pace(runtime, server);
-        if begins.is_some() && pace.is_failing {
+        let may_begin = may_try && self.pacing(runtime, server).next <= now;
+        let record = self.record(runtime, server);
+        let record = record.filter(|record| may_begin && !record.is_taken);
+        let begins = record.map(|record| (record.tried, record.is_taken) = (now, true));
+        let pacing = self.pacing(runtime, server);
+        if begins.is_some() && pacing.is_failing {
             // So that the other runtimes pause before they try too.
-            pace.fail(now);
+            pacing.fail(now);
         }
         begins.is_some()
     }
 
     /// True if a server has been away for `ALONE` or longer, so that only the thread tries to connect.
     fn is_away(&mut self, server: usize) -> bool {
-        let thread = self.pace(THREAD, server);
+        let thread = self.pacing(THREAD, server);
         thread.is_failing && thread.backoff.duration() >= ALONE
     }
 
     /// The time at which the thread should next connect to one of these servers.
     pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
         let next = servers.filter_map(|server| {
-            let is_taken = self.line(THREAD, server)?.is_taken;
-            (!is_taken).then(|| self.pace(THREAD, server).next)
+            let is_taken = self.record(THREAD, server)?.is_taken;
+            (!is_taken).then(|| self.pacing(THREAD, server).next)
         });
         next.min()
     }
@@ -169,15 +174,15 @@ impl<C> Runtimes<C> {
         connection: Arc<C>,
         doubted: &Arc<Notify>,
     ) -> bool {
-        self.pace(runtime, server).is_failing = false;
+        self.pacing(runtime, server).is_failing = false;
         // If one runtime has connected, the others may try at once.
-        let others = self.pace(NOWHERE, server);
+        let others = self.pacing(NOWHERE, server);
         others.next = others.next.min(now);
-        let Some(line) = self.line(runtime, server) else {
+        let Some(record) = self.record(runtime, server) else {
             return false;
         };
-        (line.connection, line.doubted) = (Some(connection), Arc::clone(doubted));
-        mem::replace(&mut line.was_connected, true)
+        (record.connection, record.doubted) = (Some(connection), Arc::clone(doubted));
+        mem::replace(&mut record.was_connected, true)
     }
 
     /// Notes the end of a connection, or of an attempt. Returns the connection, if it was made.
@@ -189,35 +194,35 @@ impl<C> Runtimes<C> {
         ending: Ending,
     ) -> Option<Arc<C>> {
         if ending == Ending::Failed {
-            self.pace(runtime, server).fail(now);
+            self.pacing(runtime, server).fail(now);
         }
-        let line = self.line(runtime, server)?;
-        line.is_taken = false;
-        line.connection.take()
+        let record = self.record(runtime, server)?;
+        record.is_taken = false;
+        record.connection.take()
     }
 
     /// Notes that a call was answered. This ends the row of failures, also for other runtimes unless they cannot
     /// connect.
     pub(super) fn note_answer(&mut self, runtime: RuntimeId, server: usize) {
-        self.pace(runtime, server).backoff = Backoff::default();
-        let connected = self.paces[server]
+        self.pacing(runtime, server).backoff = Backoff::default();
+        let connected = self.pacings[server]
             .iter_mut()
-            .filter(|pace| !pace.is_failing);
-        connected.for_each(|pace| pace.backoff = Backoff::default());
+            .filter(|pacing| !pacing.is_failing);
+        connected.for_each(|pacing| pacing.backoff = Backoff::default());
     }
 
     /// The links to notify if the connections to a server may be mute.
     pub(super) fn doubted(&self, server: usize) -> impl Iterator<Item = Arc<Notify>> {
-        let lines = self
+        let records = self
             .all
             .iter()
-            .filter_map(move |runtime| runtime.lines.get(server));
-        let connected = lines.filter(|line| line.connection.is_some());
-        connected.map(|line| Arc::clone(&line.doubted))
+            .filter_map(move |runtime| runtime.records.get(server));
+        let connected = records.filter(|record| record.connection.is_some());
+        connected.map(|record| Arc::clone(&record.doubted))
     }
 
     pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
-        self.line(runtime, server)?.connection.clone()
+        self.record(runtime, server)?.connection.clone()
     }
 
     /// True if an attempt to connect that began at `since` or later has failed, or if the runtime makes no attempts. An
@@ -226,8 +231,8 @@ impl<C> Runtimes<C> {
         if self.is_away(server) {
             return true;
         }
-        let line = self.line(runtime, server);
-        line.is_some_and(|line| line.tried >= since && !line.is_taken)
+        let record = self.record(runtime, server);
+        record.is_some_and(|record| record.tried >= since && !record.is_taken)
     }
 }
 

@@ -3,21 +3,21 @@
 use super::{
     cell::{Cell, Cells},
     runtimes::{Ending, Keeper, Needs, Runtimes, here},
-    transport::{Connection, News, Observer, Transport},
+    transport::{News, Observer, ServerConnection, Transport},
 };
 use crate::{
     observe::contain,
     sync::{Mutex, MutexGuard},
 };
 use proto::core::{
-    Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
+    Call, CallFailure, CallId, Change, Core, CoreSettings, Event, Outage, PermitId, RuntimeId, Time,
 };
 use std::{any::Any, collections::VecDeque, mem, sync::Arc};
 use tokio::sync::{Notify, watch};
 
 /// The health of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Health {
+pub(in crate::redis) enum StoreHealth {
     Well,
     /// No thread could be started. The next claim tries again.
     NoKeeper,
@@ -46,12 +46,12 @@ const MOST: usize = 512;
 /// See the module docs of `driver`.
 pub(super) struct Shared<T: Transport> {
     pub(super) transport: T,
-    pub(super) settings: Settings,
+    pub(super) settings: CoreSettings,
     observer: Observer,
     pub(super) clock: fn() -> Time,
     /// Starts the keeper's thread.
     start: fn(&Arc<Self>),
-    state: Mutex<State<T::Connection>>,
+    state: Mutex<SharedState<T::Connection>>,
     /// The drops that the core has not handled. The mutex is held only to push or take some.
     inbox: Mutex<VecDeque<Dropped>>,
     /// Wakes the thread.
@@ -64,7 +64,7 @@ pub(super) struct Shared<T: Transport> {
     pub(super) is_drained: watch::Sender<bool>,
 }
 
-struct State<C> {
+struct SharedState<C> {
     /// `None` once the core has panicked.
     core: Option<Core>,
     rest: Rest<C>,
@@ -90,13 +90,13 @@ pub(super) struct Load<C> {
 }
 
 /// The next call of a runtime. One call is made under one hold of the lock, because a call of many leases takes long.
-pub(super) struct Next<C> {
+pub(super) struct NextCall<C> {
     pub(super) load: Option<Load<C>>,
     pub(super) has_more: bool,
 }
 
 /// The current runtime, and its next call if releases are urgent.
-pub(super) type Urgent<C> = (RuntimeId, Next<C>);
+pub(super) type Urgent<C> = (RuntimeId, NextCall<C>);
 
 /// The work to do once the lock is released.
 #[derive(Default)]
@@ -118,7 +118,7 @@ pub(super) struct Outbox {
 impl<T: Transport> Shared<T> {
     pub(super) fn new(
         transport: T,
-        settings: Settings,
+        settings: CoreSettings,
         observer: Observer,
         clock: fn() -> Time,
         start: fn(&Arc<Self>),
@@ -138,7 +138,7 @@ impl<T: Transport> Shared<T> {
             observer,
             clock,
             start,
-            state: Mutex::new(State { core, rest }),
+            state: Mutex::new(SharedState { core, rest }),
             inbox: Mutex::default(),
             bell: Notify::new(),
             replacing: tokio::sync::Mutex::default(),
@@ -172,12 +172,12 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    pub(super) fn health(self: &Arc<Self>) -> Health {
+    pub(super) fn health(self: &Arc<Self>) -> StoreHealth {
         let is_closed = self.enter(|_, _, _| ()).is_none();
         match self.change(|rest| rest.keeper.runs && !rest.has_failed) {
-            _ if is_closed => Health::Closed,
-            true => Health::Well,
-            false => Health::NoKeeper,
+            _ if is_closed => StoreHealth::Closed,
+            true => StoreHealth::Well,
+            false => StoreHealth::NoKeeper,
         }
     }
 
@@ -224,7 +224,7 @@ impl<T: Transport> Shared<T> {
 
     fn hold<R>(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State<T::Connection>>,
+        mut state: MutexGuard<'_, SharedState<T::Connection>>,
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
     ) -> Option<R> {
         let now = (self.clock)();
@@ -268,7 +268,7 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-impl<C: Connection> State<C> {
+impl<C: ServerConnection> SharedState<C> {
     /// Handles the drops before the work, so that a claim sees the releases before it.
     fn step<R>(
         &mut self,
@@ -303,7 +303,7 @@ impl<C: Connection> State<C> {
     }
 }
 
-impl<C: Connection> Rest<C> {
+impl<C: ServerConnection> Rest<C> {
     fn dropped(
         &mut self,
         now: Time,
@@ -324,7 +324,7 @@ impl<C: Connection> Rest<C> {
                 }
             }
             (Dropped::Carrier(call), Some(core)) => {
-                core.handle_reply(now, call, Err(Failure::Abandoned));
+                core.handle_reply(now, call, Err(CallFailure::Abandoned));
             }
             (Dropped::Connection(runtime, server, ending), core) => {
                 let connection = self.runtimes.gone(now, runtime, server, ending);
@@ -391,11 +391,11 @@ impl<C: Connection> Rest<C> {
     }
 
     /// Makes the next call of a runtime.
-    pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
+    pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> NextCall<C> {
         let call = core.poll_call(now, from);
         let load = call.and_then(|call| self.load(core, now, call));
         let has_more = load.is_some() && core.has_call(from);
-        Next { load, has_more }
+        NextCall { load, has_more }
     }
 
     /// Makes the next call of the current runtime if releases are urgent.
@@ -409,7 +409,7 @@ impl<C: Connection> Rest<C> {
     /// Adds the runtime's connection to a call. Without one the call has failed.
     pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
         let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
-            core.handle_reply(now, call.id, Err(Failure::NotConnected));
+            core.handle_reply(now, call.id, Err(CallFailure::NotConnected));
             return None;
         };
         Some(Load { call, connection })

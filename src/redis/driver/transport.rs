@@ -5,14 +5,14 @@ use crate::{
     semaphore::Policy,
 };
 use proto::{
-    core::{Failure, LimitsEvent, Outage},
+    core::{CallFailure, LimitsEvent, Outage, SlotRanges},
     verbs::{Answer, Command, Message},
 };
-use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
+use std::{error::Error, future::pending, sync::Arc, time::Duration};
 
 /// Connects to servers. Does not retry, and follows no redirect.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
-    type Connection: Connection;
+    type Connection: ServerConnection;
 
     /// Makes a connection of the current runtime to a server. Returns `None` if that fails.
     ///
@@ -26,7 +26,7 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// Waits for a map of slots with another version than this one. Returns its version and the map. The keeper's thread always
     /// waits for it.
-    fn slots(&self, _version: u64) -> impl Future<Output = (u64, Slots)> + Send {
+    fn slots(&self, _version: u64) -> impl Future<Output = (u64, SlotRanges)> + Send {
         pending()
     }
 
@@ -46,21 +46,18 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     }
 }
 
-/// Ranges of slots, each with its server.
-pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
-
 /// The reason why a server did not work.
 pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// A connection to a server. It is driven by the runtime that made it.
-pub(in crate::redis) trait Connection: Send + Sync + 'static {
+pub(in crate::redis) trait ServerConnection: Send + Sync + 'static {
     /// Sends commands together, in this order, and returns an answer to each. `left` is how long an answer
     /// counts. Calls arrive in the order in which these futures are polled first.
     fn call(
         &self,
         commands: Vec<Command>,
         left: Duration,
-    ) -> impl Future<Output = Result<Vec<Answer>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Vec<Answer>, CallFailure>> + Send;
 
     /// True if it is about to close, and takes no more calls.
     fn is_over(&self) -> bool {

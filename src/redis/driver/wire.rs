@@ -6,20 +6,20 @@
 //! have run. The core relies on their order: a release that was sent after an acquire takes effect last. So the run is
 //! reported as not run, and the core sends again the claims and permits that are still wanted.
 
-use super::transport::{Cause, Connection, Messages, Slots, Transport};
+use super::transport::{Cause, Messages, ServerConnection, Transport};
 use crate::{
     redis::{
         error::CallError,
         fault::Class,
         protocol::{Form, reply as read, script_command},
-        transport::{self, Inquiry, Place, Replies, Subscription, Topology},
+        transport::{self, Inquiry, Replies, ServerRole, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
     sync::Mutex,
 };
 use proto::{
-    core::Failure,
-    verbs::{Answer, Command, CommandSink, Fault, Message, Owner, Sink, Verb},
+    core::{CallFailure, SlotRanges},
+    verbs::{Answer, Command, CommandFault, CommandSink, Message, Owner, Sink, Verb},
 };
 use redis::{Cmd, RedisWrite, Value};
 use scopeguard::{ScopeGuard, guard};
@@ -130,7 +130,7 @@ impl Transport for Wire {
         }
     }
 
-    async fn slots(&self, version: u64) -> (u64, Slots) {
+    async fn slots(&self, version: u64) -> (u64, SlotRanges) {
         loop {
             let (known, slots) = self.0.topology.slots();
             if known != version {
@@ -191,8 +191,12 @@ pub(in crate::redis) struct Session {
     is_known: [AtomicBool; Verb::ALL.len()],
 }
 
-impl Connection for Session {
-    async fn call(&self, commands: Vec<Command>, left: Duration) -> Result<Vec<Answer>, Failure> {
+impl ServerConnection for Session {
+    async fn call(
+        &self,
+        commands: Vec<Command>,
+        left: Duration,
+    ) -> Result<Vec<Answer>, CallFailure> {
         let (verbs, runs): (Vec<Verb>, _) =
             commands.iter().map(|command| self.run(command)).unzip();
         // If the future is dropped after half of its time or more, the call counts as timed out. Half is enough,
@@ -288,7 +292,7 @@ impl Session {
         command: &Command,
         verb: Verb,
         reply: Result<Value, CallError>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, CallFailure> {
         let answer = reply.and_then(|reply| command.decode(&read(reply)).ok_or(CallError::Reply));
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
@@ -298,14 +302,14 @@ impl Session {
             }
             (Ok(answer), _) => Ok(answer),
             // The command was not sent.
-            (Err(CallError::Unavailable(_)), _) => Err(Failure::NotConnected),
+            (Err(CallError::Unavailable(_)), _) => Err(CallFailure::NotConnected),
             (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
                 Ok(Answer::NotRun)
             }
             (Err(error), _) => {
                 let answer = match error.is_disconnect() {
-                    true => Err(Failure::Broken),
+                    true => Err(CallFailure::Broken),
                     false => Ok(Answer::Failed(self.fault(&error))),
                 };
                 self.servers.failed(self.server, error);
@@ -315,22 +319,22 @@ impl Session {
     }
 
     /// The reason why this server has not run a command, or not completely.
-    pub(in crate::redis) fn fault(&self, error: &CallError) -> Fault {
+    pub(in crate::redis) fn fault(&self, error: &CallError) -> CommandFault {
         let topology = &self.servers.topology;
         let next = error.redirect();
         let next =
             next.map(|(address, is_moving)| (topology.server_at(address, self.server), is_moving));
         match next {
-            Some((Some(server), true)) => Fault::Ask(server),
-            Some((Some(server), false)) => Fault::Moved(server),
+            Some((Some(server), true)) => CommandFault::Ask(server),
+            Some((Some(server), false)) => CommandFault::Moved(server),
             // The node does not know the name of the other node. The map of slots has it once the slot has moved.
-            Some((None, _)) if topology.place() != Place::Url => Fault::Again,
-            _ => match error.redis_error().map(Class::of) {
-                Some(Class::Again) => Fault::Again,
-                Some(Class::Interrupted) => Fault::Interrupted,
-                Some(Class::Unserved) => Fault::Unserved,
-                _ if error.is_unavailable() => Fault::Unavailable,
-                _ => Fault::Mistake,
+            Some((None, _)) if topology.role() != ServerRole::Url => CommandFault::Again,
+            _ => match error.redis_error().map(Class::classify) {
+                Some(Class::Again) => CommandFault::Again,
+                Some(Class::Interrupted) => CommandFault::Interrupted,
+                Some(Class::Unserved) => CommandFault::Unserved,
+                _ if error.is_unavailable() => CommandFault::Unavailable,
+                _ => CommandFault::Mistake,
             },
         }
     }

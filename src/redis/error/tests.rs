@@ -203,7 +203,7 @@ fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
     ] {
         let meaning = |(code, said): (&str, &str)| {
             let said = Some(said.to_owned());
-            Class::of(&make_extension_error(code.to_owned(), said))
+            Class::classify(&make_extension_error(code.to_owned(), said))
         };
         let told = told((code, said), secret);
         assert_ne!(told, (code, said), "{secret}");

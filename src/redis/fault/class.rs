@@ -116,7 +116,7 @@ const CLIENT: Class = Class::Address("redis-rs cannot connect with it");
 
 impl Class {
     /// Classifies an error of a server, or of redis-rs.
-    pub(in crate::redis) fn of(error: &RedisError) -> Self {
+    pub(in crate::redis) fn classify(error: &RedisError) -> Self {
         let text = error.detail().unwrap_or_default();
         let is_cut = || text.to_lowercase().contains("unexpected end of input");
         match error.kind() {
@@ -194,7 +194,7 @@ pub(in crate::redis) enum Unfit {
 
 impl Unfit {
     /// The cause of an error, if it is one of these.
-    pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
+    pub(in crate::redis) fn find_in(error: &RedisError) -> Option<&Self> {
         io_cause(error)
     }
 }
@@ -246,7 +246,7 @@ impl Failed {
     }
 
     /// The cause of an error, if it is this.
-    pub(in crate::redis) fn of(error: &RedisError) -> Option<&Self> {
+    pub(in crate::redis) fn find_in(error: &RedisError) -> Option<&Self> {
         io_cause(error)
     }
 

@@ -4,14 +4,14 @@ use super::{
     class::{Class, Failed, Unfit},
     face::{ConnectError, Error, Fault, Kind, Source},
 };
-use crate::redis::{error::CallError, transport::Place};
+use crate::redis::{error::CallError, transport::ServerRole};
 use redis::{RedisError, make_extension_error};
 use std::borrow::Cow;
 
 /// The origin of a failure.
 #[derive(Clone, Copy)]
 pub(in crate::redis) struct Origin<'a> {
-    pub(in crate::redis) place: Place,
+    pub(in crate::redis) role: ServerRole,
     /// The setting that has the user and the password.
     pub(in crate::redis) login: &'static str,
     /// The prefix of the names of the store's keys and channels.
@@ -66,10 +66,10 @@ impl Origin<'_> {
 
     /// The fault, if only a change of settings can correct it.
     fn mistake(&self, command: &str, error: &RedisError) -> Option<Fault> {
-        if let Some(unfit) = Unfit::of(error) {
+        if let Some(unfit) = Unfit::find_in(error) {
             return Some(unfit_fault(unfit, error));
         }
-        if let Some(failed) = Failed::of(error) {
+        if let Some(failed) = Failed::find_in(error) {
             return Some(Fault {
                 setting: Some(failed.setting),
                 source: Some(Source::Redis(error.clone())),
@@ -81,10 +81,10 @@ impl Origin<'_> {
             let text = error.detail();
             text.is_some_and(|text| text.contains("unknown command"))
         };
-        let (setting, text): (_, Cow<'static, str>) = match Class::of(error) {
+        let (setting, text): (_, Cow<'static, str>) = match Class::classify(error) {
             Class::Address(reason) => (Some("url"), reason.into()),
             Class::Credentials(reason) => (Some(self.login), reason.into()),
-            Class::Command if self.place == Place::Sentinel && is_unknown() => {
+            Class::Command if self.role == ServerRole::Sentinel && is_unknown() => {
                 (Some("connect_sentinel"), NO_SENTINEL.into())
             }
             Class::Command => (None, refused(command, error)),
@@ -123,7 +123,7 @@ impl Origin<'_> {
 
     /// True if the server was found through others, which may name another one a moment later.
     fn is_found(&self) -> bool {
-        matches!(self.place, Place::Primary | Place::Node)
+        matches!(self.role, ServerRole::Primary | ServerRole::Node)
     }
 }
 
@@ -209,7 +209,7 @@ fn kind_of(error: &CallError) -> Kind {
     }
     match error {
         CallError::Congested | CallError::Expired(_) => Kind::Retry,
-        CallError::Redis(cause) if Class::of(cause) == Class::Unknown => Kind::Retry,
+        CallError::Redis(cause) if Class::classify(cause) == Class::Unknown => Kind::Retry,
         error if error.may_pass() => Kind::Retry,
         error if error.is_of_one_key() => Kind::OneKey,
         _ => Kind::Misconfigured,

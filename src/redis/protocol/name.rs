@@ -140,18 +140,18 @@ fn push_hash(name: &mut String, component: &[u8]) {
 mod tests {
     use super::*;
 
-    fn of(key: &[u8]) -> String {
+    fn name_for(key: &[u8]) -> String {
         name("p:", &Policy::DEFAULT, &key.into()).to_string()
     }
 
     #[test]
     fn short_and_plain_accounts_stay_readable() {
-        assert_eq!(of(b"account-42"), "p:{concurrency:account-42}");
+        assert_eq!(name_for(b"account-42"), "p:{concurrency:account-42}");
     }
 
     #[test]
     fn braces_and_separators_cannot_break_out() {
-        assert_eq!(of(b"}a:held{#"), "p:{concurrency:%7Da%3Aheld%7B%23}");
+        assert_eq!(name_for(b"}a:held{#"), "p:{concurrency:%7Da%3Aheld%7B%23}");
     }
 
     #[test]
@@ -164,11 +164,11 @@ mod tests {
             b"\xff\0",
             "\u{fc} ".as_bytes(),
         ] {
-            let name = of(key);
+            let name = name_for(key);
             let rest = name.strip_prefix(&names).expect("it begins so");
             assert_eq!(key_of(rest), Some(StoredKey::whole(key)));
         }
-        let long = of(&[b'a'; 100]);
+        let long = name_for(&[b'a'; 100]);
         let hashed = key_of(long.strip_prefix(&names).expect("it begins so"));
         assert!(matches!(hashed, Some(StoredKey::Hashed { hash }) if long.contains(&hash)));
         for foreign in ["a", "%7da}", "a b}", "#12}", "%}", "a}b}"] {
@@ -203,8 +203,11 @@ mod tests {
 
     #[test]
     fn a_long_key_has_a_short_name() {
-        assert_eq!(of(&[b'a'; 65_536]).len(), "p:{concurrency:}".len() + 65);
-        assert_ne!(of(&[b'a'; 65_536]), of(&[b'a'; 65_537]));
+        assert_eq!(
+            name_for(&[b'a'; 65_536]).len(),
+            "p:{concurrency:}".len() + 65
+        );
+        assert_ne!(name_for(&[b'a'; 65_536]), name_for(&[b'a'; 65_537]));
     }
 
     #[test]
@@ -214,15 +217,15 @@ mod tests {
             let name = name(&prefix, &Policy::DEFAULT, &key[..].into());
             assert_eq!(!name.contains('#'), is_written, "{name}");
         }
-        let [written, hashed] = [21, 22].map(|count| of(&b"{".repeat(count)));
+        let [written, hashed] = [21, 22].map(|count| name_for(&b"{".repeat(count)));
         assert!(!written.contains('#') && hashed.contains('#'));
     }
 
     #[test]
     fn a_key_that_spells_the_hash_of_another_is_distinct() {
         let long = [b'a'; 100];
-        let name_of_long = of(&long);
+        let name_of_long = name_for(&long);
         let spelled = name_of_long.split([':', '}']).nth(2).map(str::as_bytes);
-        assert_ne!(of(spelled.unwrap()), name_of_long);
+        assert_ne!(name_for(spelled.unwrap()), name_of_long);
     }
 }

@@ -7,7 +7,8 @@ use proto::verbs::{Owner, Query, Reply, Sink, Verb};
 use redis::{Cmd, RedisWrite, Value};
 use std::{fmt, sync::LazyLock};
 
-static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
+static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> =
+    LazyLock::new(|| Verb::ALL.map(Script::for_verb));
 
 /// How a command names its script.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ struct Script {
 }
 
 impl Script {
-    fn of(verb: Verb) -> Self {
+    fn for_verb(verb: Verb) -> Self {
         let source = verb.source();
         let hash = redis::Script::new(source).get_hash().to_owned();
         Self { source, hash }

@@ -5,11 +5,11 @@ use redis::{ErrorKind, RedisError};
 const TIMES: (Duration, Duration) = (Duration::from_secs(9), Duration::from_millis(250));
 
 /// The state of the log, and the time on a server that fails and works.
-struct Server(State, Instant);
+struct FailingServer(ReportState, Instant);
 
-impl Server {
+impl FailingServer {
     fn new() -> Self {
-        Self(State::default(), Instant::now())
+        Self(ReportState::default(), Instant::now())
     }
 
     fn wait(&mut self, time: Duration) {
@@ -59,7 +59,7 @@ fn what_a_person_has_to_mend_is_told_at_once_and_once() {
         CallError::Unavailable(wrong),
         CallError::PausedClock,
     ] {
-        let mut server = Server::new();
+        let mut server = FailingServer::new();
         assert!(server.fails(&error), "{error:?}");
         assert!(!server.fails(&error) && !server.fails(&key()) && !server.0.opens());
         assert!(!server.0.closes(true), "a person has to");
@@ -69,8 +69,8 @@ fn what_a_person_has_to_mend_is_told_at_once_and_once() {
 
 #[test]
 fn silence_is_told_once_it_is_no_stall() {
-    let (mut server, silence) = (Server::new(), CallError::Timeout(TIMES.1));
-    let round = |server: &mut Server| {
+    let (mut server, silence) = (FailingServer::new(), CallError::Timeout(TIMES.1));
+    let round = |server: &mut FailingServer| {
         assert!((0..9).all(|_| !server.fails(&silence)), "a stall");
         server.wait(TIMES.1);
     };
@@ -88,7 +88,7 @@ fn failures_by_turns_with_successes_are_one_time() {
         "NOPERM No permissions to access a key",
         "NOPERM User ann has no permissions to run the 'zrange' command",
     ] {
-        let (mut server, error) = (Server::new(), answer(text));
+        let (mut server, error) = (FailingServer::new(), answer(text));
         assert!(server.fails(&error));
         for _ in 0..9 {
             server.wait(TIMES.0 / 2);
@@ -100,7 +100,7 @@ fn failures_by_turns_with_successes_are_one_time() {
 
 #[test]
 fn a_breaker_that_closes_ends_what_may_pass_unless_others_are_open() {
-    let mut server = Server::new();
+    let mut server = FailingServer::new();
     assert!(server.0.opens() && !server.0.opens());
     server.wait(TIMES.0);
     assert!(!server.0.closes(true) && !server.works());
@@ -112,7 +112,7 @@ fn a_breaker_that_closes_ends_what_may_pass_unless_others_are_open() {
 
 #[test]
 fn a_cause_that_needs_another_remedy_is_told_too() {
-    let mut server = Server::new();
+    let mut server = FailingServer::new();
     assert!(server.fails(&key()));
     assert!(server.0.opens() && !server.0.closes(false));
     assert!(server.fails(&answer("NOAUTH x")) && !server.fails(&key()));

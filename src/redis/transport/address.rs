@@ -29,7 +29,7 @@ impl Address {
     }
 
     /// The address of connections with these settings. `None` for a Unix socket.
-    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+    pub(super) fn from_info(info: &ConnectionInfo) -> Option<Self> {
         match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 let (host, port) = (host.clone(), *port);

@@ -193,16 +193,18 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
 /// Returns the first required command at which the server closes the connection, twice in a row. If it does so at `INFO`,
 /// it gets no optional commands from now on.
 pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Option<&'static str> {
-    let ends = async |trial: Trial| {
-        trial.ends(endpoint, channel).await && trial.ends(endpoint, channel).await
+    let ends = async |probe: ProbeCommand| {
+        probe.ends(endpoint, channel).await && probe.ends(endpoint, channel).await
     };
-    if !endpoint.is_basic() && ends(Trial::Info).await {
+    if !endpoint.is_basic() && ends(ProbeCommand::Info).await {
         endpoint.leave_out_optional();
     }
     // Over the connections of a user's connector, messages come with RESP3 only.
-    let hello = endpoint.is_supplied().then_some(Trial::Hello);
-    let needed = [Trial::EvalSha, Trial::Eval].into_iter().chain(hello);
-    for needed in needed.chain([Trial::Subscribe]) {
+    let hello = endpoint.is_supplied().then_some(ProbeCommand::Hello);
+    let needed = [ProbeCommand::EvalSha, ProbeCommand::Eval]
+        .into_iter()
+        .chain(hello);
+    for needed in needed.chain([ProbeCommand::Subscribe]) {
         if ends(needed).await {
             return Some(needed.name());
         }
@@ -212,7 +214,7 @@ pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Opt
 
 /// A command that a proxy may not know.
 #[derive(Clone, Copy)]
-enum Trial {
+enum ProbeCommand {
     Info,
     EvalSha,
     Eval,
@@ -220,7 +222,7 @@ enum Trial {
     Subscribe,
 }
 
-impl Trial {
+impl ProbeCommand {
     fn name(self) -> &'static str {
         match self {
             Self::Info => "INFO",
@@ -286,7 +288,7 @@ async fn is_plain(info: &ConnectionInfo) -> bool {
 async fn response_to(info: &ConnectionInfo, request: &[u8]) -> Vec<u8> {
     let mut response = Vec::new();
     let read = async {
-        let address = Address::of(info);
+        let address = Address::from_info(info);
         let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
         let mut socket = TcpStream::connect((host, port)).await?;
         socket.write_all(request).await?;

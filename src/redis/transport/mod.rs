@@ -16,4 +16,4 @@ pub use endpoint::Credentials;
 pub(super) use endpoint::{Connector, Endpoint};
 pub(super) use sentinel::Sentinels;
 pub(super) use subscription::Subscription;
-pub(super) use topology::{Place, Single, Topology};
+pub(super) use topology::{ServerRole, Single, Topology};

@@ -34,19 +34,19 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// A subscription to one channel, over a separate connection.
 pub(in crate::redis) struct Subscription {
-    line: Line,
+    connection: SubscribedConnection,
     messages: BoxStream<'static, Msg>,
 }
 
 /// A connection with a subscription.
-enum Line {
+enum SubscribedConnection {
     /// redis-rs has made it. It needs no `HELLO`, which a proxy may not know.
     Own(PubSubSink),
     /// A user's connector has made it. Messages come over RESP3 only.
     Supplied(MultiplexedConnection),
 }
 
-impl Line {
+impl SubscribedConnection {
     async fn ping(&mut self) -> RedisResult<Value> {
         match self {
             Self::Own(sink) => sink.ping().await,
@@ -79,7 +79,7 @@ impl Subscription {
         subscribed.map_err(|error| CallError::Redis(error).without_password(login))?;
         let (sink, messages) = connection.split();
         Ok(Self {
-            line: Line::Own(sink),
+            connection: SubscribedConnection::Own(sink),
             messages: messages.boxed(),
         })
     }
@@ -95,7 +95,7 @@ impl Subscription {
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
         // redis-rs rejects a push sender and a subscription with RESP2, which this connector must have set.
         let wrong = |error: &RedisError| {
-            let cause = Failed::of(error).and_then(Failed::redis_error);
+            let cause = Failed::find_in(error).and_then(Failed::redis_error);
             cause.unwrap_or(error).kind() == ErrorKind::InvalidClientConfig
         };
         let mut connection = connected.await.map_err(|error| match wrong(&error) {
@@ -115,7 +115,7 @@ impl Subscription {
         let pushes = pushes.take_while(|push| ready(push.kind != PushKind::Disconnection));
         let messages = pushes.filter_map(|push| ready(Msg::from_push_info(push)));
         Ok(Self {
-            line: Line::Supplied(connection),
+            connection: SubscribedConnection::Supplied(connection),
             messages: messages.boxed(),
         })
     }
@@ -130,7 +130,7 @@ impl Subscription {
                     None => return,
                 },
                 _ = pings.tick() => {
-                    let ping = timeout(ANSWER, self.line.ping());
+                    let ping = timeout(ANSWER, self.connection.ping());
                     if !matches!(ping.await, Ok(Ok(_))) {
                         return;
                     }

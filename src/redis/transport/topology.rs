@@ -7,16 +7,16 @@ use super::{
     endpoint::Endpoint,
 };
 use crate::{redis::error::CallError, semaphore::BoxFuture};
+use proto::core::SlotRanges;
 use redis::{cmd, from_redis_value};
 use std::{
     future::pending,
-    ops::Range,
     sync::{Arc, OnceLock},
 };
 
 /// The role of a server for this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Place {
+pub(in crate::redis) enum ServerRole {
     /// The server of a URL.
     Url,
     /// A Sentinel, which holds no semaphores.
@@ -27,13 +27,10 @@ pub(in crate::redis) enum Place {
     Node,
 }
 
-/// Ranges of slots, each with its server.
-pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
-
 /// The servers by number, their addresses, and connections to them.
 pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// The role of its servers.
-    fn place(&self) -> Place;
+    fn role(&self) -> ServerRole;
 
     /// The servers that are known to have slots.
     fn servers(&self) -> Vec<usize> {
@@ -56,7 +53,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     ) -> BoxFuture<Result<Arc<Connection>, CallError>>;
 
     /// The map of slots, as far as it is known, and its version.
-    fn slots(&self) -> (u64, Slots) {
+    fn slots(&self) -> (u64, SlotRanges) {
         (0, Vec::new())
     }
 
@@ -90,8 +87,8 @@ impl Single {
 }
 
 impl Topology for Single {
-    fn place(&self) -> Place {
-        Place::Url
+    fn role(&self) -> ServerRole {
+        ServerRole::Url
     }
 
     fn slot(&self, key: &str) -> u16 {

@@ -17,8 +17,8 @@ mod shared;
 #[path = "../../../src/redis/driver/transport.rs"]
 mod transport;
 
-pub(in crate::redis) use cell::Refused;
-pub(in crate::redis) use claim::{Driver, Held};
+pub(in crate::redis) use cell::ClaimRefusal;
+pub(in crate::redis) use claim::{Driver, HeldPermit};
 pub(in crate::redis) use keeper::boot_time;
-pub(in crate::redis) use shared::Health;
-pub(in crate::redis) use transport::{Connection, Messages, News, Transport};
+pub(in crate::redis) use shared::StoreHealth;
+pub(in crate::redis) use transport::{Messages, News, ServerConnection, Transport};

@@ -3,12 +3,12 @@
 //! Promises: P6, P9, P11.
 
 use super::{
-    driver::{Driver, Health, Held, Refused, boot_time},
+    driver::{ClaimRefusal, Driver, HeldPermit, StoreHealth, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
 };
 use proto::{
-    core::{Change, Core, Failure, Level, Settings, THREAD, Time, Wait},
+    core::{CallFailure, Change, Core, CoreSettings, LevelClaim, LevelWait, THREAD, Time},
     verbs::Answer,
 };
 use std::{
@@ -44,20 +44,20 @@ fn started(lease: Duration) -> (Fake, Driver<Fake>, Deaths) {
     (fake, driver, deaths)
 }
 
-fn limited(name: &str, limit: u32) -> Level {
-    Level {
+fn limited(name: &str, limit: u32) -> LevelClaim {
+    LevelClaim {
         limit,
         ..level(name)
     }
 }
 
-fn waiting(name: &str, limit: u32) -> Level {
-    let wait = Wait {
+fn waiting(name: &str, limit: u32) -> LevelClaim {
+    let wait = LevelWait {
         time: Duration::from_secs(20),
         max_waiting: 100,
         head_start: Duration::ZERO,
     };
-    Level {
+    LevelClaim {
         wait: Some(wait),
         ..limited(name, limit)
     }
@@ -80,7 +80,7 @@ fn runtime() -> Runtime {
     runtime.expect("a runtime")
 }
 
-async fn acquire(driver: &Driver<Fake>, level: Level) -> Held<Fake> {
+async fn acquire(driver: &Driver<Fake>, level: LevelClaim) -> HeldPermit<Fake> {
     claim_levels(driver, vec![level]).await.expect("a permit")
 }
 
@@ -166,7 +166,7 @@ fn the_release_of_a_key_that_is_not_full_rides_on_the_next_claim() {
 fn the_thread_sends_the_release_of_a_runtime_that_stands_still() {
     let (lease, timeout) = (Duration::from_secs(24), Duration::from_secs(8));
     let fake = Fake::new(lease, Duration::ZERO);
-    let patient = Settings {
+    let patient = CoreSettings {
         timeout,
         ..settings(lease)
     };
@@ -253,7 +253,7 @@ fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
 fn a_call_that_is_dropped_costs_a_shutdown_one_deadline_at_most() {
     let lease = LEASE * 3 / 2;
     let (fake, timeout) = (Fake::new(lease, Duration::ZERO), lease / 3);
-    let patient = Settings {
+    let patient = CoreSettings {
         timeout,
         ..settings(lease)
     };
@@ -344,7 +344,7 @@ fn a_waker_that_panics_ends_nothing() {
     });
     drop(held);
     let granted = runtime.block_on(claim).expect("its turn");
-    assert!(granted.token(0) == 2 && driver.health() == Health::Well);
+    assert!(granted.token(0) == 2 && driver.health() == StoreHealth::Well);
     assert_eq!(
         deaths.0.each_ref().map(|deaths| deaths.load(SeqCst)),
         [0, 0]
@@ -451,7 +451,7 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
                 KILLS.store(!is_dead, SeqCst);
                 is_dead
             });
-            until("another one runs", || driver.health() == Health::Well);
+            until("another one runs", || driver.health() == StoreHealth::Well);
         }
         let refreshed = fake.0.refreshes.load(SeqCst);
         until("all are refreshed", || {
@@ -481,14 +481,17 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
         // A claim without levels is refused.
         assert_eq!(
             claim_levels(&driver, Vec::new()).await.err(),
-            Some(Refused::Closed)
+            Some(ClaimRefusal::Closed)
         );
-        assert_eq!(waiter.await.expect("no panic").err(), Some(Refused::Closed));
+        assert_eq!(
+            waiter.await.expect("no panic").err(),
+            Some(ClaimRefusal::Closed)
+        );
         assert_eq!(
             claim_levels(&driver, vec![level("b")]).await.err(),
-            Some(Refused::Closed)
+            Some(ClaimRefusal::Closed)
         );
-        assert_eq!(driver.health(), Health::Closed);
+        assert_eq!(driver.health(), StoreHealth::Closed);
         assert_eq!(
             deaths.0.each_ref().map(|deaths| deaths.load(SeqCst)),
             [0, 1]
@@ -606,7 +609,7 @@ fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken()
 #[test]
 fn drops_and_claims_from_many_threads_leave_nothing() {
     let (fake, driver, _) = started(LEASE);
-    let (send, receive) = mpsc::channel::<Held<Fake>>();
+    let (send, receive) = mpsc::channel::<HeldPermit<Fake>>();
     let dropper = thread::spawn(move || receive.into_iter().for_each(drop));
     let ends = Arc::new(AtomicBool::new(false));
     let runtimes = [runtime(), runtime(), runtime()];
@@ -658,7 +661,7 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
                 Answer::Presence(1_000_000, Some(1), Some(1), None);
                 call.commands.len()
             ]),
-            _ => Err(Failure::Abandoned),
+            _ => Err(CallFailure::Abandoned),
         };
         now = if round == 0 { now } else { now + timeout };
         core.handle_reply(now, call.id, reply);

@@ -1,9 +1,9 @@
 //! Fake servers, which grant permits up to a limit, first come, first served.
 
-use super::driver::{Connection, Messages, News, Transport};
+use super::driver::{Messages, News, ServerConnection, Transport};
 use parking_lot::Mutex;
 use proto::{
-    core::{Failure, Settings},
+    core::{CallFailure, CoreSettings},
     verbs::{Acquired, Answer, Command, Group, LeaseName, Message, OperatorLimits, Queued, Wanted},
 };
 use std::{
@@ -84,12 +84,12 @@ impl Deaths {
     }
 }
 
-pub(crate) fn settings(lease: Duration) -> Settings {
-    Settings {
+pub(crate) fn settings(lease: Duration) -> CoreSettings {
+    CoreSettings {
         lease,
         timeout: Duration::from_millis(250),
         claims: true,
-        ..Settings::default()
+        ..CoreSettings::default()
     }
 }
 
@@ -268,15 +268,19 @@ impl Transport for Fake {
     }
 }
 
-impl Connection for Wire {
-    async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+impl ServerConnection for Wire {
+    async fn call(
+        &self,
+        mut commands: Vec<Command>,
+        _: Duration,
+    ) -> Result<Vec<Answer>, CallFailure> {
         if self.number < self.server.mute.load(SeqCst) {
             return pending().await;
         }
         if self.server.is_gone.load(SeqCst) {
             self.server.calls.fetch_add(1, SeqCst);
             self.server.broken.notify_one();
-            return Err(Failure::Broken);
+            return Err(CallFailure::Broken);
         }
         if !self.is_of_thread && self.server.is_stuck.load(SeqCst) {
             pending::<()>().await;
@@ -289,7 +293,7 @@ impl Connection for Wire {
             let (then, arrives) = oneshot::channel();
             let at = Instant::now() + self.server.delay;
             let _ = delayed.send((at, then));
-            arrives.await.map_err(|_| Failure::Broken)?;
+            arrives.await.map_err(|_| CallFailure::Broken)?;
         }
         Ok(answers)
     }

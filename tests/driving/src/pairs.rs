@@ -1,11 +1,11 @@
 //! Measures the driver's speed over a fake server.
 
 use super::{
-    driver::{Driver, Held, Refused},
+    driver::{ClaimRefusal, Driver, HeldPermit},
     fake::{Deaths, Fake, settings},
 };
 use crate::{semaphore::Policy, sync};
-use proto::core::Level;
+use proto::core::LevelClaim;
 use std::{
     sync::{
         Arc,
@@ -19,8 +19,8 @@ const TIME: Duration = Duration::from_secs(2);
 /// Claims levels under one policy.
 pub(super) fn claim_levels(
     driver: &Driver<Fake>,
-    levels: Vec<Level>,
-) -> impl Future<Output = Result<Held<Fake>, Refused>> + Send + 'static {
+    levels: Vec<LevelClaim>,
+) -> impl Future<Output = Result<HeldPermit<Fake>, ClaimRefusal>> + Send + 'static {
     let policies = vec![Policy::DEFAULT; levels.len()];
     driver.clone().acquire((levels, policies), |_| ())
 }
@@ -130,8 +130,8 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-pub(super) fn level(name: &str) -> Level {
-    Level {
+pub(super) fn level(name: &str) -> LevelClaim {
+    LevelClaim {
         name: name.into(),
         slot: 0,
         limit: 1_000_000,

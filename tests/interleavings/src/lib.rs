@@ -60,7 +60,7 @@ mod observe {
     mod outcome;
     pub(crate) use {
         boundary::contain,
-        counts::{Claiming, Held, Waiting},
+        counts::{OutcomeCounter, PermitCounter, WaitCounter},
         outcome::{Answered, LostBy, Outcome, Store},
     };
 

@@ -7,12 +7,12 @@ use crate::{
 use model::{scripts, stand_in};
 use proto::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Merge, OutagePolicy, PermitId, Refusal,
-        RuntimeId, Settings, Time, Wait,
+        Call, CallFailure, CallId, Change, Core, CoreSettings, Event, LevelClaim, LevelWait, Merge,
+        OutagePolicy, PermitId, Refusal, RuntimeId, Time,
     },
     verbs::{
-        Answer, Command, CommandSink, Fault, Flow, LeaseName, Message, Owner, Query, Reply, Sink,
-        Verb,
+        Answer, Command, CommandFault, CommandSink, Flow, LeaseName, Message, Owner, Query, Reply,
+        Sink, Verb,
     },
 };
 use std::{
@@ -146,23 +146,23 @@ impl Shipped {
 fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(&read(reply)),
-        Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
+        Err(subject::Refused::Loading) => Some(Answer::Failed(CommandFault::Unavailable)),
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
-        Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
-        Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
+        Err(subject::Refused::Moved(server)) => Some(Answer::Failed(CommandFault::Moved(*server))),
+        Err(subject::Refused::Ask(server)) => Some(Answer::Failed(CommandFault::Ask(*server))),
         Err(subject::Refused::WrongType | subject::Refused::Forbidden) => {
-            Some(Answer::Failed(Fault::Mistake))
+            Some(Answer::Failed(CommandFault::Mistake))
         }
-        Err(subject::Refused::Midway) => Some(Answer::Failed(Fault::Interrupted)),
-        Err(subject::Refused::Unserved) => Some(Answer::Failed(Fault::Unserved)),
-        Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
+        Err(subject::Refused::Midway) => Some(Answer::Failed(CommandFault::Interrupted)),
+        Err(subject::Refused::Unserved) => Some(Answer::Failed(CommandFault::Unserved)),
+        Err(subject::Refused::Again) => Some(Answer::Failed(CommandFault::Again)),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
 impl Shipped {
     pub(crate) fn new(settings: subject::Settings) -> Self {
-        let mut core = Core::new(Settings {
+        let mut core = Core::new(CoreSettings {
             lease: settings.lease,
             timeout: settings.timeout,
             slots_of_store: settings.slots_of_store(),
@@ -204,12 +204,12 @@ impl Shipped {
         from: subject::Runtime,
         claim: subject::Claim,
     ) -> subject::PermitId {
-        let levels = claim.levels().map(|level| Level {
+        let levels = claim.levels().map(|level| LevelClaim {
             name: wire::name(level.key).into(),
             slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,
-            wait: level.wait.map(|wait| Wait {
+            wait: level.wait.map(|wait| LevelWait {
                 time: wait.time,
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
@@ -319,9 +319,9 @@ impl Shipped {
                 });
                 Ok(answers.collect())
             }
-            Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
-            Err(subject::Failure::Broken) => Err(Failure::Broken),
-            Err(subject::Failure::Abandoned) => Err(Failure::Abandoned),
+            Err(subject::Failure::NotConnected) => Err(CallFailure::NotConnected),
+            Err(subject::Failure::Broken) => Err(CallFailure::Broken),
+            Err(subject::Failure::Abandoned) => Err(CallFailure::Abandoned),
             Err(subject::Failure::Unconfirmed) => panic!("the core finds that out"),
         };
         self.core.handle_reply(now, call, reply);

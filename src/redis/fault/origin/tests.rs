@@ -2,14 +2,14 @@ use super::*;
 use redis::{ErrorKind, parse_redis_value};
 use std::{io, time::Duration};
 
-fn origin(place: Place) -> Origin<'static> {
-    origin_of(place, "url")
+fn origin(role: ServerRole) -> Origin<'static> {
+    origin_of(role, "url")
 }
 
 /// `login` has the user and the password.
-fn origin_of(place: Place, login: &'static str) -> Origin<'static> {
+fn origin_of(role: ServerRole, login: &'static str) -> Origin<'static> {
     Origin {
-        place,
+        role,
         login,
         prefix: "p:",
     }
@@ -26,89 +26,109 @@ fn answer(text: &str) -> CallError {
 
 #[test]
 fn each_mistake_names_its_setting_and_its_remedy() {
-    for (place, text, setting, remedy) in [
-        (Place::Url, "NOAUTH x", Some("url"), "add it"),
-        (Place::Sentinel, "WRONGPASS x", Some("url"), "correct"),
+    for (role, text, setting, remedy) in [
+        (ServerRole::Url, "NOAUTH x", Some("url"), "add it"),
+        (ServerRole::Sentinel, "WRONGPASS x", Some("url"), "correct"),
         (
-            Place::Url,
+            ServerRole::Url,
             "ERR AUTH <password> called without any password configured",
             Some("url"),
             "remove it",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "ERR DB index is out of range",
             Some("url"),
             "name another",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "ERR Client sent AUTH, but no password is set",
             Some("url"),
             "remove it",
         ),
-        (Place::Url, "ERR invalid password", Some("url"), "correct"),
-        (Place::Url, "ERR unauth", Some("url"), "add it"),
         (
-            Place::Url,
+            ServerRole::Url,
+            "ERR invalid password",
+            Some("url"),
+            "correct",
+        ),
+        (ServerRole::Url, "ERR unauth", Some("url"), "add it"),
+        (
+            ServerRole::Url,
             "ERR database out of range",
             Some("url"),
             "name another",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "ERR invalid DB index",
             Some("url"),
             "name another",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "DENIED Redis is running in protected mode",
             Some("url"),
             "set a password",
         ),
-        (Place::Url, "NOPROTO x", Some("url"), "remove `protocol`"),
-        (Place::Url, "MOVED 1 h:1", Some("url"), "`connect_cluster`"),
-        (Place::Url, "READONLY x", Some("url"), "its primary"),
-        (Place::Url, "WRONGTYPE x", Some("prefix"), "choose another"),
         (
-            Place::Node,
+            ServerRole::Url,
+            "NOPROTO x",
+            Some("url"),
+            "remove `protocol`",
+        ),
+        (
+            ServerRole::Url,
+            "MOVED 1 h:1",
+            Some("url"),
+            "`connect_cluster`",
+        ),
+        (ServerRole::Url, "READONLY x", Some("url"), "its primary"),
+        (
+            ServerRole::Url,
+            "WRONGTYPE x",
+            Some("prefix"),
+            "choose another",
+        ),
+        (
+            ServerRole::Node,
             "ERR This instance has cluster support disabled",
             Some("connect_cluster"),
             "`connect`",
         ),
         (
-            Place::Sentinel,
+            ServerRole::Sentinel,
             "ERR unknown command 'SENTINEL'",
             Some("connect_sentinel"),
             "`connect`",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "NOPERM User ann has no permissions to run the 'zadd' command",
             None,
             "allow `+zadd`",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "ERR unknown command 'EVAL'",
             None,
             "allow `+eval`",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "NOPERM No permissions to access a key",
             None,
             "allow `~p:*`",
         ),
         (
-            Place::Url,
+            ServerRole::Url,
             "NOPERM No permissions to access a channel",
             None,
             "allow `&p:*`",
         ),
     ] {
-        let error = origin(place).check_error("", answer(text));
+        let error = origin(role).check_error("", answer(text));
         assert_eq!(
             (error.kind(), error.setting()),
             (Kind::Misconfigured, setting),
@@ -122,17 +142,20 @@ fn each_mistake_names_its_setting_and_its_remedy() {
 
 #[test]
 fn a_login_that_is_refused_names_the_setting_that_has_it() {
-    for (place, login) in [(Place::Primary, "credentials"), (Place::Node, "url")] {
-        let error = origin_of(place, login).check_error("", answer("WRONGPASS x"));
-        assert_eq!(error.setting(), Some(login), "{place:?}");
+    for (role, login) in [
+        (ServerRole::Primary, "credentials"),
+        (ServerRole::Node, "url"),
+    ] {
+        let error = origin_of(role, login).check_error("", answer("WRONGPASS x"));
+        assert_eq!(error.setting(), Some(login), "{role:?}");
     }
 }
 
 #[test]
 fn a_users_function_that_fails_is_unavailable_and_named() {
     let failed = || CallError::unconnected(Failed::error("credentials", "no token".into()));
-    let connecting = origin(Place::Url).connect_error(failed());
-    let claim = origin(Place::Url).error(&failed());
+    let connecting = origin(ServerRole::Url).connect_error(failed());
+    let claim = origin(ServerRole::Url).error(&failed());
     let text = "credentials: it has failed, so there is no connection to Redis";
     let expected = (Kind::Unavailable, Some("credentials"), text.to_owned());
     let found = |kind, setting, text| assert_eq!((kind, setting, text), expected);
@@ -171,7 +194,7 @@ fn what_a_connection_shows_names_its_setting_and_its_remedy() {
         ),
     ] {
         let said = format!("{unfit:?}");
-        let error = origin(Place::Url).connect_error(CallError::unconnected(unfit));
+        let error = origin(ServerRole::Url).connect_error(CallError::unconnected(unfit));
         assert_eq!(
             (error.kind(), error.setting()),
             (Kind::Misconfigured, Some(setting)),
@@ -184,16 +207,16 @@ fn what_a_connection_shows_names_its_setting_and_its_remedy() {
 
 #[test]
 fn what_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
-    for (place, text) in [
-        (Place::Url, "LOADING x"),
-        (Place::Url, "OOM x"),
-        (Place::Url, "TRYAGAIN x"),
-        (Place::Url, "CLUSTERDOWN Hash slot not served"),
-        (Place::Url, "ERR Connection refused"),
-        (Place::Node, "MOVED 1 h:1"),
-        (Place::Primary, "READONLY x"),
+    for (role, text) in [
+        (ServerRole::Url, "LOADING x"),
+        (ServerRole::Url, "OOM x"),
+        (ServerRole::Url, "TRYAGAIN x"),
+        (ServerRole::Url, "CLUSTERDOWN Hash slot not served"),
+        (ServerRole::Url, "ERR Connection refused"),
+        (ServerRole::Node, "MOVED 1 h:1"),
+        (ServerRole::Primary, "READONLY x"),
     ] {
-        let error = origin(place).check_error("", answer(text));
+        let error = origin(role).check_error("", answer(text));
         assert_eq!(
             (error.kind(), error.setting()),
             (Kind::Unavailable, None),
@@ -234,10 +257,10 @@ fn the_kind_of_a_claims_error_is_what_it_calls_for() {
             Kind::Misconfigured,
         ),
     ] {
-        let shown = origin(Place::Url).error(&error);
+        let shown = origin(ServerRole::Url).error(&error);
         assert_eq!(shown.kind(), kind, "{error:?}");
     }
-    let few = origin(Place::Url).error(&CallError::NotReplicated(0));
+    let few = origin(ServerRole::Url).error(&CallError::NotReplicated(0));
     assert_eq!(few.setting(), Some("min_replicas"));
 }
 
@@ -249,7 +272,7 @@ fn a_command_that_the_server_does_not_name_is_left_to_a_check() {
         ("SELECT 1", "unknown command", true),
     ] {
         let error = make_extension_error("ERR".to_owned(), Some(said.to_owned()));
-        let found = origin(Place::Url).check_error(command, CallError::Redis(error));
+        let found = origin(ServerRole::Url).check_error(command, CallError::Redis(error));
         let text = found.to_string();
         assert_eq!(text.contains("SELECT"), is_named, "{said}: {text}");
         assert_eq!(text == UNNAMED, !is_named, "{said}: {text}");

@@ -12,7 +12,7 @@ use super::{
     attempt::{self, Inquiry, timed_out},
     connection::Connection,
     endpoint::Endpoint,
-    topology::{Place, Slots, Topology, slot_of},
+    topology::{ServerRole, Topology, slot_of},
 };
 use crate::{
     redis::{error::CallError, fault::Unfit},
@@ -23,6 +23,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
+use proto::core::SlotRanges;
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -78,7 +79,7 @@ struct Surveys {
 struct Map {
     /// The nodes by number.
     nodes: Vec<Node>,
-    slots: Slots,
+    slots: SlotRanges,
     /// The latest known epoch. Each failover begins a new epoch.
     epoch: u64,
     /// Changes with the slots. 0: nothing is known yet.
@@ -169,7 +170,7 @@ impl Nodes {
             views.push(seen_by(self.template.at(&node.address), own, inquiry));
         }
         let is_node = |seed: &&Endpoint| {
-            let address = Address::of(seed.info());
+            let address = Address::from_info(seed.info());
             nodes
                 .iter()
                 .any(|node| Some(&node.address) == address.as_ref())
@@ -204,7 +205,7 @@ impl Map {
         let before = self.primaries();
         let ranges = view.ranges.iter();
         let slots = ranges.map(|(slots, node)| (slots.clone(), self.number(node)));
-        let mut slots: Slots = slots.collect();
+        let mut slots: SlotRanges = slots.collect();
         slots.sort_by_key(|(range, _)| range.start);
         self.epoch = view.epoch;
         if slots != self.slots {
@@ -229,8 +230,8 @@ impl Map {
 }
 
 impl Topology for Nodes {
-    fn place(&self) -> Place {
-        Place::Node
+    fn role(&self) -> ServerRole {
+        ServerRole::Node
     }
 
     fn servers(&self) -> Vec<usize> {
@@ -267,7 +268,7 @@ impl Topology for Nodes {
         })
     }
 
-    fn slots(&self) -> (u64, Slots) {
+    fn slots(&self) -> (u64, SlotRanges) {
         let map = self.map.lock();
         (map.version, map.slots.clone())
     }
@@ -310,12 +311,12 @@ type Seen = BoxFuture<Result<View, CallError>>;
 /// all nodes together.
 fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
     Box::pin(async move {
-        let address = Address::of(node.info()).ok_or(CallError::Reply)?;
+        let address = Address::from_info(node.info()).ok_or(CallError::Reply)?;
         let connection = match connection {
             Some(connection) => connection,
             None => Arc::new(attempt::connect(&node, inquiry).await?),
         };
-        View::of(&connection, &address.host).await
+        View::query(&connection, &address.host).await
     })
 }
 
@@ -329,7 +330,8 @@ fn rank(seen: &Result<View, CallError>) -> (bool, bool, u64) {
 }
 
 fn may_pass(error: &CallError) -> bool {
-    let is_unfit = matches!(error, CallError::Unavailable(error) if Unfit::of(error).is_some());
+    let is_unfit =
+        matches!(error, CallError::Unavailable(error) if Unfit::find_in(error).is_some());
     matches!(error, CallError::PausedClock) || !is_unfit && error.may_pass()
 }
 

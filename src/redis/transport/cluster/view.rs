@@ -24,7 +24,7 @@ pub(super) struct View {
 
 impl View {
     /// Queries the node on `host` for its view.
-    pub(super) async fn of(node: &Connection, host: &str) -> Result<Self, CallError> {
+    pub(super) async fn query(node: &Connection, host: &str) -> Result<Self, CallError> {
         let commands = ["INFO", "SLOTS"].map(|name| cmd("CLUSTER").arg(name).take());
         Self::read(node.call(commands.into()).await, host)
     }

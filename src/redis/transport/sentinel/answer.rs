@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 /// The primary, as a Sentinel names it.
 #[derive(Clone)]
-pub(super) struct Named {
+pub(super) struct NamedPrimary {
     pub(super) address: Address,
     /// The epoch of the failover that made it the primary.
     pub(super) epoch: u64,
@@ -31,13 +31,13 @@ pub(super) async fn within<T>(
 }
 
 /// The primary of this name, as the Sentinel at the other end of a connection knows it.
-pub(super) async fn named(connection: &Connection, name: &str) -> Result<Named, CallError> {
+pub(super) async fn named(connection: &Connection, name: &str) -> Result<NamedPrimary, CallError> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
     let (address, details) = both(connection, commands).await?;
     let unknown = |_| CallError::unconnected(Unfit::WrongName);
     let (host, port) = from_redis_value(address).map_err(unknown)?;
-    Ok(Named {
+    Ok(NamedPrimary {
         address: Address { host, port },
         epoch: details.and_then(epoch).unwrap_or_default(),
     })
@@ -61,14 +61,14 @@ async fn both(
 
 /// The answers of Sentinels so far.
 pub(super) struct Heard {
-    named: Vec<Named>,
+    named: Vec<NamedPrimary>,
     errors: Vec<CallError>,
     /// The number of all Sentinels.
     of: usize,
 }
 
 impl Heard {
-    pub(super) fn of(sentinels: usize) -> Self {
+    pub(super) fn new(sentinels: usize) -> Self {
         Self {
             named: Vec::new(),
             errors: Vec::new(),
@@ -76,7 +76,7 @@ impl Heard {
         }
     }
 
-    pub(super) fn add(&mut self, answer: Result<Named, CallError>) {
+    pub(super) fn add(&mut self, answer: Result<NamedPrimary, CallError>) {
         match answer {
             Ok(named) => self.named.push(named),
             Err(error) => self.errors.push(error),
@@ -95,8 +95,8 @@ impl Heard {
 
     /// The primary of the latest failover. If Sentinels disagree about that, returns the primary that more of them
     /// name, or else the known primary.
-    pub(super) fn best(&self, known: Option<&Address>) -> Option<&Named> {
-        let rank = |named: &&Named| {
+    pub(super) fn best(&self, known: Option<&Address>) -> Option<&NamedPrimary> {
+        let rank = |named: &&NamedPrimary| {
             let is_known = Some(&named.address) == known;
             (named.epoch, self.votes(named), is_known)
         };
@@ -104,14 +104,15 @@ impl Heard {
     }
 
     /// True if a majority of the Sentinels name this primary, or if none names another primary of the same failover.
-    pub(super) fn is_settled(&self, best: &Named) -> bool {
-        let of_epoch = |named: &&Named| named.epoch == best.epoch;
+    pub(super) fn is_settled(&self, best: &NamedPrimary) -> bool {
+        let of_epoch = |named: &&NamedPrimary| named.epoch == best.epoch;
         let votes = self.votes(best);
         self.is_most(votes) || votes == self.named.iter().filter(of_epoch).count()
     }
 
-    fn votes(&self, one: &Named) -> usize {
-        let is_same = |named: &&Named| named.epoch == one.epoch && named.address == one.address;
+    fn votes(&self, one: &NamedPrimary) -> usize {
+        let is_same =
+            |named: &&NamedPrimary| named.epoch == one.epoch && named.address == one.address;
         self.named.iter().filter(is_same).count()
     }
 
@@ -138,7 +139,7 @@ fn says(error: &CallError) -> u8 {
     let CallError::Unavailable(error) = error else {
         return 1;
     };
-    match Unfit::of(error) {
+    match Unfit::find_in(error) {
         Some(Unfit::WrongName) => 2,
         Some(_) => 1,
         None => (!error.is_io_error()).into(),
@@ -169,10 +170,10 @@ mod tests {
     }
 
     fn best(answers: &[(u16, u64)], known: u16) -> (Option<u16>, bool) {
-        let mut heard = Heard::of(3);
+        let mut heard = Heard::new(3);
         for (port, epoch) in answers {
             let (address, epoch) = (address(*port), *epoch);
-            heard.add(Ok(Named { address, epoch }));
+            heard.add(Ok(NamedPrimary { address, epoch }));
         }
         let best = heard.best(Some(&address(known)));
         let is_settled = best.is_some_and(|best| heard.is_settled(best));

@@ -14,13 +14,13 @@ use super::{
     attempt::{self, Inquiry, timed_out},
     connection::{Connection, gone},
     endpoint::Endpoint,
-    topology::{Place, Topology},
+    topology::{ServerRole, Topology},
 };
 use crate::{
     redis::error::CallError,
     semaphore::{BoxFuture, timer::Backoff},
 };
-use answer::{Heard, Named, is_wrong_name, named, run_id, within};
+use answer::{Heard, NamedPrimary, is_wrong_name, named, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use std::{
@@ -39,7 +39,7 @@ pub(in crate::redis) struct Sentinels {
     name: String,
     /// The settings for connections to a primary, except for its address.
     template: Endpoint,
-    known: Mutex<Known>,
+    known: Mutex<KnownPrimary>,
 }
 
 impl Sentinels {
@@ -67,7 +67,7 @@ impl Sentinels {
             within(async { named(&connecting.await?, &self.name).await })
         });
         let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut heard = Heard::of(self.endpoints.len());
+        let mut heard = Heard::new(self.endpoints.len());
         while let Some(answer) = answers.next().await {
             heard.add(answer);
             if heard.is_of_most() && self.known.lock().is_enough(&heard) {
@@ -100,8 +100,8 @@ impl Sentinels {
 }
 
 impl Topology for Sentinels {
-    fn place(&self) -> Place {
-        Place::Primary
+    fn role(&self) -> ServerRole {
+        ServerRole::Primary
     }
 
     fn address(&self, _: usize) -> String {
@@ -148,7 +148,7 @@ impl Topology for Sentinels {
 
 /// The last primary that was named.
 #[derive(Default)]
-struct Known {
+struct KnownPrimary {
     primary: Option<Primary>,
     /// Grows with each change of the primary.
     generation: u64,
@@ -163,7 +163,7 @@ struct Primary {
     tenure: watch::Sender<()>,
 }
 
-impl Known {
+impl KnownPrimary {
     fn address(&self) -> Option<&Address> {
         self.primary.as_ref().map(|primary| &primary.address)
     }
@@ -176,7 +176,7 @@ impl Known {
     }
 
     /// True if the failover of an answer is at least as late as the last known failover.
-    fn is_news(&self, answer: &Named) -> bool {
+    fn is_news(&self, answer: &NamedPrimary) -> bool {
         Some(answer.epoch) >= self.primary.as_ref().map(|primary| primary.epoch)
     }
 
@@ -186,7 +186,7 @@ impl Known {
     /// only until the `run_id` of the primary is known.
     fn learn(
         &mut self,
-        answer: Result<Named, CallError>,
+        answer: Result<NamedPrimary, CallError>,
         is_of_most: bool,
     ) -> Result<bool, CallError> {
         let named = match (answer, &mut self.primary) {
@@ -235,24 +235,24 @@ const NOT_TOLD: &str = "too few Sentinels answer, and without INFO it is not kno
 mod tests {
     use super::*;
 
-    fn name(port: u16, epoch: u64) -> Named {
+    fn name(port: u16, epoch: u64) -> NamedPrimary {
         let host = "here".to_owned();
         let address = Address { host, port };
-        Named { address, epoch }
+        NamedPrimary { address, epoch }
     }
 
-    fn named(port: u16, epoch: u64) -> Result<Named, CallError> {
+    fn named(port: u16, epoch: u64) -> Result<NamedPrimary, CallError> {
         Ok(name(port, epoch))
     }
 
     /// A primary that most Sentinels have named.
-    fn known() -> Known {
-        let mut known = Known::default();
+    fn known() -> KnownPrimary {
+        let mut known = KnownPrimary::default();
         assert!(matches!(known.learn(named(1, 5), true), Ok(true)));
         known
     }
 
-    fn port(known: &Known) -> Option<u16> {
+    fn port(known: &KnownPrimary) -> Option<u16> {
         known.address().map(|address| address.port)
     }
 

@@ -4,9 +4,9 @@
 
 use super::{
     carry::{Carrier, Link},
-    claim::{Driver, Held},
+    claim::{Driver, HeldPermit},
     shared::Shared,
-    transport::{Connection, Messages, Transport},
+    transport::{Messages, ServerConnection, Transport},
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
@@ -14,7 +14,7 @@ use crate::{
 };
 use loom::thread;
 use proto::{
-    core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+    core::{CallFailure, CoreSettings, LevelClaim, PermitId, RuntimeId, THREAD, Time},
     verbs::{Acquired, Answer, Command, OperatorLimits},
 };
 use std::{
@@ -37,8 +37,8 @@ impl Transport for Silent {
     }
 }
 
-impl Connection for Silent {
-    async fn call(&self, _: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+impl ServerConnection for Silent {
+    async fn call(&self, _: Vec<Command>, _: Duration) -> Result<Vec<Answer>, CallFailure> {
         pending().await
     }
 
@@ -61,11 +61,11 @@ const OWN: RuntimeId = RuntimeId(1);
 
 impl World {
     fn new() -> Self {
-        let settings = Settings {
+        let settings = CoreSettings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
             claims: true,
-            ..Settings::default()
+            ..CoreSettings::default()
         };
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);
@@ -90,11 +90,11 @@ impl World {
         }
     }
 
-    fn claim(&self) -> (Held<Silent>, Option<Carrier<Silent>>) {
+    fn claim(&self) -> (HeldPermit<Silent>, Option<Carrier<Silent>>) {
         claim(&self.driver)
     }
 
-    fn held(&self) -> Held<Silent> {
+    fn held(&self) -> HeldPermit<Silent> {
         let (held, carrier) = self.claim();
         granted(carrier);
         held
@@ -110,8 +110,8 @@ fn here() -> Option<tokio::runtime::Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
-fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
-    let level = Level {
+fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>>) {
+    let level = LevelClaim {
         name: "a".into(),
         slot: 0,
         limit: 9,
@@ -153,7 +153,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
     assert!(carrier.report(Ok(answers)).is_empty());
 }
 
-async fn decided(held: &Held<Silent>) -> bool {
+async fn decided(held: &HeldPermit<Silent>) -> bool {
     poll_fn(|cx| held.cell.poll_outcome(cx)).await.is_ok()
 }
 

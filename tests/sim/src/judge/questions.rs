@@ -2,7 +2,7 @@
 //! answer differently. The simulation enforces the deadlines itself, so the checks of deadlines cover only the simulation.
 
 use super::{Verdict, check};
-use proto::{core::Failure, verbs::Fault};
+use proto::{core::CallFailure, verbs::CommandFault};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Questions without a final outcome.
@@ -74,7 +74,7 @@ impl Questions {
     pub fn finish(
         &mut self,
         number: u64,
-        outcome: Result<Option<Fault>, Failure>,
+        outcome: Result<Option<CommandFault>, CallFailure>,
         (now, bound): (Duration, Duration),
     ) -> Verdict {
         let Some(open) = self.0.remove(&number) else {
@@ -93,10 +93,14 @@ impl Questions {
             || format!("{number} failed with {outcome:?} although nothing prevented an answer"),
         )?;
         let is_transient = match outcome {
-            Ok(Some(Fault::Moved(_) | Fault::Ask(_) | Fault::Again | Fault::Unserved)) => true,
-            Ok(Some(Fault::Interrupted)) | Err(Failure::Broken | Failure::TimedOut) => {
-                open.may_repeat
-            }
+            Ok(Some(
+                CommandFault::Moved(_)
+                | CommandFault::Ask(_)
+                | CommandFault::Again
+                | CommandFault::Unserved,
+            )) => true,
+            Ok(Some(CommandFault::Interrupted))
+            | Err(CallFailure::Broken | CallFailure::TimedOut) => open.may_repeat,
             _ => false,
         };
         let time_left = open.deadline.saturating_sub(now);

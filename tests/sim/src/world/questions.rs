@@ -9,9 +9,9 @@ use crate::{
     wire::{self, Script},
 };
 use proto::{
-    core::Failure,
+    core::CallFailure,
     question::{Attempt, Question, Recipient, Repeat},
-    verbs::{self, Cursors, Fault},
+    verbs::{self, CommandFault, Cursors},
 };
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// The outcome of an attempt: the fault of its command, if any, or the reason why no answer came.
-pub(super) type Outcome = Result<Option<Fault>, Failure>;
+pub(super) type Outcome = Result<Option<CommandFault>, CallFailure>;
 
 /// A question without a final outcome.
 #[derive(Debug)]
@@ -170,10 +170,10 @@ impl World<'_> {
             self.file(arrival, Happening::Question(sent));
             self.after(
                 TIMEOUT.min(left),
-                Happening::Outcome(sent, Err(Failure::TimedOut)),
+                Happening::Outcome(sent, Err(CallFailure::TimedOut)),
             );
         } else {
-            let unsent = Happening::Outcome(sent, Err(Failure::NotConnected));
+            let unsent = Happening::Outcome(sent, Err(CallFailure::NotConnected));
             self.after(Duration::ZERO, unsent);
         }
         self.note(|| format!("question {number}, {name:?}, is sent to {attempt:?}: {is_up}"));
@@ -211,17 +211,17 @@ impl World<'_> {
             false => Some(Refused::Loading),
         };
         let fault = match refused {
-            None if self.servers[number].is_poisoned(key) => Some(Fault::Mistake),
+            None if self.servers[number].is_poisoned(key) => Some(CommandFault::Mistake),
             None => {
                 self.judge_run(sent.question);
                 self.run_action((at, key), action, (number, &script));
                 None
             }
-            Some(Refused::Moved(server)) => Some(Fault::Moved(server)),
-            Some(Refused::Ask(server)) => Some(Fault::Ask(server)),
-            Some(Refused::Again) => Some(Fault::Again),
-            Some(Refused::Unserved) => Some(Fault::Unserved),
-            Some(_) => Some(Fault::Unavailable),
+            Some(Refused::Moved(server)) => Some(CommandFault::Moved(server)),
+            Some(Refused::Ask(server)) => Some(CommandFault::Ask(server)),
+            Some(Refused::Again) => Some(CommandFault::Again),
+            Some(Refused::Unserved) => Some(CommandFault::Unserved),
+            Some(_) => Some(CommandFault::Unavailable),
         };
         if self.random.one_in(12) {
             return self.lose_attempt(sent);
@@ -298,7 +298,7 @@ impl World<'_> {
         }
         let link = process.link(process.settings.runtimes - 1, sent.attempt.server);
         let outcome = match outcome {
-            Ok(_) if link.generation != sent.generation => Err(Failure::Broken),
+            Ok(_) if link.generation != sent.generation => Err(CallFailure::Broken),
             outcome => outcome,
         };
         if asked.is_lost {

@@ -7,7 +7,7 @@ mod waiting;
 
 use super::{
     entry::{Counts, Entry},
-    grant::{Level, permit},
+    grant::{MemoryLevel, permit},
     holders::Details,
     queue,
     shard::{IDLE_CAPACITY, Shard},
@@ -121,7 +121,7 @@ impl Key {
         claim.with_weight(weight).with_wait(WAIT)
     }
 
-    fn take(&self, weight: u32) -> Result<(), queue::Full> {
+    fn take(&self, weight: u32) -> Result<(), queue::KeyRefusal> {
         let before = self.witness.last_token();
         let acquired = self.shard.acquire(HASH, &self.claim(weight), None)?;
         self.witness.acquired(weight, acquired.token, before);
@@ -156,10 +156,10 @@ impl Key {
         let (sender, permit_of) = oneshot::channel();
         let deliver = move |decided: Result<_, _>| {
             let acquired = decided.expect("no limit is set");
-            let level = Level::of((HASH, &shard), acquired, &granted);
+            let level = MemoryLevel::from_grant((HASH, &shard), acquired, &granted);
             drop(sender.send(permit(&[claim], Few::One([level]))));
         };
-        let waiting = queue::Waiting::new(wait, details, deliver);
+        let waiting = queue::QueuedClaim::new(wait, details, deliver);
         let joined = self.shard.join(
             HASH,
             &self.claim(weight),
