@@ -131,7 +131,7 @@ mod the_shipped_core_passes_further {
 
 /// Schedules that a core, or the judge, has failed. Each is short. Most would come up again only after hundreds of
 /// thousands of others.
-const FAILED: [(Workload, &[u64]); 8] = [
+const FAILED: [(Workload, &[u64]); 9] = [
     (
         Workload::Server,
         &[
@@ -182,6 +182,7 @@ const FAILED: [(Workload, &[u64]); 8] = [
         ],
     ),
     (Workload::Questions, &[20_051_673, 20_064_856, 41_001_345]),
+    (Workload::Mixed, &[84_000_274]),
 ];
 
 #[test]

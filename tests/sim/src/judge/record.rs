@@ -4,7 +4,7 @@ use super::{
     LATE, Verdict, Who,
     calls::Calls,
     check,
-    effect::{has_room, live, waiting},
+    effect::{Name, has_room, live, waiting},
     is_dazed,
     limits::Limits,
     storage::knows,
@@ -313,11 +313,14 @@ impl Record {
     /// True if a server could grant all of its units of a level.
     fn has_room(&self, level: Level, moment: &Moment<'_>) -> bool {
         let (view, clock) = moment.view(level.key);
-        let others = live(&view.held, clock)
-            .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
+        let is_own = |name: &Name| name.process == moment.who.0 && self.has_part(name.who().1);
+        let (own, others): (Vec<_>, Vec<_>) = live(&view.held, clock).partition(is_own);
         let limit = moment.limits.in_force(moment.who.0, level);
-        // A pause does not keep a permit from coming back.
-        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= limit
+        // A pause takes no units from a permit, but gives lost ones back only when it ends.
+        let is_paused = view.pause.is_some_and(|(_, end)| end > clock);
+        let is_kept_away = is_paused && own.len() as u32 != self.units(level.key);
+        let fits = others.len() as u32 + self.units(level.key) <= limit;
+        view.queue.is_empty() && fits && !is_kept_away
     }
 
     /// Checks that the holder of a revoked permit is notified once its process can ask the server.
