@@ -315,6 +315,29 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     assert!(held.release().await);
 }
 
+/// The nodes have refused to run its acquires, so there is nothing to release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_claim_for_a_stuck_slot_leaves_nothing_for_a_shutdown() {
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let keys = cluster.keys_of(0, 2, name).await;
+    let [unserved, moving] = [&keys[0], &keys[1]];
+    let store = connect(patient(), &cluster).await;
+    leave_unserved(&cluster, cluster.slot(&name(unserved)).await).await;
+    // No node runs a script for the moving slot while one of its keys is at the old node and the others are missing.
+    let filler = ["SET", &format!("{}:token", name(moving)), "1"];
+    assert_eq!(cluster.raw(0).await.cmd(&filler).await.text(), "OK");
+    cluster
+        .begin_move(cluster.slot(&name(moving)).await, 0, 1)
+        .await;
+    for key in [unserved, moving] {
+        let permit = store.acquire(Claim::new(key.as_str()).with_limit(1)).await;
+        assert!(permit.is_err(), "{permit:?}");
+    }
+    let unreleased = store.shutdown(Duration::from_secs(2)).await;
+    assert!(unreleased.is_empty(), "{unreleased:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_process_obeys_a_limit_that_was_set_while_the_slot_of_limits_is_stuck() {
     let _share = beside_others().await;
