@@ -315,7 +315,7 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     assert!(held.release().await);
 }
 
-/// The nodes have refused to run its acquires, so there is nothing to release.
+/// The nodes have refused to run its acquires, so no release is due.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_claim_for_a_stuck_slot_leaves_nothing_for_a_shutdown() {
     let _share = beside_others().await;
