@@ -39,8 +39,8 @@
 //!    server's clock is never ahead of it, so no acquire runs after its call's deadline by this process's clock.
 //! 3. *An acquire that may have run is released*, until (a) a release is answered that was sent after the last acquire could
 //!    run, or behind it on the same connection, (b) an acquire is refused while no other can run, or (c) the units have expired
-//!    on the server. An acquire that a server refused to run, as in rule 14, needs no release. Units that are given up become a debt if a server may have them, and only debts are released. A debt is
-//!    never acquired.
+//!    on the server. An acquire that a server refused to run, as in rule 14, needs no release. Units that are given up become
+//!    a debt if a server may have them, and only debts are released. A debt is never acquired.
 //! 4. *A process sees its own releases*: a call that acquires units of a key begins with the releases of the key's debts
 //!    that are not settled, unless these travel before it on the same connection.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
