@@ -154,7 +154,7 @@ async fn slow_scripts(raw: &mut Raw, watch: StallWatch) -> Result<(), String> {
     }
 }
 
-/// The most arguments of a command. ElastiCache Serverless refuses more, and a server needs some 5 ms for this number of units.
+/// The most arguments of a command. ElastiCache Serverless refuses more.
 const MOST_ARGS: usize = 3_999;
 
 /// The number of arguments of the longest call of a script since all commands have been logged. The log cuts long commands and
@@ -225,9 +225,9 @@ async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Resu
     let watch = note_slow_scripts(raw).await;
     head.abort();
     let granted = join_all(waiters).await;
-    let is_granted = |granted: &&Result<_, _>| !matches!(granted, Ok(Ok(_)));
-    let failed = granted.iter().filter(is_granted).count();
-    assert_eq!(failed, 0, "{:?}", granted.iter().find(is_granted));
+    let is_failed = |granted: &&Result<_, _>| !matches!(granted, Ok(Ok(_)));
+    let failed = granted.iter().filter(is_failed).count();
+    assert_eq!(failed, 0, "{:?}", granted.iter().find(is_failed));
     slow_scripts(raw, watch).await
 }
 

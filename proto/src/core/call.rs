@@ -177,9 +177,9 @@ pub(super) enum StoreKey {
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(u16, Vec<LeaseRef>),
-    /// A lease of several levels is named by several groups.
+    /// A lease of several levels is named once for each level.
     Refresh(u16, Vec<LeaseRef>),
-    /// A debt for units of several semaphores is named by several groups. True if the release can settle the debt: no
+    /// A debt for units of several semaphores is named once for each. True if the release can settle the debt: no
     /// acquire of its units can run afterwards.
     Release(u16, Vec<(DebtId, bool)>),
     /// The key that the command names, if any.
@@ -216,11 +216,11 @@ pub(super) struct CallSize {
     pub(super) units: usize,
 }
 
-/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command. A script passes two
-/// values for each unit to a command, and Lua can pass 8,000.
+/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command.
 const MOST_ARGS: usize = 3_999 - 16;
 
-/// A server needs at most about 5 ms for this number of units.
+/// A server needs at most about 5 ms for this number of units. A script passes two values for each unit to a command, and Lua
+/// passes at most 8,000.
 const MOST_UNITS: usize = 4_000;
 
 impl CallSize {

@@ -35,7 +35,7 @@ pub(super) struct Debt {
     forgotten_at: Time,
     /// The time until which the units were known to be held.
     held_until: Time,
-    /// The number of releases without an answer.
+    /// The number of releases whose calls are not over.
     in_flight: usize,
     last: Option<Sent>,
     /// True if no acquire can run after the last release that was sent.
@@ -164,7 +164,7 @@ impl Debt {
         self.last_release_settles
     }
 
-    /// True if a release of it is in this call.
+    /// True if its last release is in this call.
     pub(super) fn is_released_in(&self, call: CallId) -> bool {
         self.last.as_ref().is_some_and(|last| last.call == call)
     }
@@ -225,7 +225,7 @@ impl Debt {
         self.forgotten_at <= now
     }
 
-    /// True if the releases have found all of the units.
+    /// True if one release has found all of the units, or one without an answer may have before they expired.
     pub(super) fn was_held(&self) -> bool {
         self.was_held
     }

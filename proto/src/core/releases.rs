@@ -69,7 +69,8 @@ impl Core {
         }
     }
 
-    /// Notes that a command has not run and never will. If none of a debt's acquires may have run, the debt is paid.
+    /// Notes that the acquires of a command, if any, have not run and never will. If none of a debt's acquires may have run, the
+    /// debt is paid.
     pub(super) fn note_not_run(&mut self, flight: &Flight, items: &Items) {
         let Items::Acquire(_, all) = items else {
             return;
@@ -205,9 +206,8 @@ impl Core {
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives (rule 19), a caller waits for the release of a permit whose last answer came over
-    /// the thread, or the process
-    /// may be about to end.
+    /// may be refused until it arrives and no busy runtime will include it soon (rule 19), a caller waits for the release of a
+    /// permit whose last answer came over the thread, or the process may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);
         let is_awaited_by_thread = permit.is_some_and(PermitState::is_awaited_by_thread);

@@ -20,11 +20,11 @@ pub(super) struct Route {
 /// The possible state of a lease on its server, under its current id.
 #[derive(Debug, Default)]
 pub(super) struct Remote {
-    /// The acquires that may still run.
+    /// The acquires that were sent. Some of them may still run.
     pub(super) acquires: Acquires,
     /// The number of acquires that may have run. 0 once a refusal proves that the server has nothing of the lease.
     runs: usize,
-    /// By how much calls without an answer may prolong the lease. An answer does not reset it.
+    /// By how much calls without an answer may prolong the lease. The answer to a later refresh does not reset it.
     unanswered: Duration,
     /// How long the last acquire or refresh lasts on the server.
     length: Duration,
@@ -43,7 +43,7 @@ impl Remote {
         self.runs
     }
 
-    /// True if an acquire was sent, whatever became of it.
+    /// True if an acquire was sent under this id, and no refusal has proved since that the server has nothing.
     pub(super) fn was_sent(&self) -> bool {
         !self.length.is_zero()
     }

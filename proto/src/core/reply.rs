@@ -136,14 +136,13 @@ impl Core {
         }
     }
 
-    /// Schedules the named leases and debts of a command again that a server has not run.
+    /// Schedules again what a command has named that a server has not run.
     fn retry_not_run(&mut self, flight: &Flight, items: &Items) {
         self.note_not_run(flight, items);
         self.retry(flight, items, self.now, None);
     }
 
-    /// Schedules the named leases and debts again. `failure` is `None` if a server has answered that the command did not run to its
-    /// end.
+    /// Schedules the named leases and debts again. `failure` is `None` if the call was answered.
     fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<CallFailure>) {
         let may_run = !matches!(failure, None | Some(CallFailure::NotConnected));
         if failure == Some(CallFailure::NotConnected) {

@@ -33,7 +33,7 @@ fn unknown(permit: usize) -> String {
     id("aaaa", permit as u64, [9, 1, 2_000])
 }
 
-/// Sends many calls at once, and returns the times at which they left the store.
+/// Sends many calls at once, and returns the times at which a proxy has seen them.
 async fn times_of_a_crowd() -> Vec<Instant> {
     // The last calls wait for longer than two timeouts.
     const CALLS: usize = 22 * AT_ONCE;
