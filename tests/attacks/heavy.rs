@@ -252,7 +252,8 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
 }
 
 /// Offers heavy and light claims, given as weights and rates, over a link with a round trip. In one of several tries at
-/// least 60 % of the last kind must be granted: a busy machine refuses some. When the units in flight had a bound, more than half failed in each attempt.
+/// least 60 % of the last kind must be granted: a busy machine refuses some. When the units in flight had a bound, more
+/// than half failed in each attempt.
 async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
