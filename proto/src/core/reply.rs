@@ -12,6 +12,17 @@ use super::{
 use crate::verbs::{Acquired, Answer, CommandFault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
+/// What a server may have done with a command that is to be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Execution {
+    /// The command has not run and never will.
+    NotRun,
+    /// It has failed, and may have run in part.
+    Failed,
+    /// It has no answer. It may have run, or may still run.
+    Unanswered,
+}
+
 impl Core {
     /// True if enough replicas have the writes of a call, or if none are required (rule 15).
     pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
@@ -59,7 +70,9 @@ impl Core {
                     }
                 }
             }
-            (Items::Acquire(..), Answer::Late(_)) => self.retry_not_run(flight, items),
+            (Items::Acquire(..), Answer::Late(_)) => {
+                self.retry(flight, items, self.now, Execution::NotRun);
+            }
             (Items::Refresh(_, all), Answer::Held(each)) => {
                 self.handle_refreshed(flight, all, &each);
             }
@@ -80,7 +93,7 @@ impl Core {
                 }
             }
             // The server does not know the script. The next call sends its text.
-            (items, Answer::NotRun) => self.retry_not_run(flight, items),
+            (items, Answer::NotRun) => self.retry(flight, items, self.now, Execution::NotRun),
             (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(fault)) => self.handle_fault(flight, items, fault),
             (items, _) => self.handle_fault(flight, items, CommandFault::Mistake),
@@ -89,12 +102,6 @@ impl Core {
 
     /// Handles a command that a server could not run, or not to its end.
     fn handle_fault(&mut self, flight: &Flight, items: &Items, fault: CommandFault) {
-        if let CommandFault::Mistake | CommandFault::Unavailable | CommandFault::Interrupted = fault
-        {
-            self.note_may_have_run(items.debts());
-        } else {
-            self.note_not_run(flight, items);
-        }
         let then = match fault {
             // Rule 14.
             CommandFault::Moved(server) => self.handle_moved(items, server),
@@ -109,7 +116,13 @@ impl Core {
         if let Items::Presence(key) = items {
             return self.handle_presence_fault(flight.server, *key, fault);
         }
-        self.retry(flight, items, then, None);
+        let execution = match fault {
+            CommandFault::Mistake | CommandFault::Unavailable | CommandFault::Interrupted => {
+                Execution::Failed
+            }
+            _ => Execution::NotRun,
+        };
+        self.retry(flight, items, then, execution);
         let Items::Acquire(_, all) = items else {
             return;
         };
@@ -136,24 +149,17 @@ impl Core {
         }
     }
 
-    /// Schedules again what a command has named that a server has not run.
-    fn retry_not_run(&mut self, flight: &Flight, items: &Items) {
-        self.note_not_run(flight, items);
-        self.retry(flight, items, self.now, None);
-    }
-
-    /// Schedules the named leases and debts again. `failure` is `None` if the call was answered.
-    fn retry(&mut self, flight: &Flight, items: &Items, then: Time, failure: Option<CallFailure>) {
-        let may_run = !matches!(failure, None | Some(CallFailure::NotConnected));
-        if failure == Some(CallFailure::NotConnected) {
-            flight.progress.note_over();
-            self.note_not_run(flight, items);
+    /// Schedules the named leases and debts again.
+    fn retry(&mut self, flight: &Flight, items: &Items, then: Time, execution: Execution) {
+        match execution {
+            Execution::NotRun => self.note_not_run(flight, items),
+            Execution::Failed | Execution::Unanswered => self.note_may_have_run(items.debts()),
         }
         match items {
             Items::Acquire(_, all) | Items::Refresh(_, all) => {
                 for at in all {
                     if self.completed(*at, flight.id).is_some() {
-                        if may_run {
+                        if execution == Execution::Unanswered {
                             self.permits[*at].remote.note_unanswered();
                         }
                         self.schedule_call(*at, then);
@@ -164,18 +170,12 @@ impl Core {
                 }
             }
             Items::Release(..) => {
-                if may_run {
-                    self.note_may_have_run(items.debts());
-                }
                 for debt in items.debts() {
                     self.finish_release(debt, then);
                 }
             }
             Items::Presence(_) => {
-                let pause = match failure {
-                    Some(CallFailure::Abandoned) => Duration::ZERO,
-                    _ => self.servers[flight.server].health.pause(&self.settings),
-                };
+                let pause = self.servers[flight.server].health.pause(&self.settings);
                 self.schedule_announcement(flight.server, then.max(self.now + pause));
             }
             Items::Leave => self.membership = Membership::Gone,
@@ -226,7 +226,7 @@ impl Core {
         if leases.len() + debts.len() < 2 {
             return false;
         }
-        self.retry(flight, items, self.now, None);
+        self.retry(flight, items, self.now, Execution::Failed);
         // After `retry`, which only queues. A lease keeps the flag until it is held again, a debt for good.
         for at in leases {
             if let Some(lease) = self.lease(at) {
@@ -254,8 +254,20 @@ impl Core {
             CallFailure::NotConnected | CallFailure::Broken => self.now + PAUSE,
             _ => self.now,
         };
+        let execution = if failure == CallFailure::NotConnected {
+            flight.progress.note_over();
+            Execution::NotRun
+        } else {
+            Execution::Unanswered
+        };
         for items in &flight.items {
-            self.retry(flight, items, then, Some(failure));
+            match items {
+                // The server is not to blame.
+                Items::Presence(_) if failure == CallFailure::Abandoned => {
+                    self.schedule_announcement(flight.server, then);
+                }
+                _ => self.retry(flight, items, then, execution),
+            }
         }
         self.move_claims_to_thread(flight.runtime, flight.server);
     }
