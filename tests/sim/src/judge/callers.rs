@@ -228,6 +228,7 @@ impl Callers {
         flight: &Flight,
         reply: &Result<Vec<Answer>, Failure>,
         local: Time,
+        calls: &Calls,
     ) {
         let server = flight.call.server;
         let Ok(answers) = reply else {
@@ -244,7 +245,7 @@ impl Callers {
             self.denied.remove(&(at, server));
         }
         for (command, answer) in flight.call.commands.iter().zip(answers) {
-            self.answered(at, flight, command, answer, local);
+            self.answered(at, flight, (command, answer), local, calls);
         }
     }
 
@@ -252,9 +253,9 @@ impl Callers {
         &mut self,
         at: usize,
         flight: &Flight,
-        command: &Command,
-        answer: &Answer,
+        (command, answer): (&Command, &Answer),
         local: Time,
+        calls: &Calls,
     ) {
         match answer {
             Answer::Error(Refused::WrongType) => {
@@ -281,6 +282,10 @@ impl Callers {
                 };
                 for (claim, acquired) in claims.iter().zip(each) {
                     let (key, wanted) = claim[0];
+                    // A core may forget an id that its claim has given back.
+                    if calls.is_given_back(at, (key, wanted.id)) {
+                        continue;
+                    }
                     self.acquired(
                         (at, wanted.id.permit()),
                         (flight, key, *lasts),

@@ -245,6 +245,15 @@ impl Calls {
         Ok(())
     }
 
+    /// True if a claim has sent a release under this id while it waits.
+    pub(super) fn is_given_back(&self, at: usize, (key, id): (Key, Id)) -> bool {
+        let records = self.permits.get(&(at, id.permit()));
+        let mut own = records.into_iter().flatten();
+        own.any(|record| {
+            record.is_given_back && record.serial == id.serial && record.keys.contains(&key)
+        })
+    }
+
     /// A message has reported the grant of a waiting claim.
     pub(super) fn notified(&mut self, who: Who, local: Time) {
         if let Some([record]) = self.permits.get_mut(&who).map(Vec::as_mut_slice) {

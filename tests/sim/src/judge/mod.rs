@@ -312,7 +312,7 @@ impl Judge {
         local: Time,
     ) {
         if let Some(flight) = self.flights.remove(&(at, id)) {
-            self.callers.replied(at, &flight, reply, local);
+            self.callers.replied(at, &flight, reply, local, &self.calls);
             self.limits.replied(at, &flight.call, reply, local);
             self.calls.replied(at, &flight, reply, local);
             let in_time = local < flight.call.deadline;
