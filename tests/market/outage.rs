@@ -4,14 +4,19 @@
 
 use crate::{
     BOUND,
-    client::{Client, ENDLESS},
+    client::{Answer, Client, ENDLESS},
     process::Market,
 };
+use serde_json::Value;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{
+    redis::RedisServer,
+    resp::Raw,
+    wait::{eventually, one_round_passes},
+};
 use tokio::sync::Mutex;
 
 /// A whole attempt takes at most half a second. The rest is slack for a busy machine.
@@ -152,25 +157,41 @@ async fn a_market_that_was_told_to_admits_streams_while_redis_is_gone() {
     }
 }
 
-/// Runs every kind of request, each as the first one after the market's connections were lost.
-async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) {
+/// Runs every kind of request, each as the first one after the market's connections were lost. Fails with an answer 503.
+async fn serves_each_first(
+    market: &Market,
+    item: &str,
+    mut lose: impl AsyncFnMut(),
+) -> Result<(), String> {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     lose().await;
     let rows = ann.get("/market/export?rows=2&interval_ms=0").await;
-    let (status, text) = (rows.status(), rows.text().await);
-    assert_eq!((status, text.lines().count()), (200, 2), "{text}");
+    let rows = text_of(rows, &[200]).await?;
+    assert_eq!(rows.lines().count(), 2, "{rows}");
     lose().await;
-    let listed = ann.list("ann-1", 7).await;
-    assert_eq!(listed.status(), 201);
-    let listed = listed.json().await;
+    let listed = text_of(ann.list(item, 7).await, &[201]).await?;
+    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
     lose().await;
     // A restarted server has lost the listing, and the market reports that.
     let id = listed["id"].as_str().expect("an id");
-    let bought = bob.purchase(id).await.status();
-    assert!([200, 404].contains(&bought), "{bought}");
+    text_of(bob.purchase(id).await, &[200, 404]).await?;
     lose().await;
-    assert_eq!(bob.get("/accounts/bob").await.status(), 200);
+    text_of(bob.get("/accounts/bob").await, &[200]).await?;
+    Ok(())
 }
+
+/// The text of an answer with one of these statuses, or of an answer 503 as an error.
+async fn text_of(answer: Answer, statuses: &[u16]) -> Result<String, String> {
+    let (status, text) = (answer.status(), answer.text().await);
+    if status == 503 {
+        return Err(text);
+    }
+    assert!(statuses.contains(&status), "{status}: {text}");
+    Ok(text)
+}
+
+/// On a busy machine a request may wait for Redis for longer than it may.
+const ROUNDS: usize = 6;
 
 #[tokio::test]
 async fn the_first_request_after_connections_were_killed_is_served() {
@@ -182,17 +203,23 @@ async fn the_first_request_after_connections_were_killed_is_served() {
         raw.cmd(&["CLIENT", "KILL", "TYPE", "normal"]).await;
         raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     };
-    serves_each_first(&market, kill).await;
-    kill().await;
-    assert_eq!(ann.get("/market").await.status(), 200);
+    let mut items = (1..).map(|n| format!("ann-{n}"));
+    one_round_passes("each first request is served", ROUNDS, async || {
+        let item = items.next().expect("an item for each round");
+        serves_each_first(&market, &item, kill).await?;
+        kill().await;
+        text_of(ann.get("/market").await, &[200]).await.map(drop)
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_first_request_after_redis_was_restarted_is_served() {
-    let mut server = RedisServer::start();
-    let (market, _) = on(&server).await;
+    let server = Mutex::new(RedisServer::start());
+    let (market, _) = on(&*server.lock().await).await;
     // A server that is down for a while is known to be down: claims are refused until the market has reconnected.
     let restart = async || {
+        let mut server = server.lock().await;
         server.restart();
         let mut raw = Raw::connect(server.port()).await;
         eventually("the market is connected again", BOUND, async || {
@@ -201,7 +228,10 @@ async fn the_first_request_after_redis_was_restarted_is_served() {
         })
         .await;
     };
-    serves_each_first(&market, restart).await;
+    one_round_passes("each first request is served", ROUNDS, async || {
+        serves_each_first(&market, "ann-1", restart).await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use super::{
 use crate::verbs::{Acquired, Answer, CommandFault, LeaseName, Queued};
 use std::{collections::BTreeSet, mem, time::Duration};
 
-/// What a server may have done with a command that is to be sent again.
+/// The fate of a command that is sent again, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Execution {
     /// The command has not run and never will.

@@ -1,7 +1,7 @@
 //! Bounded waiting: for a condition, instead of sleeping for a fixed time, or for the end of a future.
 
 use super::resp::Raw;
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 
@@ -73,4 +73,34 @@ pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() 
             return;
         }
     }
+}
+
+/// Repeats a round that other programs on the machine can spoil, until one passes. So it finds a bug that shows in every round.
+///
+/// # Panics
+///
+/// With `what`, and the error of each round, if no round passes.
+///
+/// # Examples
+///
+/// ```ignore
+/// one_round_passes("a ping is answered at once", 8, async || match slowest_ping().await {
+///     time if time < STALL => Ok(()),
+///     time => Err(time),
+/// })
+/// .await;
+/// ```
+pub async fn one_round_passes<E: Debug>(
+    what: &str,
+    rounds: usize,
+    mut round: impl AsyncFnMut() -> Result<(), E>,
+) {
+    let mut errors = Vec::new();
+    while errors.len() < rounds {
+        match round().await {
+            Ok(()) => return,
+            Err(error) => errors.push(error),
+        }
+    }
+    panic!("in none of {rounds} rounds: {what}: {errors:?}");
 }
