@@ -236,17 +236,18 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         .await;
     // Redis answers a long command before `AUTH` with this word, and a short one with `NOAUTH`.
     const WORD: &str = "uthentica";
-    // The connections break one after another, each at its next command.
-    eventually("each connection is refused", BOUND, async || {
+    // The connections break one after another, each at its next command, so single claims may fail in another way.
+    eventually("neither policy decides", BOUND, async || {
         for store in [&fixture.admits, &fixture.refuses].repeat(8) {
-            if !format!("{:?}", store.acquire(claim(5)).await).contains(WORD) {
+            let answer = store.acquire(claim(5)).await;
+            let is_mistake = matches!(answer, Err(AcquireError::Store { .. }));
+            if !is_mistake || !format!("{answer:?}").contains(WORD) {
                 return false;
             }
         }
         true
     })
     .await;
-    fixture.is_decided_by_nobody(WORD).await;
 }
 
 /// These passwords are words in the server's own answer. Redacting them must not change how the answer is classified.

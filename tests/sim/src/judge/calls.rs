@@ -250,7 +250,9 @@ impl Calls {
         let records = self.permits.get(&(at, id.permit()));
         let mut own = records.into_iter().flatten();
         own.any(|record| {
-            record.is_given_back && record.serial == id.serial && record.keys.contains(&key)
+            let is_one = record.serial == id.serial && record.keys.contains(&key);
+            // Units that a permit has given up are another record.
+            is_one && record.is_given_back && record.units[&key].0 == id.units.0
         })
     }
 
