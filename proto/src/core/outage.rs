@@ -209,10 +209,12 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable and still act on that.
+    /// True if no process can have treated the server of a lease as unavailable and still act on that. A server that a slot
+    /// moves to does not know the claims that were admitted without the slot's owner.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
-        let server = &self.servers[self.target_of(at)];
-        server.is_well(self.now, &self.settings)
+        let owner = self.slots.owner_of(self.permits[at].route.slot);
+        let mut servers = [owner, self.target_of(at)].into_iter();
+        servers.all(|server| self.servers[server].is_well(self.now, &self.settings))
     }
 
     // Shares.
