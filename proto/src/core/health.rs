@@ -116,3 +116,72 @@ impl Health {
         pause.min(PROBE_PAUSE.1).min(settings.timeout)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::settings;
+
+    /// The instant this number of ms after the last answer. A timeout is 250 ms.
+    fn at(ms: u64) -> Time {
+        Time::from_millis(100_000 + ms)
+    }
+
+    /// A server that was answered at 0, and that calls of the thread have failed at since, each sent 10 ms before.
+    fn failed(times: &[u64]) -> Health {
+        let mut health = Health::default();
+        health.note_answer(at(0), at(0), &settings());
+        for ms in times {
+            health.note_failure(at(ms - 10), at(*ms), true);
+        }
+        health
+    }
+
+    #[test]
+    fn three_failures_over_a_timeout_are_an_outage() {
+        let is_outage = |times: &[u64]| failed(times).is_in_outage(&settings());
+        assert!(is_outage(&[100, 200, 350]));
+        assert!(!is_outage(&[100, 350]), "these are two");
+        assert!(!is_outage(&[100, 200, 349]), "this may be one stall");
+    }
+
+    #[test]
+    fn failures_of_callers_are_no_outage() {
+        let mut health = Health::default();
+        for ms in [100, 200, 350, 1_000] {
+            health.note_failure(at(ms), at(ms), false);
+        }
+        assert!(health.is_failing() && !health.is_in_outage(&settings()));
+    }
+
+    /// Rule 11.
+    #[test]
+    fn a_call_is_evidence_for_the_instant_at_which_it_was_sent() {
+        let mut health = failed(&[100]);
+        assert!(!health.note_answer(at(89), at(120), &settings()));
+        assert!(health.is_failing(), "that call was sent before");
+        assert!(health.note_answer(at(90), at(130), &settings()));
+        assert!(!health.is_failing());
+        health.note_failure(at(89), at(140), true);
+        assert!(!health.is_failing(), "a later call was answered");
+        health.note_failure(at(90), at(150), true);
+        assert!(health.is_failing());
+    }
+
+    #[test]
+    fn a_server_has_failed_for_a_timeout_from_the_first_failed_call_on() {
+        let health = failed(&[100]);
+        assert!(!health.has_failed_for_timeout(at(339), &settings()));
+        assert!(health.has_failed_for_timeout(at(340), &settings()));
+    }
+
+    #[test]
+    fn a_server_that_was_silent_for_a_timeout_is_well_only_a_while_after_it_is_back() {
+        for (back, is_well) in [(249, true), (250, false)] {
+            let mut health = failed(&[100]);
+            health.note_answer(at(110), at(back), &settings());
+            assert_eq!(health.is_well(at(back), &settings()), is_well);
+            assert!(health.is_well(at(10_000), &settings()));
+        }
+    }
+}

@@ -35,3 +35,34 @@ impl LocalPauses {
         self.ends.get(name).copied().filter(|end| *end > now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_shorter_pause_replaces_none() {
+        let (mut pauses, now) = (LocalPauses::default(), Time::from_secs(100));
+        let end = |seconds| now + Duration::from_secs(seconds);
+        pauses.extend(now, "a".into(), end(5));
+        pauses.extend(now, "a".into(), end(3));
+        assert_eq!(pauses.end_of("a", now), Some(end(5)));
+        assert_eq!(pauses.end_of("a", end(5)), None);
+        pauses.remove("a");
+        assert_eq!(pauses.end_of("a", now), None);
+    }
+
+    #[test]
+    fn ended_pauses_are_removed_once_there_are_many_and_others_stay() {
+        let mut pauses = LocalPauses::default();
+        for second in 0..1_000 {
+            let now = Time::from_secs(second);
+            let length = if second == 0 { 10_000 } else { 1 };
+            let until = now + Duration::from_secs(length);
+            pauses.extend(now, second.to_string().into(), until);
+            assert!(pauses.ends.len() <= FEW + 1);
+        }
+        assert!(pauses.end_of("0", Time::from_secs(1_000)).is_some());
+    }
+}

@@ -72,7 +72,36 @@ impl LiveProcesses {
 
 #[cfg(test)]
 mod tests {
-    use super::OutagePolicy::{Admit, Refuse, Share, ShareOf};
+    use super::{
+        LiveProcesses,
+        OutagePolicy::{Admit, Refuse, Share, ShareOf},
+    };
+    use std::time::Duration;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_highest_count_of_the_last_one_to_two_windows_is_the_number_of_processes() {
+        let (mut live, window) = (LiveProcesses::default(), seconds(10));
+        let mut count_at = |second, count| {
+            live.record(count, seconds(second), window);
+            live.count()
+        };
+        assert_eq!(count_at(0, 5), 5);
+        assert!((5..=25).step_by(5).all(|second| count_at(second, 2) == 5));
+        assert_eq!(count_at(30, 2), 2);
+    }
+
+    #[test]
+    fn the_time_of_an_outage_does_not_count_for_the_number_of_processes() {
+        let (mut live, window) = (LiveProcesses::default(), seconds(10));
+        for (second, count) in [(0, 5), (1_000, 1), (1_005, 1), (1_010, 1)] {
+            live.record(count, seconds(second), window);
+            assert_eq!(live.count(), 5);
+        }
+    }
 
     #[test]
     fn a_share_is_rounded_up() {

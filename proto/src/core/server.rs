@@ -144,8 +144,26 @@ fn micros(time: Time) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Server, Time};
+    use super::{Highest, Server, Time};
     use std::time::Duration;
+
+    #[test]
+    fn an_answer_that_took_long_lowers_the_estimate_of_the_clock_a_little() {
+        let mut server = Server::default();
+        let at = |ms: u64| Time::from_millis(100_000 + ms);
+        server.observe(1_000_000, (at(0), at(0)));
+        server.observe(1_000_744, (at(744), at(1_000)));
+        assert_eq!(server.clock_at(at(1_000)), 1_000_999);
+    }
+
+    #[test]
+    fn the_highest_time_goes_on_and_never_falls() {
+        let (mut highest, at) = (Highest::default(), Time::from_secs);
+        highest.raise(500_000_000, at(100));
+        assert_eq!(highest.floor(at(101)), 501_000_000);
+        highest.raise(400_000_000, at(102));
+        assert_eq!(highest.floor(at(103)), 503_000_000);
+    }
 
     #[test]
     fn one_answer_is_enough_to_notice_that_a_clock_was_set_back() {

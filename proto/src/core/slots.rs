@@ -85,3 +85,58 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_secs(100);
+
+    #[test]
+    fn a_server_that_loses_slots_is_reported_once_and_used_while_it_has_others() {
+        let mut slots = Slots::default();
+        assert!(slots.is_used(0) && !slots.is_used(1));
+        assert_eq!(slots.put(0..4, 1), [0].into());
+        assert_eq!(slots.put(0..4, 1), [].into());
+        assert_eq!(slots.put(2..6, 2), [0, 1].into());
+        assert!(!slots.is_used(0) && slots.is_used(1) && slots.is_used(2));
+        assert_eq!([1, 2, 5].map(|slot| slots.owner_of(slot)), [1, 2, 2]);
+    }
+
+    #[test]
+    fn a_server_that_slots_move_to_is_used_until_a_slot_has_changed_its_server() {
+        let mut slots = Slots::default();
+        slots.put(0..4, 1);
+        slots.note_redirect(7);
+        assert!(slots.is_used(7));
+        slots.put(0..4, 1);
+        assert!(slots.is_used(7), "nothing has changed");
+        slots.put(0..1, 2);
+        assert!(!slots.is_used(7));
+    }
+
+    #[test]
+    fn a_slot_counts_as_unserved_until_its_report_ends() {
+        let mut slots = Slots::default();
+        let until = NOW + PAUSE;
+        slots.note_unserved(1, NOW, until);
+        slots.note_unserved(2, NOW, until + PAUSE);
+        assert!(slots.is_unserved(1, NOW) && slots.is_unserved(2, until));
+        assert!(!slots.is_unserved(1, until) && !slots.is_unserved(3, NOW));
+        slots.note_unserved(3, until, until + PAUSE);
+        assert_eq!(slots.unserved.len(), 2, "the first report is over");
+    }
+
+    #[test]
+    fn a_slot_that_is_reported_as_moved_twice_in_a_row_pauses_the_command() {
+        let mut slots = Slots::default();
+        assert_eq!(slots.note_moved(NOW, 1), NOW);
+        assert_eq!(slots.note_moved(NOW, 2), NOW);
+        assert_eq!(slots.note_moved(NOW, 1), NOW + PAUSE);
+        assert_eq!(
+            slots.note_moved(NOW + PAUSE, 1),
+            NOW + PAUSE,
+            "that is long ago"
+        );
+    }
+}

@@ -604,6 +604,68 @@ fn a_claim_whose_acquires_did_not_run_leaves_nothing() {
     }
 }
 
+/// A server counts the levels of a lease, and callers those of the permit. Here the second lease has one level.
+#[test]
+fn a_refusal_names_the_level_of_the_permit_and_its_limit() {
+    let wide = LevelClaim {
+        limit: 7,
+        ..level("wide", 1)
+    };
+    let (held, left) = (7, ms(40));
+    let refusals = [
+        (Acquired::Full { level: 0, held }, Refusal::Full(1, 7, 7)),
+        (
+            Acquired::QueueFull { level: 0, held },
+            Refusal::QueueFull(1, 7),
+        ),
+        (
+            Acquired::Paused { level: 0, left },
+            Refusal::Paused(1, 7, left),
+        ),
+    ];
+    for (answer, refusal) in refusals {
+        let mut core = connected(2);
+        run(&mut core, NOW, |_, command| works(NOW, command));
+        let (_, call) = core.acquire(NOW, RUNTIME, &[level("narrow", 0), wide.clone()]);
+        let call = call.expect("the first lease is sent");
+        reply(&mut core, NOW, &call, |_, command| works(NOW, command));
+        run(&mut core, NOW, |call, command| match command {
+            Command::Acquire { .. } if call.server == 1 => {
+                Some(Answer::Acquired(1, vec![answer.clone()]))
+            }
+            _ => works(NOW, command),
+        });
+        assert_eq!(events(&mut core), [Event::Refused(refusal)]);
+    }
+}
+
+#[test]
+fn a_claim_that_a_server_cannot_decide_is_refused_at_once_unless_it_waits() {
+    for (own, is_refused) in [(level("a", 0), true), (waiting_level("a", 0), false)] {
+        let mut core = connected(1);
+        run(&mut core, NOW, |_, command| works(NOW, command));
+        let (_, call) = core.acquire(NOW, RUNTIME, &[own]);
+        let failed = Answer::Failed(CommandFault::Unserved);
+        reply(&mut core, NOW, &call.expect("it is sent"), |_, _| {
+            Some(failed.clone())
+        });
+        let refused = [Event::Refused(Refusal::Unavailable(0))];
+        assert_eq!(events(&mut core), refused[..usize::from(is_refused)]);
+    }
+}
+
+#[test]
+fn a_claim_is_refused_if_its_server_refuses_connections() {
+    let mut core = Core::new(settings());
+    let denial = Change::NotConnected {
+        server: 0,
+        is_denied: true,
+    };
+    core.handle_servers(NOW, denial);
+    core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+    assert_eq!(events(&mut core), [Event::Refused(Refusal::Failed(0))]);
+}
+
 /// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
 struct Disorder {
     core: Core,

@@ -112,3 +112,31 @@ impl CoreSettings {
         self.timeout * 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::CoreSettings;
+    use crate::core::tests::settings;
+    use std::time::Duration;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_lengths_of_time_follow_from_the_lease_and_the_timeout() {
+        let mut settings = CoreSettings {
+            lease: ms(12_000),
+            ..settings()
+        };
+        assert_eq!(settings.heartbeat(), ms(1_000));
+        assert_eq!(settings.alive(), ms(3_000));
+        assert_eq!(settings.lease_end(ms(0), ms(12_000)), ms(11_400));
+        assert_eq!(settings.lease_end(ms(0), ms(1_000)), ms(800));
+        assert_eq!(settings.lateness(), ms(300));
+        assert_eq!(settings.patience() * 4, ms(250));
+        assert_eq!(settings.absence(), ms(4_000));
+        settings.timeout = ms(1_500);
+        assert_eq!(settings.alive(), ms(4_000));
+    }
+}
