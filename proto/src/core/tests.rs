@@ -655,6 +655,46 @@ fn a_claim_that_a_server_cannot_decide_is_refused_at_once_unless_it_waits() {
 }
 
 #[test]
+fn an_outage_and_its_late_server_are_reported_once_and_so_is_its_end() {
+    let mut core = connected(1);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    let mut now = NOW;
+    while core.poll_outage() != Some((0, Outage::Begins)) {
+        now = core.poll_timeout().expect("it announces itself").max(now);
+        assert!(now < NOW + ms(60_000));
+        run(&mut core, now, |_, _| None);
+    }
+    assert!(core.is_in_outage(0));
+    assert_eq!(
+        [core.poll_late_server(), core.poll_late_server()],
+        [Some(0), None]
+    );
+    while core.is_in_outage(0) {
+        now = core.poll_timeout().expect("it probes").max(now);
+        run(&mut core, now, |_, command| works(now, command));
+    }
+    let ended = Some((0, Outage::Ends { works: true }));
+    assert_eq!([core.poll_outage(), core.poll_outage()], [ended, None]);
+}
+
+/// Rule 17.
+#[test]
+fn a_task_sends_the_release_that_it_waits_for_unless_another_task_waits_for_one() {
+    let (mut core, first) = with_permit(&[level("a", 0)]);
+    let (second, call) = core.acquire(NOW, RUNTIME, &[level("b", 0)]);
+    let call = call.expect("it is sent");
+    reply(&mut core, NOW, &call, |_, command| works(NOW, command));
+    core.release(NOW, first, true);
+    core.release(NOW, second, true);
+    assert!(core.release_alone(NOW, RUNTIME, second).is_none());
+    let (mut core, only) = with_permit(&[level("a", 0)]);
+    core.release(NOW, only, true);
+    let call = core.release_alone(NOW, RUNTIME, only);
+    let commands = call.expect("nothing else waits").commands;
+    assert!(matches!(commands[..], [Command::Release { .. }]));
+}
+
+#[test]
 fn a_claim_is_refused_if_its_server_refuses_connections() {
     let mut core = Core::new(settings());
     let denial = Change::NotConnected {
