@@ -236,7 +236,7 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         .await;
     // Redis answers a long command before `AUTH` with this word, and a short one with `NOAUTH`.
     const WORD: &str = "uthentica";
-    // The connections break one after another, each at its next command, so single claims may fail in another way.
+    // The connections break one after another, each at its next command, so the policies may decide single claims.
     eventually("neither policy decides", BOUND, async || {
         for store in [&fixture.admits, &fixture.refuses].repeat(8) {
             let answer = store.acquire(claim(5)).await;
@@ -248,6 +248,10 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         true
     })
     .await;
+    for store in [&fixture.admits, &fixture.refuses].repeat(8) {
+        let answer = store.acquire(claim(5)).await;
+        assert!(answer.is_err(), "{answer:?}");
+    }
 }
 
 /// These passwords are words in the server's own answer. Redacting them must not change how the answer is classified.

@@ -209,8 +209,9 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable and still act on that. A server that a slot
-    /// moves to does not know the claims that were admitted without the slot's owner.
+    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot moves,
+    /// this must hold for the slot's owner and for the target, because the target does not know the claims that were admitted
+    /// without the owner.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let owner = self.slots.owner_of(self.permits[at].route.slot);
         let mut servers = [owner, self.target_of(at)].into_iter();

@@ -17,9 +17,9 @@ use std::{collections::BTreeSet, mem, time::Duration};
 enum Execution {
     /// The command has not run and never will.
     NotRun,
-    /// It has failed, and may have run in part.
+    /// It is over and has failed. It may have run in part.
     Failed,
-    /// It has no answer. It may have run, or may still run.
+    /// It has no answer. It may have run, and may still run.
     Unanswered,
 }
 
@@ -120,7 +120,10 @@ impl Core {
             CommandFault::Mistake | CommandFault::Unavailable | CommandFault::Interrupted => {
                 Execution::Failed
             }
-            _ => Execution::NotRun,
+            CommandFault::Moved(_)
+            | CommandFault::Ask(_)
+            | CommandFault::Again
+            | CommandFault::Unserved => Execution::NotRun,
         };
         self.retry(flight, items, then, execution);
         let Items::Acquire(_, all) = items else {
@@ -262,7 +265,7 @@ impl Core {
         };
         for items in &flight.items {
             match items {
-                // The server is not to blame.
+                // No pause, because the server is not to blame.
                 Items::Presence(_) if failure == CallFailure::Abandoned => {
                     self.schedule_announcement(flight.server, then);
                 }

@@ -611,9 +611,9 @@ fn a_refusal_names_the_level_of_the_permit_and_its_limit() {
         limit: 7,
         ..level("wide", 1)
     };
-    let (held, left) = (7, ms(40));
+    let (held, left) = (5, ms(40));
     let refusals = [
-        (Acquired::Full { level: 0, held }, Refusal::Full(1, 7, 7)),
+        (Acquired::Full { level: 0, held }, Refusal::Full(1, 5, 7)),
         (
             Acquired::QueueFull { level: 0, held },
             Refusal::QueueFull(1, 7),
@@ -671,6 +671,7 @@ fn an_outage_and_its_late_server_are_reported_once_and_so_is_its_end() {
     );
     while core.is_in_outage(0) {
         now = core.poll_timeout().expect("it probes").max(now);
+        assert!(now < NOW + ms(120_000));
         run(&mut core, now, |_, command| works(now, command));
     }
     let ended = Some((0, Outage::Ends { works: true }));

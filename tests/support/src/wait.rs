@@ -75,7 +75,7 @@ pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() 
     }
 }
 
-/// Repeats a round that other programs on the machine can spoil, until one passes. So it finds a bug that shows in every round.
+/// Repeats a round that other programs on the machine can spoil, until one passes. So it finds only bugs that show in every round.
 ///
 /// # Panics
 ///

@@ -282,7 +282,7 @@ impl Callers {
                 };
                 for (claim, acquired) in claims.iter().zip(each) {
                     let (key, wanted) = claim[0];
-                    // A core may forget an id that its claim has given back.
+                    // A core may forget an id that was given back.
                     if calls.is_given_back(at, (key, wanted.id)) {
                         continue;
                     }

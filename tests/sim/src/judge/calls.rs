@@ -245,7 +245,7 @@ impl Calls {
         Ok(())
     }
 
-    /// True if a claim has sent a release under this id while it waits.
+    /// True if a release under this id was sent before the permit was over.
     pub(super) fn is_given_back(&self, at: usize, (key, id): (Key, Id)) -> bool {
         let records = self.permits.get(&(at, id.permit()));
         let mut own = records.into_iter().flatten();
