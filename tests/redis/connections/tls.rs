@@ -55,7 +55,7 @@ async fn a_store_reconnects_over_tls() {
         store.acquire(claim()).await.is_ok()
     })
     .await;
-    // Stores of other tests may reconnect to the server's other port, if it was the port of their own server.
+    // A store of another test may reconnect to the server's other port, if its own server used that port before.
     eventually("all clients use TLS", BOUND, async || {
         let clients = others(&mut server.raw).await;
         let mut addresses = clients.iter().map(|client| &client["laddr"]);
