@@ -23,13 +23,15 @@ pub(crate) async fn others(raw: &mut Raw) -> Vec<Client> {
     clients.filter(|client| client["id"] != own).collect()
 }
 
+/// True if at least one client exists and all clients have these field values.
+pub(crate) fn all_have(clients: &[Client], fields: &[(&str, &str)]) -> bool {
+    let has = |client: &Client| fields.iter().all(|(name, value)| client[*name] == *value);
+    !clients.is_empty() && clients.iter().all(has)
+}
+
 /// Asserts that at least one client exists and that all clients have these field values.
 pub(crate) fn assert_all(clients: &[Client], fields: &[(&str, &str)]) {
-    let has = |client: &Client| fields.iter().all(|(name, value)| client[*name] == *value);
-    assert!(
-        !clients.is_empty() && clients.iter().all(has),
-        "{clients:?}"
-    );
+    assert!(all_have(clients, fields), "{clients:?}");
 }
 
 fn read(line: &str) -> Client {

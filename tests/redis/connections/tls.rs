@@ -4,7 +4,7 @@
 
 use super::{
     BOUND, blamed, causes,
-    chosen::{assert_all, clients_of_a_notified_waiter, others},
+    chosen::{all_have, assert_all, clients_of_a_notified_waiter, others},
     claim, refusal, works,
 };
 use std::{
@@ -58,8 +58,7 @@ async fn a_store_reconnects_over_tls() {
     // A store of another test may reconnect to the server's other port, if its own server used that port before.
     eventually("all clients use TLS", BOUND, async || {
         let clients = others(&mut server.raw).await;
-        let mut addresses = clients.iter().map(|client| &client["laddr"]);
-        !clients.is_empty() && addresses.all(|address| *address == server.address)
+        all_have(&clients, &[("laddr", &server.address)])
     })
     .await;
 }
