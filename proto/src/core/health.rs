@@ -175,6 +175,15 @@ mod tests {
         assert!(health.has_failed_for_timeout(at(340), &settings()));
     }
 
+    /// The runtime of the caller may have stalled.
+    #[test]
+    fn a_server_that_only_calls_of_callers_have_failed_at_is_well_after_an_answer() {
+        let mut health = Health::default();
+        health.note_failure(at(100), at(110), false);
+        assert!(health.note_answer(at(110), at(1_000), &settings()));
+        assert!(health.is_well(at(1_000), &settings()));
+    }
+
     #[test]
     fn a_server_that_was_silent_for_a_timeout_is_well_only_a_while_after_it_is_back() {
         for (back, is_well) in [(249, true), (250, false)] {

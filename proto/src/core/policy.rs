@@ -92,6 +92,8 @@ mod tests {
         assert_eq!(count_at(0, 5), 5);
         assert!((5..=25).step_by(5).all(|second| count_at(second, 2) == 5));
         assert_eq!(count_at(30, 2), 2);
+        assert!((33..=50).step_by(3).all(|second| count_at(second, 1) == 2));
+        assert_eq!(count_at(53, 1), 1);
     }
 
     #[test]

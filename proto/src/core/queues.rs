@@ -95,3 +95,33 @@ impl SendQueues {
         self.claims = claims;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::id::PermitId;
+
+    /// Adds claims until a cleanup is due. Returns their number.
+    fn fill(queues: &mut SendQueues) -> usize {
+        loop {
+            let at = LeaseRef(PermitId::default(), 0);
+            queues.push(SendQueue::Claims, at, Time::ZERO);
+            if let Some(claims) = queues.begin_cleanup() {
+                let count = claims.len();
+                queues.claims = claims;
+                return count;
+            }
+        }
+    }
+
+    #[test]
+    fn claims_are_cleaned_up_once_they_are_twice_as_many_as_the_last_cleanup_has_left() {
+        let mut queues = SendQueues::default();
+        assert_eq!(fill(&mut queues), FEW + 1);
+        let left: VecDeque<_> = queues.take_claims().into_iter().take(100).collect();
+        queues.end_cleanup(left);
+        assert_eq!(fill(&mut queues), 201);
+        queues.end_cleanup(VecDeque::new());
+        assert_eq!(fill(&mut queues), FEW + 1);
+    }
+}

@@ -707,6 +707,797 @@ fn a_claim_is_refused_if_its_server_refuses_connections() {
     assert_eq!(events(&mut core), [Event::Refused(Refusal::Failed(0))]);
 }
 
+/// A core with one server, which has reported its time and its limits.
+fn ready() -> Core {
+    let mut core = connected(1);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    core
+}
+
+/// A level with room for others, so that its release is not urgent.
+fn roomy_level(name: &str) -> LevelClaim {
+    LevelClaim {
+        limit: 1_000,
+        ..level(name, 0)
+    }
+}
+
+/// The names of what a call acquires, in order.
+fn acquired_names(call: &Call) -> Vec<String> {
+    let claims = call.commands.iter().filter_map(|command| match command {
+        Command::Acquire { claims, .. } => Some(claims),
+        _ => None,
+    });
+    let levels = claims.flatten().flatten();
+    levels.map(|level| level.name.to_string()).collect()
+}
+
+fn is_release(command: &Command) -> bool {
+    matches!(command, Command::Release { .. })
+}
+
+fn is_refresh(command: &Command) -> bool {
+    matches!(command, Command::Refresh { .. })
+}
+
+/// Runs a core whose server answers nothing until its outage begins. Returns the time.
+fn begin_outage(core: &mut Core) -> Time {
+    let mut now = NOW;
+    while !core.is_in_outage(0) {
+        now = core.poll_timeout().expect("it announces itself").max(now);
+        assert!(now < NOW + ms(60_000));
+        run(core, now, |_, _| None);
+    }
+    now
+}
+
+// The end of a process.
+
+#[test]
+fn a_shutdown_sends_a_failed_release_again_without_a_pause() {
+    let (mut core, id) = with_permit(&[level("a", 0)]);
+    core.release(NOW, id, false);
+    let call = core.poll_call(NOW, THREAD).expect("the key is full");
+    let again = Answer::Failed(CommandFault::Again);
+    core.handle_reply(NOW, call.id, Ok(vec![again]));
+    core.handle_timeout(NOW);
+    assert!(core.poll_call(NOW, THREAD).is_none());
+    core.shutdown();
+    core.handle_timeout(NOW);
+    let call = core.poll_call(NOW, THREAD).expect("it is due");
+    assert!(call.commands.iter().all(is_release));
+}
+
+#[test]
+fn a_shutdown_refuses_more_claims_than_one_entry_visits() {
+    let mut core = ready();
+    for _ in 0..MOST_DUE * 2 {
+        core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+    }
+    core.shutdown();
+    for _ in 0..3 {
+        core.handle_timeout(NOW);
+    }
+    let closed = vec![Event::Refused(Refusal::Closed); MOST_DUE * 2];
+    assert_eq!(events(&mut core), closed);
+}
+
+#[test]
+fn a_process_announces_its_end_to_the_server_that_counts_processes() {
+    let mut core = connected(2);
+    core.settings.slots_of_store = [1, 1];
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    core.shutdown();
+    let mut left_at = Vec::new();
+    run(&mut core, NOW, |call, command| {
+        left_at.extend(matches!(command, Command::Leave).then_some(call.server));
+        works(NOW, command)
+    });
+    assert_eq!(left_at, [1]);
+    assert!(core.is_idle());
+}
+
+#[test]
+fn a_process_that_loses_its_connection_before_it_announces_its_end_has_left() {
+    let mut core = ready();
+    core.shutdown();
+    core.handle_timeout(NOW);
+    assert!(!core.is_idle());
+    core.handle_servers(NOW, Change::Gone(THREAD, 0));
+    assert!(core.is_idle());
+}
+
+#[test]
+fn a_permit_is_unreleased_until_its_release_is_answered() {
+    let (mut core, id) = with_permit(&[level("a", 0), level("b", 0)]);
+    let unreleased = [("a".into(), 7)];
+    assert_eq!(core.unreleased(), unreleased);
+    core.release(NOW, id, false);
+    assert_eq!(core.unreleased(), unreleased);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    assert_eq!(core.unreleased(), []);
+}
+
+/// The caller waits for the release of a permit that an operator has revoked.
+#[test]
+fn the_release_of_an_ended_permit_is_reported() {
+    let (mut core, id) = with_permit(&[level("a", 0)]);
+    core.handle_message(NOW, Message::Revoked(id.serial));
+    core.release(NOW, id, true);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    assert_eq!(events(&mut core), [Event::Revoked, Event::Released(true)]);
+}
+
+// Releases.
+
+/// Rule 19.
+#[test]
+fn the_release_of_a_full_key_is_urgent_unless_a_runtime_is_busy() {
+    for (is_full, is_busy) in [(true, false), (false, false), (true, true)] {
+        let level = if is_full {
+            level("a", 0)
+        } else {
+            roomy_level("a")
+        };
+        let (mut core, id) = with_permit(&[level]);
+        // Calls of one, one, two and four claims.
+        for _ in 0..if is_busy { 8 } else { 0 } {
+            core.acquire(NOW, RUNTIME, &[roomy_level("b")]);
+            core.poll_call(NOW, RUNTIME);
+        }
+        core.release(NOW, id, true);
+        assert_eq!(core.has_urgent_releases(), is_full && !is_busy);
+    }
+}
+
+#[test]
+fn a_release_is_urgent_if_a_caller_waits_for_it_and_the_thread_has_received_the_grant() {
+    for (from, reports) in [(THREAD, true), (THREAD, false), (RUNTIME, true)] {
+        let mut core = ready();
+        let (id, call) = core.acquire(NOW, from, &[roomy_level("a")]);
+        let call = call.expect("nothing is in flight");
+        reply(&mut core, NOW, &call, |_, command| works(NOW, command));
+        core.release(NOW, id, reports);
+        assert_eq!(core.has_urgent_releases(), from == THREAD && reports);
+    }
+}
+
+/// Rule 4.
+#[test]
+fn a_claim_does_not_repeat_a_release_that_was_written_to_its_connection() {
+    for was_written in [true, false] {
+        let (mut core, id) = with_permit(&[roomy_level("a")]);
+        core.release(NOW, id, true);
+        let release = core.release_alone(NOW, RUNTIME, id).expect("it is idle");
+        if was_written {
+            release.progress.note_written();
+        }
+        let (_, call) = core.acquire(NOW, RUNTIME, &[roomy_level("a")]);
+        let call = call.expect("few are in flight");
+        assert_eq!(call.commands.iter().any(is_release), !was_written);
+    }
+}
+
+/// Rule 3. The release runs after the acquire, because both were written to one connection.
+#[test]
+fn a_release_behind_its_acquire_is_sent_once() {
+    let mut core = ready();
+    let (id, acquire) = core.acquire(NOW, RUNTIME, &[roomy_level("a")]);
+    let acquire = acquire.expect("nothing is in flight");
+    acquire.progress.note_written();
+    core.release(NOW, id, false);
+    let later = NOW + ms(1);
+    core.handle_timeout(later);
+    let release = core.poll_call(later, RUNTIME).expect("it waits no longer");
+    assert!(release.commands.iter().all(is_release));
+    reply(&mut core, later, &acquire, |_, command| {
+        works(later, command)
+    });
+    core.handle_timeout(later + ms(1));
+    assert!(!core.has_call(RUNTIME) && !core.has_call(THREAD));
+}
+
+// Connections and calls.
+
+#[test]
+fn an_idle_core_has_no_call() {
+    let mut core = ready();
+    assert!(!core.has_call(THREAD) && !core.has_call(RUNTIME));
+    core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+    assert!(!core.has_call(THREAD) && !core.has_call(RUNTIME));
+}
+
+#[test]
+fn nothing_is_sent_over_a_lost_connection() {
+    let (mut core, _) = with_permit(&[level("a", 0)]);
+    core.handle_servers(NOW, Change::Gone(THREAD, 0));
+    for step in 0..5_000 {
+        core.handle_timeout(NOW + ms(step));
+        assert!(core.poll_call(NOW + ms(step), THREAD).is_none());
+    }
+}
+
+#[test]
+fn claims_are_stuck_while_they_wait_for_the_lost_connection_of_the_thread() {
+    let mut core = ready();
+    assert!(!core.is_stuck(0));
+    for runtime in [THREAD, RUNTIME] {
+        core.handle_servers(NOW, Change::Gone(runtime, 0));
+    }
+    assert!(!core.is_stuck(0), "no claim waits");
+    core.acquire(NOW, RUNTIME, &[level("a", 0)]);
+    assert!(core.is_stuck(0));
+    core.handle_servers(NOW, Change::Connected(RuntimeId(2), 0));
+    assert!(!core.is_stuck(0));
+    let call = core.poll_call(NOW, RuntimeId(2)).expect("it takes over");
+    assert_eq!(acquired_names(&call), ["a"]);
+}
+
+/// Their queue is cleaned up in between, which drops only claims that are over.
+#[test]
+fn many_claims_that_wait_for_a_connection_are_all_sent() {
+    let mut core = ready();
+    for runtime in [THREAD, RUNTIME] {
+        core.handle_servers(NOW, Change::Gone(runtime, 0));
+    }
+    for _ in 0..500 {
+        core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+    }
+    core.handle_servers(NOW, Change::Connected(THREAD, 0));
+    let mut sent = 0;
+    run(&mut core, NOW, |_, command| {
+        if let Command::Acquire { claims, .. } = command {
+            sent += claims.len();
+        }
+        works(NOW, command)
+    });
+    assert_eq!(sent, 500);
+}
+
+/// A script grants them together.
+#[test]
+fn claims_for_one_semaphore_follow_each_other_in_a_call() {
+    let mut core = ready();
+    for name in ["x", "y"] {
+        let (_, call) = core.acquire(NOW, RUNTIME, &[level(name, 0)]);
+        assert!(call.is_some());
+    }
+    for name in ["a", "b", "a"] {
+        core.acquire(NOW, RUNTIME, &[level(name, 0)]);
+    }
+    let call = core.poll_call(NOW, RUNTIME).expect("claims have gathered");
+    assert_eq!(acquired_names(&call), ["a", "a", "b"]);
+}
+
+/// Each unit is one argument.
+#[test]
+fn one_call_has_many_claims_of_a_hundred_units() {
+    let mut core = ready();
+    let heavy = LevelClaim {
+        weight: 100,
+        ..roomy_level("a")
+    };
+    for _ in 0..22 {
+        core.acquire(NOW, RUNTIME, std::slice::from_ref(&heavy));
+    }
+    let call = core.poll_call(NOW, RUNTIME).expect("claims have gathered");
+    assert_eq!(acquired_names(&call).len(), 20);
+}
+
+#[test]
+fn no_call_leaves_while_the_calls_in_flight_have_many_units() {
+    let mut core = ready();
+    let heavy = LevelClaim {
+        weight: 12_000,
+        limit: 20_000,
+        ..level("a", 0)
+    };
+    let (_, first) = core.acquire(NOW, RUNTIME, &[heavy]);
+    let first = first.expect("nothing is in flight");
+    let (_, second) = core.acquire(NOW, RUNTIME, &[level("b", 0)]);
+    assert!(second.is_none() && core.poll_call(NOW, RUNTIME).is_none());
+    reply(&mut core, NOW, &first, |_, command| works(NOW, command));
+    assert!(core.poll_call(NOW, RUNTIME).is_some());
+}
+
+// Announcements, limits and outages.
+
+#[test]
+fn a_separate_command_reads_the_time_until_the_clock_is_known() {
+    let mut core = connected(1);
+    for (now, reads_time) in [(NOW, true), (NOW + ms(4_000), false)] {
+        let mut has_read_time = false;
+        run(&mut core, now, |_, command| {
+            has_read_time |= matches!(command, Command::Presence(parts) if parts.is_empty());
+            works(now, command)
+        });
+        assert_eq!(has_read_time, reads_time);
+    }
+}
+
+#[test]
+fn the_floor_of_tokens_is_the_time_of_a_server_in_microseconds() {
+    let core = ready();
+    // The server showed 1,100,000 ms.
+    assert_eq!(core.floor(NOW + ms(1_000)), 1_101_000_000);
+}
+
+#[test]
+fn a_limit_that_is_set_here_is_read_at_once() {
+    let mut core = ready();
+    let set = NOW + ms(10);
+    assert!(core.has_limits_since(NOW) && !core.has_limits_since(set));
+    core.look_at_limits(set);
+    run(&mut core, set, |_, command| match command {
+        Command::Presence(_) => Some(presence(set, 1)),
+        _ => works(set, command),
+    });
+    assert!(core.has_limits_since(set));
+    let limits = ["s{wide}", "s{other}"].map(|name| core.limit_of_name(name));
+    assert_eq!(limits, [Some(2), None]);
+}
+
+#[test]
+fn a_changed_limit_causes_no_calls_for_other_semaphores() {
+    let (mut core, _) = with_permit(&[level("s{held}", 0)]);
+    let (_, call) = core.acquire(NOW, RUNTIME, &[waiting_level("s{waits}", 0)]);
+    let queued = Some(Answer::Acquired(1, vec![queued(None)]));
+    reply(&mut core, NOW, &call.expect("it is sent"), |_, _| {
+        queued.clone()
+    });
+    let set = NOW + ms(10);
+    core.look_at_limits(set);
+    for _ in 0..2 {
+        run(&mut core, set, |_, command| match command {
+            Command::Presence(_) => Some(presence(set, 1)),
+            _ => panic!("{command:?}"),
+        });
+    }
+    assert!(core.has_limits_since(set));
+}
+
+#[test]
+fn a_failed_announcement_is_repeated_after_a_pause_that_grows() {
+    let mut core = ready();
+    let (mut now, mut gaps, mut last) = (NOW, Vec::new(), None);
+    while gaps.len() < 4 {
+        now = core.poll_timeout().expect("it announces itself").max(now);
+        assert!(now < NOW + ms(10_000));
+        core.handle_timeout(now);
+        if let Some(call) = core.poll_call(now, THREAD) {
+            core.handle_reply(now, call.id, Err(CallFailure::Broken));
+            gaps.extend(last.replace(now).map(|last| now - last));
+        }
+    }
+    assert_eq!(gaps, [100, 200, 250, 250].map(ms));
+}
+
+/// The server is not to blame.
+#[test]
+fn an_announcement_whose_task_was_dropped_is_repeated_at_once() {
+    let mut core = ready();
+    let now = NOW + ms(4_000);
+    core.handle_timeout(now);
+    let call = core.poll_call(now, THREAD).expect("it announces itself");
+    core.handle_reply(now, call.id, Err(CallFailure::Abandoned));
+    assert!(core.poll_timeout() <= Some(now));
+}
+
+#[test]
+fn a_server_that_cannot_work_is_in_an_outage() {
+    let mut core = ready();
+    let mut now = NOW;
+    while !core.is_in_outage(0) {
+        now = core.poll_timeout().expect("it announces itself").max(now);
+        assert!(now < NOW + ms(10_000));
+        run(&mut core, now, |_, _| {
+            Some(Answer::Failed(CommandFault::Unavailable))
+        });
+    }
+}
+
+/// Rule 11.
+#[test]
+fn only_probes_carry_releases_in_an_outage() {
+    let (mut core, id) = with_permit(&[level("a", 0)]);
+    let mut now = begin_outage(&mut core);
+    core.release(now, id, true);
+    assert!(core.release_alone(now, RUNTIME, id).is_none());
+    let probe = (0..100).find_map(|_| {
+        now = core.poll_timeout().expect("it probes").max(now);
+        core.handle_timeout(now);
+        assert!(core.poll_call(now, RUNTIME).is_none());
+        core.poll_call(now, THREAD)
+    });
+    let commands = probe.expect("it probes").commands;
+    assert!(matches!(commands[0], Command::Release { .. }));
+    assert!(matches!(commands[1], Command::Presence(_)));
+}
+
+#[test]
+fn claims_wait_for_a_server_that_no_longer_refuses_connections() {
+    let mut core = Core::new(settings());
+    for is_denied in [true, false] {
+        let change = Change::NotConnected {
+            server: 0,
+            is_denied,
+        };
+        core.handle_servers(NOW, change);
+    }
+    core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+    core.handle_timeout(NOW);
+    assert_eq!(events(&mut core), []);
+}
+
+#[test]
+fn a_permit_within_a_share_reports_the_units_that_the_share_lacks_as_held() {
+    let mut core = ready();
+    core.settings.policy = OutagePolicy::ShareOf { fraction: 0.5 };
+    let now = begin_outage(&mut core);
+    let mut claim = || {
+        let level = LevelClaim {
+            limit: 4,
+            ..level("a", 0)
+        };
+        core.acquire(now, RUNTIME, &[level]);
+        let is_decision = |event: &Event| matches!(event, Event::Granted(_) | Event::Refused(_));
+        events(&mut core).into_iter().find(is_decision)
+    };
+    assert_eq!(claim(), Some(Event::Granted(vec![(0, 3, 4)])));
+    assert_eq!(claim(), Some(Event::Granted(vec![(0, 4, 4)])));
+    let refused = Event::Refused(Refusal::Unavailable(0));
+    assert_eq!(claim(), Some(refused));
+}
+
+/// Rule 12. Two others were sent before the server failed.
+#[test]
+fn a_claim_beyond_its_share_is_refused_when_it_should_be_sent() {
+    let mut core = ready();
+    core.settings.policy = OutagePolicy::ShareOf { fraction: 0.5 };
+    let own = LevelClaim {
+        limit: 2,
+        ..level("a", 0)
+    };
+    let mut claim = || core.acquire(NOW, RUNTIME, std::slice::from_ref(&own));
+    let (_, first) = claim();
+    let (_, second) = claim();
+    let (waits, unsent) = claim();
+    assert!(second.is_some() && unsent.is_none());
+    let first = first.expect("nothing was in flight");
+    core.handle_reply(NOW, first.id, Err(CallFailure::Broken));
+    assert!(core.poll_call(NOW, THREAD).is_none());
+    core.handle_timeout(NOW);
+    let refused = Event::Refused(Refusal::Unavailable(0));
+    assert_eq!(core.poll_event(), Some((waits, refused)));
+}
+
+/// The server has just answered, so other processes may not treat it as unavailable.
+#[test]
+fn a_claim_that_may_fit_into_a_share_outlasts_an_unserved_slot() {
+    for is_strict in [true, false] {
+        let mut core = ready();
+        core.settings.policy = OutagePolicy::ShareOf { fraction: 1.0 };
+        let own = LevelClaim {
+            is_strict,
+            ..level("a", 0)
+        };
+        let (_, call) = core.acquire(NOW, RUNTIME, &[own]);
+        let unserved = Answer::Failed(CommandFault::Unserved);
+        let call = call.expect("nothing is in flight");
+        core.handle_reply(NOW, call.id, Ok(vec![unserved]));
+        let refused = [Event::Refused(Refusal::Unavailable(0))];
+        assert_eq!(events(&mut core), refused[..usize::from(is_strict)]);
+    }
+}
+
+/// The server works: it has answered the last announcement, and the claim of another caller.
+#[test]
+fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
+    let mut core = ready();
+    core.settings.policy = OutagePolicy::Admit;
+    let wait = LevelWait {
+        time: ms(100),
+        max_waiting: 9,
+        head_start: Duration::ZERO,
+    };
+    let own = LevelClaim {
+        wait: Some(wait),
+        ..level("a", 0)
+    };
+    let (id, _) = core.acquire(NOW, RUNTIME, &[own]);
+    let answer = |now, command: &Command| match command {
+        Command::Presence(_) => works(now, command),
+        _ => None,
+    };
+    for step in 0..590 {
+        let now = NOW + ms(step);
+        run(&mut core, now, |_, command| answer(now, command));
+    }
+    let now = NOW + ms(590);
+    let (_, call) = core.acquire(now, RUNTIME, &[level("b", 0)]);
+    let unserved = Answer::Failed(CommandFault::Unserved);
+    let call = call.expect("nothing is in flight");
+    core.handle_reply(now, call.id, Ok(vec![unserved]));
+    while core.poll_event().is_some() {}
+    let deadline = NOW + ms(600);
+    run(&mut core, deadline, |_, command| answer(deadline, command));
+    let admitted = Event::Granted(vec![(0, 1, 1)]);
+    let mut own = std::iter::from_fn(|| core.poll_event());
+    assert!(own.any(|event| event == (id, admitted.clone())));
+}
+
+// Commands that are sent again.
+
+/// Counts the commands of a kind that a core sends within a second, if each has this answer.
+fn count_in_a_second(
+    core: &mut Core,
+    start: Time,
+    is_counted: fn(&Command) -> bool,
+    answer: &Answer,
+) -> usize {
+    let mut count = 0;
+    for step in 0..1_000 {
+        let now = start + ms(step);
+        run(core, now, |_, command| {
+            if !is_counted(command) {
+                return works(now, command);
+            }
+            count += 1;
+            assert!(count < 100, "{command:?} is sent without a pause");
+            Some(answer.clone())
+        });
+    }
+    count
+}
+
+fn is_acquire(command: &Command) -> bool {
+    matches!(command, Command::Acquire { .. })
+}
+
+#[test]
+fn a_waiting_claim_that_a_server_cannot_run_is_sent_again_every_20_ms() {
+    for fault in [
+        CommandFault::Again,
+        CommandFault::Interrupted,
+        CommandFault::Unserved,
+    ] {
+        let mut core = ready();
+        core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+        let call = core.calls.keys().next().copied().expect("it is sent");
+        core.handle_reply(NOW, call, Ok(vec![Answer::Failed(fault)]));
+        let count = count_in_a_second(&mut core, NOW, is_acquire, &Answer::Failed(fault));
+        assert_eq!(count, 49, "{fault:?}");
+    }
+}
+
+/// A heartbeat is 833 ms.
+#[test]
+fn all_other_commands_that_a_server_cannot_run_are_sent_again_after_a_heartbeat() {
+    for fault in [CommandFault::Unserved, CommandFault::Mistake] {
+        let answer = Answer::Failed(fault);
+        let (mut core, _) = with_permit(&[level("a", 0)]);
+        let now = lose(&mut core);
+        let count = count_in_a_second(&mut core, now, is_acquire, &answer);
+        assert_eq!(count, 2, "acquires of a lost lease: {fault:?}");
+
+        let (mut core, id) = with_permit(&[level("a", 0)]);
+        let now = NOW + ms(1);
+        core.handle_message(now, Message::Subscribed);
+        let count = count_in_a_second(&mut core, now, is_refresh, &answer);
+        assert_eq!(count, 2, "refreshes: {fault:?}");
+
+        core.release(now + ms(1_000), id, false);
+        let count = count_in_a_second(&mut core, now + ms(1_000), is_release, &answer);
+        assert_eq!(count, 2, "releases: {fault:?}");
+    }
+}
+
+// Leases.
+
+/// Rule 21 concerns claims with narrower leases.
+#[test]
+fn a_claim_of_one_lease_is_granted_by_its_first_grant() {
+    let mut core = ready();
+    let (_, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+    let mut all_last = Vec::new();
+    let mut answer = |_: &Call, command: &Command| match command {
+        Command::Acquire { lasts, .. } => {
+            all_last.push(*lasts);
+            let acquired = match all_last.len() {
+                1 => queued(None),
+                _ => granted(),
+            };
+            Some(Answer::Acquired(1, vec![acquired]))
+        }
+        _ => works(NOW, command),
+    };
+    reply(&mut core, NOW, &call.expect("it is sent"), &mut answer);
+    run(&mut core, NOW + ms(900), answer);
+    assert_eq!(all_last, [ms(10_000); 2]);
+    let is_grant = |event: &Event| matches!(event, Event::Granted(_));
+    assert!(events(&mut core).iter().any(is_grant));
+}
+
+/// A lease of ten seconds is refreshed every 3,333 ms, and a tick is 208 ms.
+#[test]
+fn refreshes_of_one_tick_are_one_call_a_third_of_a_lease_after_the_grant() {
+    let (mut core, _) = with_permit(&[level("a", 0)]);
+    let mut refreshed = Vec::new();
+    for step in 50..4_000 {
+        let now = NOW + ms(step);
+        if step == 50 {
+            let (_, call) = core.acquire(now, RUNTIME, &[level("b", 0)]);
+            let call = call.expect("nothing is in flight");
+            reply(&mut core, now, &call, |_, command| works(now, command));
+        }
+        run(&mut core, now, |_, command| {
+            if let Command::Refresh { groups, .. } = command {
+                refreshed.push((step, groups.len()));
+            }
+            works(now, command)
+        });
+    }
+    assert_eq!(refreshed, [(3_334, 2)]);
+}
+
+#[test]
+fn a_semaphore_counts_as_full_if_it_has_no_room_for_another_such_claim() {
+    let mut core = ready();
+    let claim = |core: &mut Core, held| {
+        let level = LevelClaim {
+            limit: 2,
+            ..level("a", 0)
+        };
+        let (id, call) = core.acquire(NOW, RUNTIME, &[level]);
+        let granted = Acquired::Granted(vec![(7, held)]);
+        let call = call.expect("nothing is in flight");
+        core.handle_reply(NOW, call.id, Ok(vec![Answer::Acquired(1, vec![granted])]));
+        id
+    };
+    let first = claim(&mut core, 1);
+    assert!(!core.is_full(NOW, first));
+    let second = claim(&mut core, 2);
+    assert!(core.is_full(NOW, first) && core.is_full(NOW, second));
+    assert!(!core.is_full(NOW + ms(10_000), first));
+    core.release(NOW, second, false);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    assert!(!core.is_full(NOW, second), "it is not held");
+}
+
+/// Rule 5.
+#[test]
+fn a_waiting_claim_acquires_a_lost_lease_again_at_once() {
+    let mut core = connected(2);
+    run(&mut core, NOW, |_, command| works(NOW, command));
+    let levels = [waiting_level("narrow", 0), waiting_level("wide", 1)];
+    let (_, call) = core.acquire(NOW, RUNTIME, &levels);
+    let mut sent = Vec::new();
+    let mut answer = |call: &Call, command: &Command| {
+        match command {
+            Command::Acquire { .. } => sent.push(("acquire", call.server)),
+            Command::Refresh { .. } => sent.push(("refresh", call.server)),
+            _ => {}
+        }
+        match (command, call.server) {
+            (Command::Acquire { .. }, 1) => Some(Answer::Acquired(1, vec![queued(None)])),
+            (Command::Refresh { .. }, 0) => Some(Answer::Held(vec![false])),
+            _ => works(NOW, command),
+        }
+    };
+    reply(&mut core, NOW, &call.expect("it is sent"), &mut answer);
+    run(&mut core, NOW, &mut answer);
+    core.handle_message(NOW + ms(1), Message::Subscribed);
+    run(&mut core, NOW + ms(1), &mut answer);
+    let lost = sent.iter().position(|sent| *sent == ("refresh", 0));
+    let lost = lost.expect("all refreshes are due");
+    assert!(sent[lost..].contains(&("acquire", 0)));
+}
+
+/// Rule 8.
+#[test]
+fn a_lease_that_a_message_has_granted_is_refreshed_after_a_refused_poll() {
+    let mut core = ready();
+    let (id, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
+    let call = call.expect("nothing is in flight");
+    let acquired = Answer::Acquired(1, vec![queued(None)]);
+    core.handle_reply(NOW, call.id, Ok(vec![acquired]));
+    let now = NOW + ms(900);
+    core.handle_timeout(now);
+    let poll = core.poll_call(now, THREAD).expect("a heartbeat has passed");
+    assert_eq!(acquired_names(&poll), ["a"]);
+    let message = Message::Granted(LeaseName::new(id.serial, 0), 9, 1);
+    core.handle_message(now, message);
+    events(&mut core);
+    let full = Acquired::QueueFull { level: 0, held: 1 };
+    core.handle_reply(now, poll.id, Ok(vec![Answer::Acquired(1, vec![full])]));
+    let call = core.poll_call(now, THREAD).expect("a refresh is due");
+    assert!(call.commands.iter().all(is_refresh));
+    assert_eq!(events(&mut core), []);
+}
+
+/// Rule 6.
+#[test]
+fn only_a_lost_lease_of_several_units_has_a_new_id() {
+    for weight in [1, 2] {
+        let own = LevelClaim {
+            weight,
+            ..roomy_level("a")
+        };
+        let (mut core, _) = with_permit(&[own]);
+        let now = lose(&mut core);
+        let name = next_acquire(&mut core, now).units.id.name;
+        assert_eq!(name.is_first(), weight == 1);
+    }
+}
+
+/// The refresh names units that are given up before the answer.
+#[test]
+fn a_permit_that_shrinks_during_a_refresh_is_not_lost() {
+    let own = LevelClaim {
+        weight: 3,
+        is_strict: true,
+        ..roomy_level("a")
+    };
+    let (mut core, id) = with_permit(&[own]);
+    let now = NOW + ms(1);
+    core.handle_message(now, Message::Subscribed);
+    core.handle_timeout(now);
+    let refresh = core.poll_call(now, THREAD).expect("a refresh is due");
+    core.shrink(now, id, (0, 1));
+    reply(&mut core, now, &refresh, |_, command| match command {
+        Command::Refresh { .. } => Some(Answer::Held(vec![false])),
+        _ => works(now, command),
+    });
+    let mut is_refreshed = false;
+    run(&mut core, now, |_, command| {
+        is_refreshed |= is_refresh(command);
+        works(now, command)
+    });
+    assert!(is_refreshed);
+    assert!(!events(&mut core).contains(&Event::Lost));
+}
+
+#[test]
+fn a_claim_reports_once_that_it_waits_at_a_wider_level() {
+    let mut core = ready();
+    let levels = [waiting_level("narrow", 0), waiting_level("wide", 0)];
+    let (_, call) = core.acquire(NOW, RUNTIME, &levels);
+    let mut polls = 0;
+    let mut answer = |_: &Call, command: &Command| match command {
+        Command::Acquire { .. } => {
+            polls += 1;
+            let Acquired::Queued(queued) = queued(None) else {
+                return None;
+            };
+            let queued = Acquired::Queued(Queued { level: 1, ..queued });
+            Some(Answer::Acquired(1, vec![queued]))
+        }
+        _ => works(NOW, command),
+    };
+    reply(&mut core, NOW, &call.expect("it is sent"), &mut answer);
+    run(&mut core, NOW + ms(900), answer);
+    assert_eq!(polls, 2);
+    assert_eq!(events(&mut core), [Event::Queued(1)]);
+}
+
+/// Rule 13.
+#[test]
+fn a_growth_merges_the_two_smallest_of_sixteen() {
+    let (mut core, root) = with_permit(&[roomy_level("a")]);
+    let mut grow = |units, merge| {
+        let growth = core.grow(NOW, RUNTIME, (root, 0), (units, 1_000), merge);
+        let growth = growth.expect("it is held");
+        if let Some(call) = growth.call.filter(|_| merge == Merge::Smallest) {
+            reply(&mut core, NOW, &call, |_, command| works(NOW, command));
+        }
+        growth.merged
+    };
+    let merged: Vec<_> = (1..=16).map(|units| grow(units, Merge::Smallest)).collect();
+    assert_eq!(merged, [0; 16]);
+    assert_eq!(grow(1, Merge::Nothing), 0);
+    assert_eq!(grow(1, Merge::Smallest), 3);
+}
+
 /// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
 struct Disorder {
     core: Core,

@@ -138,5 +138,8 @@ mod tests {
         assert_eq!(settings.absence(), ms(4_000));
         settings.timeout = ms(1_500);
         assert_eq!(settings.alive(), ms(4_000));
+        settings.lease = ms(120_000);
+        assert_eq!(settings.heartbeat(), ms(5_000));
+        assert_eq!(settings.lateness(), ms(1_500));
     }
 }
