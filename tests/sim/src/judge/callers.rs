@@ -617,10 +617,11 @@ impl Callers {
                 let since = record.asked.saturating_sub(ago);
                 let is_cut_off = is_spent || self.was_silent(who.0, record, since, seen);
                 // Nothing can be sent to a server whose time is not known. That is a fault of the server, not
-                // congestion.
+                // congestion. A process that was suspended may not know that its keys have moved to such a server.
                 let is_congested = self.untimed(who.0, record, seen.calls).count()
                     < record.leases.len()
-                    || self.settings.slots.is_unknown(seen.times.0);
+                    || self.settings.slots.is_unknown(seen.times.0)
+                    || record.was_dazed;
                 is_cut_off && (why == Refusal::Unavailable || is_congested)
             }
         }
