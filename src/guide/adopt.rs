@@ -78,8 +78,9 @@
 //! ```
 //!
 //! A request now pays one round trip before its handler runs, and none after it. With the layer in memory, an axum app
-//! that does nothing else kept 0.96 of its throughput, and over Redis 0.36 to 0.42. Client, app and Redis shared two
-//! cores (BENCHMARKS.md, "HTTP"). On an idle connection a claim took 130 µs, and an empty script 88 µs.
+//! that does nothing else kept 0.92 of its throughput, and over Redis 0.45. Client, app and Redis shared two cores
+//! (BENCHMARKS.md, "HTTP"). On an idle connection a claim took 1.3 times as long as an empty script (BENCHMARKS.md,
+//! "The store in Redis").
 //!
 //! ## In memory only
 //!

@@ -47,24 +47,19 @@ pub enum WhenUnavailable {
     /// of this process. The share is the limit divided by the number of live processes, rounded up. Otherwise the claim
     /// is refused, as by [`Refuse`](Self::Refuse). So a claim that is heavier than the share is always refused.
     ///
-    /// Each store that shares the prefix counts as a process. The server reports their number three times per lease,
-    /// and at least every 5 s. The share uses the highest number of the last two leases.
+    /// Each store that shares the prefix counts as a process. Their number is the highest that the server has reported in
+    /// the last two leases.
     ///
-    /// All processes together exceed the limit only by the rounding, if they lose the server at the same time and none
-    /// of them has more than its share then. A process that starts during the outage does not know the number of processes
-    /// and takes one unit of each key, so a deployment of *n* processes adds up to *n* units. A process keeps the units that it holds beyond its share, in long requests
-    /// or streams, and the other processes take their shares beside it. At worst one process holds the whole limit, and
-    /// all processes together hold nearly twice the limit, until that work ends.
-    ///
-    /// For one [`timeout`](crate::redis::Builder::timeout) after the first failure nothing is admitted, because the
-    /// server may have answered other processes. In that time short requests of a process with more than its share can
-    /// end before another process takes its own share. A claim whose wait ends sooner is decided within two timeouts.
-    ///
-    /// The first failure, even of a single call, begins a time in which claims need both a grant and a reservation in
-    /// the share. Other processes may have taken the failure for an outage. The time ends four timeouts and about three
-    /// seconds after the first answer that follows, when all processes have acquired their degraded permits. It ends
-    /// with that first answer if the server has answered other calls of this process within the last timeout, for
-    /// example because only the threads of one of its runtimes were blocked.
+    /// - If all processes lose the server at the same time, and none has more than its share then, they exceed the limit
+    ///   together only by the rounding.
+    /// - A process keeps the units that it has beyond its share until their work ends. Until then all processes together
+    ///   have less than twice the limit.
+    /// - A process that starts during the outage admits one unit of each key, so a deployment of *n* processes adds up to
+    ///   *n* units.
+    /// - For one [`timeout`](crate::redis::Builder::timeout) after the first failure nothing is admitted, because the
+    ///   server may have answered other processes. A claim whose wait ends sooner is decided within two timeouts.
+    /// - From the first failure, even of a single call, until some seconds after the server is back, a claim needs both a
+    ///   grant and room in the share: other processes may have admitted claims that the server does not know.
     ///
     /// A process without a failed call does not know of the outage, and may be granted units that others admit. So give
     /// all processes the same timeout.

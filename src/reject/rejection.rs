@@ -117,35 +117,18 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 ///
 /// # When to try again
 ///
-/// `Retry-After` is the next free slot in the schedule of the key, in whole seconds:
+/// `Retry-After` is the next free slot in the schedule of the key, in whole seconds, at least 1:
 ///
-/// - The *hold* is the mean of the last 64 times for which permits of the key were held. Before the first permit has
-///   ended, it is the hold of the policy, or half a second. It is at least the time since the last grant or end of a
-///   permit that is held, and at most 60 s.
-/// - The first slot is `hold × margin` from now, at least 1 s. Each further slot is `hold × margin × weight / limit`
-///   later. The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a returning client finds room only if
-///   some is left over.
-/// - Clients return at the part of a second in which they were refused. So if holds are shorter than a second, each
-///   second is divided into the number of holds that fit into it, at most 32 parts. Each part has its own slots:
-///   `limit / margin` in each second.
-/// - Each [flow](crate::Claim::with_flow) of a key has a separate schedule, so a crowded flow delays the clients of no
-///   other flow. Its slots are its share of the key's slots. Up to 64 flows share these: the flows of clients that
-///   received a later time.
-/// - A schedule ends after 20 holds, but not before 60 s, and at 600 s at the latest. Then it begins again, at a random
-///   time in its first slot.
-/// - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
-///   for 30 s. Under a limit of 0 each key has such a schedule.
+/// - The first slot is one *hold* away: the mean time for which recent permits of the key were held. From then on the
+///   slots are as frequent as the limit allows at this hold, with a margin, because holds are random.
+/// - Each refusal takes a slot, so clients that are refused together return one after the other. No slot is reserved.
+/// - The [flows](crate::Claim::with_flow) of a key share its slots by their shares.
+/// - After a failure of the store or the loss of a permit, clients return ten in a second.
+/// - A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up.
 ///
-/// A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up to whole
-/// seconds, and takes no slot.
+/// A layer knows only the permits of its process, and has schedules for 4,096 keys. Beyond these a key's clients get its
+/// first slot.
 ///
-/// No slot is reserved: a client that comes early or is new may take the room. The layer knows only the permits of this
-/// process. If the holds of a key are shorter than 5 ms, the layer times one permit in 16.
-///
-/// A layer has room for 4,096 keys, flows and policies, so clients with many accounts cannot make it grow. A new key's
-/// hash selects eight places. The key takes a free place, or else the place that has been idle longest. A key is idle
-/// when it has no permits and all its slots have passed. If none of the eight is idle, the new key has no schedule, and
-/// its clients get the first slot, by the policy's mean hold. No key gets later slots because of another key.
 /// # Examples
 ///
 /// ```
