@@ -455,7 +455,7 @@ impl Core {
             let acquire = Command::Acquire {
                 lasts,
                 // Rule 2.
-                runs_until: self.servers[draft.flight.server].clock_at(draft.flight.deadline),
+                runs_until: self.servers[draft.flight.server].last_ms_before(draft.flight.deadline),
                 floor: self.highest.floor(draft.flight.sent),
                 claims,
             };

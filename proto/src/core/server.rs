@@ -89,6 +89,12 @@ impl Server {
         (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
     }
 
+    /// The last whole millisecond that its clock has left behind at `then`, at the latest. The clock that a script reads has
+    /// whole milliseconds too, so a command that runs until this one never runs after `then`.
+    pub(super) fn last_ms_before(&self, then: Time) -> u64 {
+        self.clock_at(then).saturating_sub(1)
+    }
+
     // Waiting work.
 
     /// Adds a release, which waits a moment for a call that can include it.
@@ -154,6 +160,20 @@ mod tests {
         server.observe(1_000_000, (at(0), at(0)));
         server.observe(1_000_744, (at(744), at(1_000)));
         assert_eq!(server.clock_at(at(1_000)), 1_000_999);
+    }
+
+    /// The script accepts a command for the whole of the last millisecond.
+    #[test]
+    fn a_deadline_ends_with_a_millisecond_of_the_servers_clock() {
+        let mut server = Server::default();
+        let start = Time::from_secs(100);
+        server.observe(1_000_000, (start, start));
+        for micros in [0, 1, 500, 999, 1_000] {
+            let then = start + Duration::from_micros(5_000 + micros);
+            let end = (server.last_ms_before(then) + 1) * 1_000;
+            let shown = 1_000_000_000 + 5_000 + micros;
+            assert!(end <= shown && shown - end < 1_000, "{micros}");
+        }
     }
 
     #[test]
