@@ -4,7 +4,7 @@
 use crate::semaphore::{Level, Policy};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -55,8 +55,9 @@ impl Fields {
     /// Adds a level of a permit to the fields of an admitted response, beside other policies.
     pub(crate) fn append(&self, headers: &mut HeaderMap, level: Level<'_>) {
         let (policy, limit, remaining) = (level.policy(), level.limit(), level.remaining());
-        if limit != self.limit || *policy != self.policy {
-            self.list(headers, policy.as_str(), limit);
+        let window = level.window();
+        if limit != self.limit || *policy != self.policy || window.is_some() {
+            self.list(headers, policy.as_str(), limit, window);
             return add(
                 headers,
                 RATELIMIT,
@@ -72,12 +73,18 @@ impl Fields {
     }
 
     /// Adds a policy without the number of units that remain, which is unknown.
-    pub(crate) fn list(&self, headers: &mut HeaderMap, policy: &str, limit: u32) {
-        add(
-            headers,
-            RATELIMIT_POLICY,
-            quota_value(policy, limit, &self.unit),
-        );
+    pub(crate) fn list(
+        &self,
+        headers: &mut HeaderMap,
+        policy: &str,
+        limit: u32,
+        window: Option<Duration>,
+    ) {
+        let quota = match window {
+            None => quota_value(policy, limit, &self.unit),
+            Some(window) => window_value(policy, limit, window),
+        };
+        add(headers, RATELIMIT_POLICY, quota);
     }
 
     /// Adds the policy of a refused request to the fields, beside those of other layers. `remaining` is the number of
@@ -88,11 +95,11 @@ impl Fields {
     pub(crate) fn refuse(
         &self,
         headers: &mut HeaderMap,
-        (policy, limit): (&str, u32),
+        (policy, limit, window): (&str, u32, Option<Duration>),
         remaining: Option<u32>,
         retry_after: u64,
     ) {
-        self.list(headers, policy, limit);
+        self.list(headers, policy, limit, window);
         if let Some(remaining) = remaining {
             let reset = reset_value(policy, remaining, retry_after);
             add(headers, RATELIMIT, reset);
@@ -103,6 +110,13 @@ impl Fields {
 fn quota_value(policy: &str, limit: u32, unit: &str) -> Option<HeaderValue> {
     let unit = utf8_percent_encode(unit, UNQUOTABLE);
     item(policy, format_args!("q={limit};qu=\"{unit}\""))
+}
+
+/// A budget has the draft's default unit, because only its user knows what it counts. A window of less than a second
+/// counts as one.
+fn window_value(policy: &str, limit: u32, window: Duration) -> Option<HeaderValue> {
+    let seconds = window.as_millis().div_ceil(1_000);
+    item(policy, format_args!("q={limit};w={seconds}"))
 }
 
 fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {

@@ -28,7 +28,8 @@ use tower_service::Service;
 /// within a fraction of a millisecond.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
-/// A service of HTTP: `Service<http::Request<B>>` whose responses are `http::Response`s. Every such service implements it.
+/// A service of HTTP: `Service<http::Request<B>>` whose responses are `http::Response`s. Every such service implements
+/// it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a service of `http::Request<{B}>` that returns an `http::Response`",
     label = "not an HTTP service for these limits",
@@ -155,7 +156,7 @@ where
         limit: u32,
         settings: Arc<Settings>,
     ) -> Self {
-        let limits = RequestLimits::one(settings.policy.clone(), limit);
+        let limits = RequestLimits::one(settings.policy.clone(), limit, None);
         let rejection = settings.refuse(reason, limits, request);
         let outcome = rejection.reason().outcome();
         OutcomeCounter::request(rejection.policy().as_str()).ended(outcome);

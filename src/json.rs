@@ -1,6 +1,6 @@
 //! Writes JSON: text, and the usage of a key for operators.
 
-use crate::semaphore::{PauseInfo, PermitInfo, Process, StoredKey, Usage};
+use crate::semaphore::{BudgetUsage, PauseInfo, PermitInfo, Process, StoredKey, Usage};
 use std::{
     fmt::{self, Display, Write},
     time::{SystemTime, UNIX_EPOCH},
@@ -11,17 +11,18 @@ impl Usage {
     /// Unknown values are `null`:
     ///
     /// ```json
-    /// {"now":1795345200123,"limit":5,"limit_set":false,"units":1,
+    /// {"now":1795345200123,"limit":5,"limit_set":false,"units":1,"budgets":[],
     ///  "held":[{"id":"17","process":{"id":"web","host":"web-1","pid":4711,"name":"market"},
     ///           "label":"GET /market/export","flow":null,"weight":1,"limit":5,
+    ///           "window_ms":null,"settled":null,
     ///           "since":1795345190100,"ends":1795345203456}],
     ///  "waiting":[],
     ///  "pause":{"since":1795345199000,"until":1795345229000,"note":"429 from the upstream"}}
     /// ```
     ///
     /// `pause` is `null` unless the key is [paused](crate::Operate::pause). `waiting` is in the order in which claims
-    /// will be served. A flow is text, with bytes that are not UTF-8 replaced. A long flow is `#` and the hash that the
-    /// store has.
+    /// will be served. `budgets` has a `window_ms`, `spent` and `reserved` for each [budget](crate::guide::budgets). A
+    /// flow is text, with bytes that are not UTF-8 replaced. A long flow is `#` and the hash that the store has.
     ///
     /// # Examples
     ///
@@ -30,18 +31,30 @@ impl Usage {
     /// use tower_semaphore::semaphore::Usage;
     ///
     /// let nothing = Usage::new(UNIX_EPOCH, 0, vec![], vec![]);
-    /// let json = r#"{"now":0,"limit":null,"limit_set":false,"units":0,"held":[],"waiting":[],"pause":null}"#;
+    /// let json = r#"{"now":0,"limit":null,"limit_set":false,"units":0,"budgets":[],"held":[],"waiting":[],"pause":null}"#;
     /// assert_eq!(nothing.to_json(), json);
     /// ```
     pub fn to_json(&self) -> String {
         let (now, limit) = (millis(self.now), or_null(self.limit));
         let (held, waiting) = (permits(&self.held), permits(&self.waiting));
         let (units, set) = (self.units, self.is_limit_set);
+        let budgets: Vec<_> = self.budgets.iter().map(budget).collect();
+        let budgets = budgets.join(",");
         let pause = or_null(self.pause.as_ref().map(pause));
         format!(
-            r#"{{"now":{now},"limit":{limit},"limit_set":{set},"units":{units},"held":{held},"waiting":{waiting},"pause":{pause}}}"#
+            r#"{{"now":{now},"limit":{limit},"limit_set":{set},"units":{units},"budgets":[{budgets}],"held":{held},"waiting":{waiting},"pause":{pause}}}"#
         )
     }
+}
+
+fn budget(budget: &BudgetUsage) -> String {
+    let BudgetUsage {
+        window,
+        spent,
+        reserved,
+    } = budget;
+    let window = window.as_millis();
+    format!(r#"{{"window_ms":{window},"spent":{spent},"reserved":{reserved}}}"#)
 }
 
 fn permits(permits: &[PermitInfo]) -> String {
@@ -59,8 +72,10 @@ fn permit(permit: &PermitInfo) -> String {
     let ends = or_null(permit.ends.map(millis));
     let flow = permit.flow.as_ref().map(shown);
     let flow = or_null(flow.as_deref().map(JsonString));
+    let window = or_null(permit.window.map(|window| window.as_millis()));
+    let settled = or_null(permit.settled);
     format!(
-        r#"{{"id":{id},"process":{process},"label":{label},"flow":{flow},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
+        r#"{{"id":{id},"process":{process},"label":{label},"flow":{flow},"weight":{weight},"limit":{limit},"window_ms":{window},"settled":{settled},"since":{since},"ends":{ends}}}"#
     )
 }
 

@@ -32,6 +32,7 @@
 //! | [permit](Permit) | one grant of a claim: the claim's weight in units of the limit |
 //! | lease | how long a permit in Redis lasts without a refresh |
 //! | queue, waiter | the claims that wait for a key, and one of them |
+//! | budget | a limit of units per window of time; units that a claim takes come back with time |
 //! | token | a number that grows with each permit of a key |
 //! | lost | a permit whose lease has ended while its holder still runs |
 //! | degraded | a permit that goes on without Redis, because the store is set to allow that |
@@ -77,6 +78,9 @@
 //! that clone into the task of the socket, because the body of the upgrade response ends at once. Under several limits
 //! that one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
 //! socket ends.
+//!
+//! **How do I limit tokens or requests per minute?** With a [budget](guide::budgets): a claim with a
+//! [window](Claim::with_window), beside limits of requests in flight. The store in memory has them.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].

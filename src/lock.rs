@@ -113,6 +113,7 @@ impl Lock {
             } => AcquireError::TimedOut {
                 policy,
                 limit,
+                window: None,
                 semaphore,
             },
             error => error,

@@ -123,7 +123,7 @@ where
                 ResponseFuture::refused(request, reason, settings.limit, settings)
             }
             Demand::Shadow(permit) => {
-                let limits = RequestLimits::one(settings.policy.clone(), settings.limit);
+                let limits = RequestLimits::one(settings.policy.clone(), settings.limit, None);
                 let acquiring = Acquiring::new(service, request, limits);
                 ResponseFuture::limited(acquiring, Acquire::ready(Ok(permit)), settings)
             }

@@ -177,7 +177,7 @@ where
                 settings
                     .retry
                     .time(&permit, iter::once((&settings.policy, 0)));
-                let limits = || RequestLimits::one(settings.policy.clone(), settings.limit);
+                let limits = || RequestLimits::one(settings.policy.clone(), settings.limit, None);
                 let granted = RequestPermit::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The policy allows 5 requests at a time, and 2 more were free when this one was admitted. With several limits, each
-//! limit has a separate item. The fields have no `w`, because the limit has no window. A client that wants to stay
-//! within its limit sends at most *r* more requests beside those in flight.
+//! limit has a separate item. The fields have no `w`, because the limit has no window. The fields of a
+//! [budget](super::budgets) have it, and no `qu`. A client that wants to stay within its limit sends at most *r* more
+//! requests beside those in flight.
 //!
 //! For the client a request is over when it has read the end of the response. It may then send the next request to
 //! another process. So over Redis the head of a response waits at most 2 ms for the answer to the permit's release. It

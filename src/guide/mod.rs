@@ -11,6 +11,7 @@
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
 //! | [`pauses`] | How does my fleet obey an upstream's `Retry-After`? How do I stop a key for a while? |
+//! | [`budgets`] | How do I limit tokens or requests per minute, together with requests in flight? |
 //! | [`proxies`] | What do nginx, HAProxy and platforms that freeze processes do to limits, waits and streams? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
@@ -25,6 +26,7 @@
 //! values.
 
 pub mod adopt;
+pub mod budgets;
 pub mod choose;
 pub mod clients;
 pub mod deploy;

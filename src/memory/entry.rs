@@ -2,32 +2,47 @@
 //! access.
 
 use super::{
+    budget::{BudgetState, Due, Notice},
     holders::Details,
-    queue::{Decided, KeyGrant, KeyRefusal, Queue, QueuedClaim},
+    queue::{Decided, Decision, KeyGrant, KeyRefusal, Queue, QueuedClaim},
+    units::{HeldUnits, TakenUnits},
 };
-use crate::semaphore::{AcquireError, Claim, CompactKey, Key, Pause, Policy, SemaphoreId, Units};
+use crate::{
+    observe::BudgetUse,
+    semaphore::{
+        AcquireError, BudgetUsage, Charge, Claim, CompactKey, Key, Pause, Policy, SemaphoreId,
+        Units, Window,
+    },
+};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The semaphore of one key under one policy.
+/// The semaphore of one key under one policy, or a budget of one window.
 ///
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
-/// are counted. The queue is empty while no units are held and the key is not paused, because its head would fit.
+/// are counted. The queue of a semaphore is empty while no units are held and the key is not paused, because its head
+/// would fit.
+///
+/// A semaphore grants to the head of its queue as soon as the head fits. The head of a budget's queue acquires its
+/// units itself, because it needs all of its budgets at once. The entry only notifies it when to look.
 pub(super) struct Entry {
     /// Unique in the process: after an eviction the next entry of the key has another id.
     pub(super) id: u64,
     pub(super) hash: u64,
+    /// The units that are held; of a budget, the number of permits that have units of it.
     pub(super) held: u32,
+    pub(super) budget: Option<Box<BudgetState>>,
     /// The limit that an operator has set. Read at each decision, so that it also applies to waiters.
     pub(super) limit: Option<u32>,
     /// While this is set nothing is granted, even if the pause is over. The next claim or waiter removes it.
-    pause: Option<Box<ActivePause>>,
+    pub(super) pause: Option<Box<ActivePause>>,
     pub(super) queue: Queue,
     pub(super) policy: Policy,
     pub(super) key: CompactKey,
 }
 
 /// A pause of a key.
+#[derive(Clone)]
 pub(super) struct ActivePause {
     pub(super) since: Instant,
     pub(super) until: Instant,
@@ -59,6 +74,10 @@ impl Entry {
             id,
             hash,
             held: 0,
+            budget: claim
+                .checked_units()
+                .budget
+                .map(|budget| Box::new(BudgetState::new(budget.window))),
             limit,
             pause: None,
             queue: Queue::default(),
@@ -67,7 +86,20 @@ impl Entry {
         }
     }
 
-    /// True if the entry belongs to this policy and this key. Without a key, true for every key of the policy.
+    /// True if the entry belongs to the semaphore of this claim.
+    #[inline]
+    pub(super) fn is_for(&self, claim: &Claim) -> bool {
+        let window = claim.checked_units().budget.map(|budget| budget.window);
+        self.window() == window && self.is_of(claim.policy(), Some(claim.key()))
+    }
+
+    #[inline]
+    pub(super) fn window(&self) -> Option<Window> {
+        self.budget.as_ref().map(|budget| budget.window())
+    }
+
+    /// True if the entry belongs to this policy and this key, whatever its window. Without a key, true for every key of
+    /// the policy.
     #[inline]
     pub(super) fn is_of(&self, policy: &Policy, key: Option<&Key>) -> bool {
         key.is_none_or(|key| self.key.matches(key)) && self.policy == *policy
@@ -80,20 +112,47 @@ impl Entry {
 
     #[inline]
     fn fits(&self, units: Units) -> bool {
-        u64::from(self.held) + u64::from(units.weight) <= u64::from(self.in_force(units))
+        let limit = self.in_force(units);
+        match &self.budget {
+            None => u64::from(self.held) + u64::from(units.weight) <= u64::from(limit),
+            Some(budget) => budget.due(units.weight, limit) == Due::Now,
+        }
     }
 
-    /// The refusal of these units. It omits the pause if they are heavier than the limit in force, because waiting for the
-    /// end of the pause would not help.
+    /// The units in use: those that are held, or spent or reserved.
+    pub(super) fn used(&self) -> u32 {
+        self.budget
+            .as_ref()
+            .map_or(self.held, |budget| budget.used())
+    }
+
+    /// The refusal of these units. It omits the pause if they are heavier than the limit in force, because waiting for
+    /// the end of the pause would not help.
     pub(super) fn refusal(&self, units: Units) -> KeyRefusal {
         let limit = self.in_force(units);
         let pause = self.pause.as_ref().filter(|_| units.weight <= limit);
+        let budget = self.budget.as_ref();
+        let due = budget.map(|budget| budget.due(units.weight, limit));
         KeyRefusal {
             id: self.id,
-            held: self.held,
+            held: self.used(),
             limit,
             pause: pause.map(|pause| pause.until.saturating_duration_since(Instant::now())),
+            window: self.window(),
+            due: due
+                .filter(|_| self.queue.is_empty())
+                .unwrap_or(Due::Unknown),
+            ahead: self.queue.len(),
         }
+    }
+
+    pub(super) fn budget_usage(&self) -> Option<BudgetUsage> {
+        let budget = self.budget.as_ref()?;
+        Some(BudgetUsage::new(
+            budget.window().time(),
+            budget.spent(),
+            budget.reserved(),
+        ))
     }
 
     /// Succeeds if units can be [acquired](Self::acquire): they fit, no claim waits, and the key is not paused.
@@ -102,6 +161,37 @@ impl Entry {
         match self.fits(units) && self.queue.is_empty() && self.pause.is_none() {
             true => Ok(()),
             false => Err(self.refusal(units)),
+        }
+    }
+
+    /// Succeeds if a claim can acquire its units of a budget: they fit, the key is not paused, and no other claim is
+    /// before it in the queue.
+    pub(super) fn admits_in_turn(&mut self, claim: &Arc<Details>) -> Result<(), KeyRefusal> {
+        let (units, ahead) = (claim.units, self.queue.count_before(claim));
+        let is_first = ahead == 0;
+        if let Some(budget) = &mut self.budget {
+            budget.note_look(claim.serial);
+        }
+        match is_first && self.pause.is_none() && self.fits(units) {
+            true => Ok(()),
+            false => {
+                let budget = self.budget.as_ref().filter(|_| is_first);
+                let due = budget.map(|budget| budget.due(units.weight, self.in_force(units)));
+                Err(KeyRefusal {
+                    due: due.unwrap_or(Due::Unknown),
+                    ahead,
+                    ..self.refusal(units)
+                })
+            }
+        }
+    }
+
+    /// Looks at the queue of a budget after it has refused a claim. A first waiter that is not polled would otherwise keep
+    /// its place, and the key be closed to claims that do not wait.
+    pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<Decided> {
+        match self.budget {
+            None => Vec::new(),
+            Some(_) => self.grant(counts),
         }
     }
 
@@ -115,28 +205,53 @@ impl Entry {
     ) -> KeyGrant {
         counts.idle -= usize::from(self.held == 0);
         counts.token += 1;
-        self.held += units.weight;
+        self.held += units.count();
         let limit = self.in_force(units);
+        if let Some(budget) = &mut self.budget {
+            budget.reserve(units.weight, limit);
+        }
         if let Some(details) = listed {
             self.queue.list(Arc::clone(details), limit);
         }
         KeyGrant {
             id: self.id,
             token: counts.token,
-            held: self.held,
+            held: self.used(),
             limit,
         }
     }
 
-    /// Releases units. The caller must call [`grant`](Self::grant) afterwards.
+    /// Releases units of a permit. Of a budget, those that are not settled are used as stated. The caller must call
+    /// [`grant`](Self::grant) afterwards.
     #[inline]
-    pub(super) fn free(&mut self, weight: u32, counts: &mut Counts) {
-        self.held -= weight;
-        counts.idle += usize::from(weight > 0 && self.held == 0);
+    pub(super) fn free(&mut self, taken: TakenUnits, unsettled: BudgetUse, counts: &mut Counts) {
+        let count = match &mut self.budget {
+            Some(budget) if taken.weight > 0 => {
+                budget.end(taken, unsettled);
+                1
+            }
+            _ => taken.weight,
+        };
+        self.held -= count;
+        counts.idle += usize::from(count > 0 && self.held == 0);
     }
 
-    /// Adds a claim to the queue. Fails if `max_waiting` or more claims are ahead, if the claim is too heavy for the limit in
-    /// force, or if the key is paused for longer than the claim waits.
+    /// Charges a claim that has all of its levels for units of a budget. Returns their number.
+    pub(super) fn charge(&mut self, held: &HeldUnits, charge: Charge) -> u32 {
+        let budget = self.budget.as_mut();
+        budget.map_or(0, |budget| budget.charge(held, charge))
+    }
+
+    /// Moves units of a budget from reserved to spent. Returns their number. The caller must call
+    /// [`grant`](Self::grant) afterwards.
+    pub(super) fn settle(&mut self, held: &HeldUnits, total: u32) -> u32 {
+        let budget = self.budget.as_mut();
+        budget.map_or(0, |budget| budget.settle(held, total))
+    }
+
+    /// Adds a claim to the queue. Fails if `max_waiting` or more claims are ahead, if the claim is too heavy for the
+    /// limit in force, if the key is paused for longer than the claim waits, or if time makes no room before the wait
+    /// ends.
     pub(super) fn join(
         &mut self,
         waiting: QueuedClaim,
@@ -145,7 +260,7 @@ impl Entry {
     ) -> Result<(), AcquireError> {
         let units = waiting.units();
         let refusal = self.refusal(units);
-        if units.weight > refusal.limit || refusal.outlasts(wait) {
+        if units.weight > refusal.limit || refusal.outlasts(wait) || self.is_late(units, wait) {
             return Err(refusal.error(&self.policy));
         }
         match self.queue.push(waiting, max_waiting) {
@@ -154,13 +269,26 @@ impl Entry {
             false => Err(AcquireError::QueueFull {
                 policy: self.policy.clone(),
                 limit: self.in_force(units),
+                window: self.window().map(Window::time),
                 semaphore: Some(SemaphoreId::numbered(self.id)),
             }),
         }
     }
 
-    /// Grants to the head of the queue as long as the head fits. Waiters behind a head that does not fit are not
-    /// granted, so that light claims do not starve a heavy one.
+    /// True if a budget has no room for these units before the wait ends, whatever is settled until then.
+    fn is_late(&self, units: Units, wait: Duration) -> bool {
+        let Some(budget) = &self.budget else {
+            return false;
+        };
+        match budget.earliest(units.weight, self.in_force(units)) {
+            Due::Now => false,
+            Due::At(at) => at.saturating_duration_since(Instant::now()) > wait,
+            Due::Unknown => true,
+        }
+    }
+
+    /// Grants to the head of the queue as long as the head fits. Of a budget, notifies the head when to look. Waiters
+    /// behind a head that does not fit are not granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
         match self.queue.is_empty() || self.is_full() || self.pause_in_force().is_some() {
@@ -169,19 +297,48 @@ impl Entry {
         }
     }
 
+    #[cold]
+    fn notify_head(&mut self) -> Vec<Decided> {
+        let mut decided = Vec::new();
+        while let Some(head) = self.queue.head().cloned()
+            && let limit = self.in_force(head.units)
+            && let Some(budget) = &mut self.budget
+        {
+            let due = budget.due(head.units.weight, limit);
+            match budget.notice(head.serial, due) {
+                Some(Notice::Lapsed) => {
+                    let Some(deliver) = self.queue.leave(&head) else {
+                        break;
+                    };
+                    decided.push(Decided::Outcome(Decision::Lapsed, deliver));
+                }
+                Some(Notice::Look) => {
+                    decided.push(Decided::Look(head));
+                    break;
+                }
+                None => break,
+            }
+        }
+        decided
+    }
+
     /// True if no waiter can fit, so that the queue need not be looked at.
     fn is_full(&self) -> bool {
-        self.held >= self.limit.unwrap_or(self.queue.max_limit())
+        self.budget.is_none() && self.held >= self.limit.unwrap_or(self.queue.max_limit())
     }
 
     #[cold]
     fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<Decided> {
+        if self.budget.is_some() {
+            return self.notify_head();
+        }
         let mut granted = Vec::new();
-        while self.queue.head().is_some_and(|units| self.fits(units))
+        while let Some(units) = self.queue.head().map(|head| head.units)
+            && self.fits(units)
             && let Some((head, deliver)) = self.queue.pop()
         {
             let acquired = self.acquire(head.units, counts, head.listed());
-            granted.push(Decided(Ok(acquired), deliver));
+            granted.push(Decided::Outcome(Decision::Granted(acquired), deliver));
         }
         granted
     }
@@ -202,9 +359,9 @@ impl Entry {
 
     /// Pauses the key, unless it is paused for as long already. Returns the waiters that do not know yet that it is
     /// paused.
-    pub(super) fn set_pause(&mut self, Pause { time, note }: Pause) -> Vec<Arc<Details>> {
+    pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<Arc<Details>> {
         let since = Instant::now();
-        let until = since + time;
+        let (until, note) = (since + pause.time, pause.note.clone());
         if self.pause.as_ref().is_some_and(|old| old.until >= until) {
             return Vec::new();
         }
@@ -222,9 +379,14 @@ impl Entry {
         self.pause.take().is_some_and(|pause| !pause.is_over())
     }
 
-    /// True if the key has permits or waiters, or is paused now.
+    /// True if the key has permits, waiters or spent units, or is paused now.
     pub(super) fn is_in_use(&self) -> bool {
-        self.is_busy() || self.pause.as_ref().is_some_and(|pause| !pause.is_over())
+        self.is_busy()
+            || self
+                .budget
+                .as_ref()
+                .is_some_and(|budget| !budget.is_whole())
+            || self.pause.as_ref().is_some_and(|pause| !pause.is_over())
     }
 
     /// True if the key has permits, or claims wait for it.
@@ -236,13 +398,14 @@ impl Entry {
     /// grants those that fit now.
     pub(super) fn set_limit(&mut self, limit: Option<u32>, counts: &mut Counts) -> Vec<Decided> {
         self.limit = limit;
-        let (id, held) = (self.id, self.held);
-        let pause = None;
         let refusal = limit.map(|limit| KeyRefusal {
-            id,
-            held,
+            id: self.id,
+            held: self.used(),
             limit,
-            pause,
+            pause: None,
+            window: self.window(),
+            due: Due::Unknown,
+            ahead: 0,
         });
         let refused = refusal.map_or_else(Vec::new, |refusal| self.queue.refuse_heavy(refusal));
         refused.into_iter().chain(self.grant(counts)).collect()

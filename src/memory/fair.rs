@@ -4,7 +4,7 @@
 //! that is later. The virtual time is the start tag of the head. So an idle flow saves up no turns, and no new claim is
 //! placed before a head that does not fit.
 
-use crate::semaphore::{Claim, CompactKey};
+use crate::semaphore::{Claim, CompactKey, Units};
 use foldhash::fast::RandomState;
 use std::{
     cmp::Reverse,
@@ -32,13 +32,29 @@ impl FairTurn {
         let share = claim.flow().map_or(1, |_| i64::from(claim.share()));
         Self {
             flow: claim.flow().map(CompactKey::new),
-            cost: (i64::from(claim.weight()) * UNIT + share - 1) / share,
+            cost: cost_of(claim.checked_units(), share),
         }
     }
 
     pub(super) fn flow(&self) -> Option<&CompactKey> {
         self.flow.as_ref()
     }
+}
+
+/// A budget's units move the tags by less if the limit is high for its window. So a full budget moves them by a billion
+/// per second of its window at most, and they stay within range.
+fn cost_of(units: Units, share: i64) -> i64 {
+    const PER_MILLI: i64 = 1_000_000;
+    let (weight, limit) = (i64::from(units.weight), i64::from(units.limit.max(1)));
+    let cost = match units.budget {
+        None => weight * UNIT,
+        Some(budget) => {
+            let window = budget.window.time().as_millis() as i64;
+            let spread = i128::from(weight) * i128::from(PER_MILLI * window) / i128::from(limit);
+            (spread as i64 + 1).min(weight * UNIT)
+        }
+    };
+    (cost + share - 1) / share
 }
 
 /// A waiter's position in a fair queue.

@@ -4,22 +4,18 @@ use super::{
     entry::{Counts, Entry, EntryMut},
     holders::Details,
     keys::Keys,
-    queue::{Decided, KeyGrant, KeyRefusal, deliver, take},
+    queue::{Decided, KeyGrant, KeyRefusal, deliver},
     shard::{KeyPlace, Shard, ShardTable, Tables},
+    units::{HeldUnits, Settled},
 };
 use crate::{
-    observe::Store,
+    observe::{self, BudgetUse, Store, contain},
     semaphore::{
-        AcquireError, BoxFuture, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause, Permit,
-        PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
+        AcquireError, BoxFuture, Charge, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause,
+        Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError, Units,
     },
-    sync::AtomicU32,
 };
-use std::{
-    future::ready,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{future::ready, sync::Arc, time::Duration};
 
 /// Acquires the units of all claims in one step, or nothing. A refusal is that of the first claim that is refused.
 pub(super) fn acquire_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireError> {
@@ -34,9 +30,7 @@ pub(super) fn after_pauses_of<T>(
 ) -> Result<T, AcquireError> {
     let end_pauses = || {
         for claim in claims {
-            keys.change(claim.policy(), claim.key(), |entry, _| {
-                entry.drop_ended_pause();
-            });
+            keys.change(claim, |entry, _| entry.drop_ended_pause());
         }
     };
     decided_after_pauses(decide, end_pauses)
@@ -71,16 +65,56 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
     let wanted = wanted.map(|claim| (claim, claim.checked_units(), keys.place(claim.key())));
     let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
     for (claim, units, place) in wanted.clone() {
-        let admitted = tables.table(place).entry(place.0, claim).0.admits(units);
-        admitted.map_err(|refusal| refusal.error(claim.policy()))?;
+        let (entry, counts) = tables.table(place).entry(place.0, claim);
+        if let Err(refusal) = entry.admits(units) {
+            let noticed = entry.after_refusal(counts);
+            drop(tables);
+            deliver(noticed);
+            return Err(refusal.error(claim.policy()));
+        }
     }
     let levels = wanted.map(|(claim, units, place)| {
         let (details, (entry, counts)) =
             (details(claim), tables.table(place).entry(place.0, claim));
         let acquired = entry.acquire(units, counts, details.as_ref());
-        MemoryLevel::new(place, units, acquired, details)
+        MemoryLevel::new(place, (claim.policy(), units), acquired, details)
     });
     Ok(levels.collect())
+}
+
+/// Acquires the units of all these budgets in one step, or nothing. Returns the number of the first claim that is
+/// refused. `details` has those of each claim, which may wait in the budget's queue.
+pub(super) fn acquire_budgets(
+    keys: &Keys,
+    claims: &[Claim],
+    details: &[Arc<Details>],
+) -> Result<Vec<MemoryLevel>, (usize, KeyRefusal)> {
+    let wanted = claims.iter().zip(details);
+    let wanted = wanted.map(|(claim, details)| (claim, details, keys.place(claim.key())));
+    let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
+    let (mut decided, mut left) = (Vec::new(), Vec::new());
+    for (at, (claim, details, place)) in wanted.clone().enumerate() {
+        let (entry, counts) = tables.table(place).entry(place.0, claim);
+        entry.drop_ended_pause();
+        if let Err(refusal) = entry.admits_in_turn(details) {
+            let noticed = entry.after_refusal(counts);
+            drop(tables);
+            deliver(noticed);
+            return Err((at, refusal));
+        }
+    }
+    let levels = wanted.map(|(claim, details, place)| {
+        let (entry, counts) = tables.table(place).entry(place.0, claim);
+        left.extend(entry.queue.pop_if(details));
+        let acquired = entry.acquire(details.units, counts, details.listed());
+        decided.extend(entry.grant(counts));
+        MemoryLevel::from_grant(place, acquired, details)
+    });
+    let levels = levels.collect();
+    drop(tables);
+    contain(|| drop(left));
+    deliver(decided);
+    Ok(levels)
 }
 
 /// Held units of a key. Dropping the level releases them.
@@ -90,9 +124,10 @@ pub(super) struct MemoryLevel {
     acquired: KeyGrant,
     /// The limit of the claim.
     claimed: u32,
-    /// The number of units that are held, 0 after the release. If the level is listed, its details have the number
-    /// instead. Changed under the shard's lock.
-    weight: AtomicU32,
+    /// The units that are held. If the level is listed, its details have them instead.
+    held: HeldUnits,
+    /// The policy of a budget, under which its units are counted.
+    budget: Option<Box<Policy>>,
     details: Option<Arc<Details>>,
 }
 
@@ -106,13 +141,13 @@ impl MemoryLevel {
     ) -> Result<Self, KeyRefusal> {
         let (place, units) = (keys.place(claim.key()), claim.checked_units());
         let acquired = place.1.acquire(place.0, claim, details.as_ref())?;
-        Ok(Self::new(place, units, acquired, details))
+        Ok(Self::new(place, (claim.policy(), units), acquired, details))
     }
 
     #[inline(always)]
     fn new(
         (hash, shard): KeyPlace<'_>,
-        units: Units,
+        (policy, units): (&Policy, Units),
         acquired: KeyGrant,
         details: Option<Arc<Details>>,
     ) -> Self {
@@ -121,7 +156,8 @@ impl MemoryLevel {
             shard: Arc::clone(shard),
             acquired,
             claimed: units.limit,
-            weight: AtomicU32::new(units.weight),
+            held: HeldUnits::new(units.weight),
+            budget: units.budget.map(|_| Box::new(policy.clone())),
             details,
         }
     }
@@ -132,20 +168,43 @@ impl MemoryLevel {
         acquired: KeyGrant,
         details: &Arc<Details>,
     ) -> Self {
-        Self::new(place, details.units, acquired, details.listed().cloned())
+        let of = (&details.policy, details.units);
+        Self::new(place, of, acquired, details.listed().cloned())
     }
 
     #[inline]
-    fn units(&self) -> &AtomicU32 {
+    fn units(&self) -> &HeldUnits {
         match &self.details {
-            None => &self.weight,
-            Some(details) => &details.weight,
+            None => &self.held,
+            Some(details) => &details.held,
         }
     }
 
     #[inline]
     pub(super) fn weight(&self) -> u32 {
-        self.units().load(Relaxed)
+        self.units().weight()
+    }
+
+    /// Charges a claim that has all of its levels for the units of a budget.
+    fn charge(&self, charge: Charge) {
+        let units = self.change(|entry, _| entry.charge(self.units(), charge));
+        let used = match charge {
+            Charge::Grant => BudgetUse::Spent,
+            Charge::Settlement => BudgetUse::Reserved,
+        };
+        self.count(used, units.unwrap_or(0));
+    }
+
+    fn settle(&self, total: u32) {
+        let units = self.change(|entry, _| entry.settle(self.units(), total));
+        self.count(BudgetUse::Spent, units.unwrap_or(0));
+    }
+
+    /// Counts units of a budget. A recorder is user code, so no lock is held.
+    fn count(&self, used: BudgetUse, units: u32) {
+        if let Some(policy) = &self.budget {
+            observe::budget(Store::Memory, policy.as_str(), used, units);
+        }
     }
 
     #[inline]
@@ -167,15 +226,19 @@ impl MemoryLevel {
     #[inline]
     fn release(&self) -> bool {
         let released = self.change(|entry, counts| {
-            let weight = match &self.details {
-                Some(details) => entry.queue.unlist(details.serial).map(|(_, weight)| weight),
-                None => Some(take(&self.weight)),
+            let taken = match &self.details {
+                Some(details) => entry.queue.unlist(details.serial).map(|(_, taken)| taken),
+                None => Some(self.held.take()),
             };
-            let weight = weight.unwrap_or(0);
-            entry.free(weight, counts);
-            weight > 0
+            let taken = taken.unwrap_or_default();
+            entry.free(taken, taken.released_as(), counts);
+            taken
         });
-        released.unwrap_or(false)
+        let taken = released.unwrap_or_default();
+        if taken.settled != Settled::Uncharged {
+            self.count(taken.released_as(), taken.unsettled());
+        }
+        taken.weight > 0
     }
 
     fn place(&self) -> KeyPlace<'_> {
@@ -183,7 +246,7 @@ impl MemoryLevel {
     }
 
     /// Returns the level's units and its entry. Fails if the level was released.
-    fn held<'a>(&self, table: &'a mut ShardTable) -> Result<(u32, EntryMut<'a>), AcquireError> {
+    fn held_in<'a>(&self, table: &'a mut ShardTable) -> Result<(u32, EntryMut<'a>), AcquireError> {
         let weight = self.weight();
         let entry = table.held(self.hash, self.acquired.id);
         let entry = entry.filter(|_| weight > 0).ok_or_else(lost)?;
@@ -192,7 +255,7 @@ impl MemoryLevel {
 
     /// Fails if the weight grows beyond the limit, because that can never be granted.
     fn check(&self, weight: u32, table: &mut ShardTable) -> Result<(), AcquireError> {
-        let (before, (entry, _)) = self.held(table)?;
+        let (before, (entry, _)) = self.held_in(table)?;
         let limit = entry.limit.unwrap_or(self.claimed);
         match weight > limit.max(before) {
             true => Err(ClaimError::TooHeavy { weight, limit }.into()),
@@ -207,13 +270,18 @@ impl MemoryLevel {
         table: &mut ShardTable,
         is_lost: bool,
     ) -> Result<(), AcquireError> {
-        let (before, (entry, _)) = self.held(table)?;
+        let (before, (entry, _)) = self.held_in(table)?;
         let limit = self.claimed;
         match weight.saturating_sub(before) {
             0 => Ok(()),
             _ if is_lost => Err(lost()),
             weight => {
-                let admitted = entry.admits(Units { weight, limit });
+                let budget = None;
+                let admitted = entry.admits(Units {
+                    limit,
+                    weight,
+                    budget,
+                });
                 admitted.map_err(|refusal| refusal.error(&entry.policy))
             }
         }
@@ -221,10 +289,9 @@ impl MemoryLevel {
 
     /// Changes the weight. Returns the waiters that are granted as a result.
     fn resize(&self, weight: u32, table: &mut ShardTable) -> Result<Vec<Decided>, AcquireError> {
-        let (before, (entry, counts)) = self.held(table)?;
-        self.units().store(weight, Relaxed);
-        entry.held += weight.saturating_sub(before);
-        entry.free(before.saturating_sub(weight), counts);
+        let (before, (entry, counts)) = self.held_in(table)?;
+        self.units().set_weight(weight);
+        entry.held = entry.held - before + weight;
         Ok(entry.grant(counts))
     }
 }
@@ -238,11 +305,16 @@ impl Drop for MemoryLevel {
     }
 }
 
-/// Makes the permit of these levels, and links it to their details.
+/// Makes the permit of these levels, charges its budgets, and links it to the levels' details.
 pub(super) fn permit(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
     let listed = levels.iter().filter_map(|level| level.details.clone());
     // All levels of a store are listed, or none is.
     let listed: Vec<_> = listed.collect();
+    for (level, claim) in levels.iter().zip(claims) {
+        if let Some(budget) = claim.checked_units().budget {
+            level.charge(budget.charge);
+        }
+    }
     let permit = unlisted(claims, levels);
     for (number, details) in listed.iter().enumerate() {
         details.belongs_to(&permit, number);
@@ -341,11 +413,15 @@ impl Grant for MemoryGrant {
         let (hash, shard, id) = (level.hash, Arc::clone(&level.shard), level.acquired.id);
         let pause = Pause::new(time, note);
         Box::pin(async move {
-            match pause.is_none_or(|pause| shard.pause_entry(hash, id, pause)) {
+            match pause.is_none_or(|pause| shard.pause_entry(hash, id, &pause)) {
                 true => Ok(()),
                 false => Err(StoreError::new(PermitLost)),
             }
         })
+    }
+
+    fn settle(&self, level: usize, used: u32) {
+        self.levels[level].settle(used);
     }
 
     fn awaits_release(&self) -> bool {

@@ -1,9 +1,9 @@
 //! The permits and the waiting claims of one key, as operators see them.
 
-use super::fair::FairTurn;
+use super::{fair::FairTurn, units::HeldUnits};
 use crate::{
     semaphore::{Claim, Loss, Permit, PermitInfo, Policy, Process, Units, WeakPermit},
-    sync::{AtomicU32, Mutex, OnceLock, RandomState},
+    sync::{Mutex, OnceLock, RandomState},
 };
 use std::{
     hash::BuildHasher,
@@ -75,30 +75,31 @@ pub(super) struct Details {
     since: Instant,
     /// True if the permit is listed.
     is_listed: bool,
-    /// The number of units that the permit holds, if it is listed; 0 after the release. Changed under the shard's lock.
-    pub(super) weight: AtomicU32,
+    /// The units that the permit holds, if it is listed.
+    pub(super) held: HeldUnits,
     /// The loss of the request. The details of all of its claims share it.
     pub(super) loss: Arc<Loss>,
-    /// Notified when the key of a waiter is paused.
-    pub(super) paused: Notify,
+    /// Notified when the key of a waiter is paused, and when the head of a budget's queue should look at it.
+    pub(super) changed: Notify,
     /// The permit that this claim is a level of, and the number of that level. Set once the request has the permit.
     permit: OnceLock<(WeakPermit, usize)>,
 }
 
 impl Details {
     pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool, loss: &Arc<Loss>) -> Arc<Self> {
+        let units = claim.checked_units();
         Arc::new(Self {
             serial,
             policy: claim.policy().clone(),
-            units: claim.checked_units(),
+            units,
             label: claim.label().map(Into::into),
             turn: FairTurn::new(claim),
             rank: AtomicI64::new(0),
             since: Instant::now(),
             is_listed,
-            weight: AtomicU32::new(claim.weight()),
+            held: HeldUnits::new(units.weight),
             loss: Arc::clone(loss),
-            paused: Notify::new(),
+            changed: Notify::new(),
             permit: OnceLock::default(),
         })
     }
@@ -123,10 +124,12 @@ impl Details {
         }
     }
 
-    fn info(&self, Units { limit, weight }: Units, now: Now) -> PermitInfo {
+    fn info(&self, units: Units, now: Now) -> PermitInfo {
         let (id, process) = (id(self.serial), Process::current());
         let since = now.at(self.since).unwrap_or(now.system);
-        let mut info = PermitInfo::new(id, process, weight, limit, since);
+        let mut info = PermitInfo::new(id, process, units.weight, units.limit, since);
+        info.window = units.budget.map(|budget| budget.window.time());
+        info.settled = units.budget.and_then(|_| self.held.settled().total());
         info.label = self.label.as_deref().map(ToOwned::to_owned);
         info.flow = self.turn.flow().map(Into::into);
         info

@@ -62,31 +62,41 @@ impl Keys {
         (hash, &self.shards[number(hash)])
     }
 
-    /// Changes the entry of a compact key, if the store has one.
+    /// Changes the entries of a compact key that the store has, one for each window.
     pub(super) fn change_listed<R>(
         &self,
         policy: &Policy,
         key: &CompactKey,
-        change: impl FnOnce(&mut Entry, &mut Counts) -> R,
-    ) -> Option<R> {
+        change: impl FnMut(&mut Entry, &mut Counts) -> R,
+    ) -> Vec<R> {
         let (hash, shard) = self.place_of(key.as_bytes());
         let is_it = |entry: &Entry| entry.key == *key && entry.policy == *policy;
-        shard.change(hash, is_it, change)
+        shard.change_each(hash, is_it, change)
     }
 
-    /// Changes the entry of a key, if the store has one.
-    pub(super) fn change<R>(
+    /// Changes the entries of a key that the store has, one for each window.
+    pub(super) fn change_each<R>(
         &self,
         policy: &Policy,
         key: &Key,
+        change: impl FnMut(&mut Entry, &mut Counts) -> R,
+    ) -> Vec<R> {
+        let (hash, shard) = self.place(key);
+        shard.change_each(hash, |entry| entry.is_of(policy, Some(key)), change)
+    }
+
+    /// Changes the entry of a claim, if the store has it.
+    pub(super) fn change<R>(
+        &self,
+        claim: &Claim,
         change: impl FnOnce(&mut Entry, &mut Counts) -> R,
     ) -> Option<R> {
-        let (hash, shard) = self.place(key);
-        shard.change(hash, |entry| entry.is_of(policy, Some(key)), change)
+        let (hash, shard) = self.place(claim.key());
+        shard.change(hash, |entry| entry.is_for(claim), change)
     }
 
     /// Pauses the key of a claim.
-    pub(super) fn pause(&self, claim: &Claim, pause: Pause) {
+    pub(super) fn pause(&self, claim: &Claim, pause: &Pause) {
         let (hash, shard) = self.place(claim.key());
         shard.pause(hash, claim, pause);
     }
@@ -97,7 +107,7 @@ impl Keys {
             return None;
         }
         let full = |entry: &mut Entry, _: &mut Counts| entry.refusal(claim.checked_units());
-        let full = self.change(claim.policy(), claim.key(), full)?;
+        let full = self.change(claim, full)?;
         let refusal = full.error(claim.policy());
         refusal
             .semaphore()

@@ -12,7 +12,7 @@
 //! # }
 //! ```
 
-// operate ─> store ─> waiter ─> grant ─> keys ─> shard ─> entry ─> queue ─> fair, holders; limits
+// operate ─> store ─> waiter ─> grant ─> keys ─> shard ─> entry ─> queue ─> budget, holders, fair, units; limits
 //
 // - `operate`: usage, revocations and pauses for operators.
 // - `store`: answers claims at once or with a waiter; the settings of a store.
@@ -21,11 +21,14 @@
 // - `keys`: finds the shard of a key.
 // - `shard`: a table of entries under one lock, which keeps some of the idle ones.
 // - `entry`: the semaphore of one key.
+// - `budget`: what is spent and reserved of a budget.
 // - `queue`: the waiters of one key, and its permits as operators see them.
 // - `fair`: the order of waiters that belong to flows.
 // - `holders`: what operators see of a claim.
+// - `units`: the units that a permit holds of a key.
 // - `limits`: the limits that operators have set.
 
+mod budget;
 mod entry;
 mod fair;
 mod grant;
@@ -36,6 +39,7 @@ mod operate;
 mod queue;
 mod shard;
 mod store;
+mod units;
 mod waiter;
 
 pub use store::{Builder, MemorySemaphore};

@@ -5,9 +5,10 @@ use super::{
     holders::{Now, infos, serial_of},
     shard::SHARDS,
     store::MemorySemaphore,
+    units::Settled,
 };
 use crate::{
-    observe::contain,
+    observe::{self, BudgetUse, Store, contain},
     semaphore::{
         BoxFuture, Claim, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
         Pause, PauseInfo, Policy, Process, ReadyStream, StoreError, StoredKey, Usage,
@@ -93,7 +94,7 @@ impl Operate for MemorySemaphore {
         Box::pin(async move {
             checked?;
             if let Some(pause) = pause {
-                store.0.pause(&claim, pause);
+                store.0.pause(&claim, &pause);
             }
             Ok(())
         })
@@ -102,8 +103,9 @@ impl Operate for MemorySemaphore {
     fn resume(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<bool, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
         Box::pin(async move {
-            let ended = store.0.change(&policy, &key, |entry, _| entry.end_pause());
-            Ok(ended.unwrap_or(false))
+            let end = |entry: &mut Entry, _: &mut _| entry.end_pause();
+            let ended = store.0.change_each(&policy, &key, end);
+            Ok(ended.contains(&true))
         })
     }
 
@@ -155,46 +157,62 @@ impl MemorySemaphore {
 
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
-        let seen = self.0.change(policy, key, |entry, _| {
+        let (mut units, mut held, mut waiting) = (0_u32, Vec::new(), Vec::new());
+        let (mut budgets, mut pause) = (Vec::new(), None);
+        self.0.change_each(policy, key, |entry, _| {
             let listed = entry.queue.listed(entry.limit);
-            let pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
-            (entry.held, entry.limit, listed, pause)
+            held.extend(listed.0);
+            waiting.extend(listed.1);
+            units = units.saturating_add(entry.used());
+            budgets.extend(entry.budget_usage());
+            pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
         });
-        let nothing = || (0, self.0.limits.find(policy, key), Default::default(), None);
-        let (units, limit, (held, waiting), pause) = seen.unwrap_or_else(nothing);
-        let mut usage = Usage::new(now.system, units, infos(&held, now), infos(&waiting, now));
-        usage.pause = pause;
-        usage.under(limit)
+        let (held, waiting) = (infos(&held, now), infos(&waiting, now));
+        let mut usage = Usage::new(now.system, units, held, waiting);
+        (usage.budgets, usage.pause) = (budgets, pause);
+        usage.under(self.0.limits.find(policy, key))
     }
 
     fn count_now(&self, policy: &Policy, key: StoredKey) -> KeyCounts {
         let now = self.0.clock.now();
-        let count = |entry: &mut Entry, _: &mut _| {
-            let pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
-            (entry.held, entry.queue.len() as u32, pause)
-        };
         let compact = key.compact();
-        let counts = compact.and_then(|compact| self.0.change_listed(policy, &compact, count));
-        let (units, waiting, pause) = counts.unwrap_or_default();
-        let mut counts = KeyCounts::new(key, units, waiting);
-        counts.pause = pause;
+        let mut counts = KeyCounts::new(key, 0, 0);
+        if let Some(compact) = compact {
+            self.0.change_listed(policy, &compact, |entry, _| {
+                counts.units = counts.units.saturating_add(entry.used());
+                counts.waiting += entry.queue.len() as u32;
+                counts.pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
+            });
+        }
         counts
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: u64) -> bool {
-        let remove =
-            |entry: &mut Entry, _: &mut _| (entry.queue.remove(serial), entry.queue.unlist(serial));
-        let (waiting, permit) = self.0.change(policy, key, remove).unwrap_or_default();
-        let was_there = waiting.is_some() || permit.is_some();
+        let remove = |entry: &mut Entry, _: &mut _| {
+            let (waiting, permit) = (entry.queue.remove(serial), entry.queue.unlist(serial));
+            let is_it = waiting.is_some() || permit.is_some();
+            is_it.then_some((entry.id, waiting, permit))
+        };
+        let removed = self.0.change_each(policy, key, remove);
+        let Some((id, waiting, permit)) = removed.into_iter().flatten().next() else {
+            return false;
+        };
         // The waiter's task is woken without the lock.
         contain(|| drop(waiting));
-        if let Some((details, weight)) = permit {
+        if let Some((details, taken)) = permit {
             // Notify the holder before others get its units.
             details.revoked();
-            self.0
-                .change(policy, key, |entry, counts| entry.free(weight, counts));
+            self.0.change_each(policy, key, |entry, counts| {
+                if entry.id == id {
+                    entry.free(taken, BudgetUse::Lost, counts);
+                }
+            });
+            if details.units.budget.is_some() && taken.settled != Settled::Uncharged {
+                let (policy, lost) = (policy.as_str(), taken.unsettled());
+                observe::budget(Store::Memory, policy, BudgetUse::Lost, lost);
+            }
         }
-        was_there
+        true
     }
 }
 

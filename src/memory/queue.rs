@@ -1,19 +1,21 @@
 //! The waiters of one key, and its permits as operators see them.
 
 use super::{
+    budget::Due,
     fair::{FairPosition, FairTurn, Tags},
     holders::{Details, Listed},
+    units::TakenUnits,
 };
 use crate::{
     observe::contain,
-    semaphore::{AcquireError, Policy, SemaphoreId, Units, Wait, timer},
-    sync::AtomicU32,
+    semaphore::{AcquireError, Policy, SemaphoreId, Units, Wait, Window, timer},
 };
 use std::{
     collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// The waiters of a key, ordered by arrival time minus head start, or by their turns once a claim with a flow has
 /// joined.
@@ -48,7 +50,15 @@ const FIRST: i64 = i64::MIN;
 
 /// Delivers the outcome of a waiter to its task. Must be called without the shard's lock: a waker may run the task at
 /// once, and a grant to a waiter that is gone is released at once.
-type Deliver = Box<dyn FnOnce(Result<KeyGrant, KeyRefusal>) + Send>;
+type Deliver = Box<dyn FnOnce(Decision) + Send>;
+
+/// The outcome of a waiter.
+pub(super) enum Decision {
+    Granted(KeyGrant),
+    Refused(KeyRefusal),
+    /// It was first in the queue of a budget, and was not polled.
+    Lapsed,
+}
 
 /// A granted claim: its entry's id, its token, the units of the key now held, and the limit in force.
 #[derive(Debug, Clone, Copy)]
@@ -59,13 +69,23 @@ pub(super) struct KeyGrant {
     pub(super) limit: u32,
 }
 
-/// A refusal: the id of the entry, the units of the key that are held, the limit in force, and the rest of a pause.
+/// A refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyRefusal {
+    /// The id of the entry.
     pub(super) id: u64,
+    /// The units of the key that are in use.
     pub(super) held: u32,
+    /// The limit in force.
     pub(super) limit: u32,
+    /// The rest of a pause.
     pub(super) pause: Option<Duration>,
+    /// The window of a budget.
+    pub(super) window: Option<Window>,
+    /// When the units of a budget fit. Unknown if the limit is no budget, or if other claims wait before it.
+    pub(super) due: Due,
+    /// The number of claims that wait before it.
+    pub(super) ahead: usize,
 }
 
 impl KeyRefusal {
@@ -77,13 +97,29 @@ impl KeyRefusal {
     #[cold]
     pub(super) fn error(self, policy: &Policy) -> AcquireError {
         let (limit, id) = (self.limit, SemaphoreId::numbered(self.id));
-        match self.pause {
-            None => AcquireError::under(policy, limit, self.held, id),
-            Some(retry_after) => AcquireError::Paused {
-                policy: policy.clone(),
+        let (policy, window) = (policy.clone(), self.window.map(Window::time));
+        let semaphore = Some(id);
+        let now = Instant::now();
+        match (self.pause, limit) {
+            (Some(retry_after), _) => AcquireError::Paused {
+                policy,
                 limit,
+                window,
                 retry_after,
-                semaphore: Some(id),
+                semaphore,
+            },
+            // The limit of a claim that is itself 0 is refused earlier.
+            (None, 0) => AcquireError::KeyClosed { policy },
+            (None, _) => AcquireError::Full {
+                policy,
+                limit,
+                held: self.held,
+                window,
+                retry_after: match self.due {
+                    Due::At(at) => Some(at.saturating_duration_since(now)),
+                    Due::Now | Due::Unknown => None,
+                },
+                semaphore,
             },
         }
     }
@@ -99,8 +135,13 @@ struct Start {
     meets_gap: bool,
 }
 
-/// The outcome of a waiter that has left the queue, and the callback that delivers it.
-pub(super) struct Decided(pub(super) Result<KeyGrant, KeyRefusal>, pub(super) Deliver);
+/// A notice for a waiter, to be delivered without the shard's lock.
+pub(super) enum Decided {
+    /// Its outcome after it has left the queue, and the callback that delivers it.
+    Outcome(Decision, Deliver),
+    /// It should look when its units fit.
+    Look(Arc<Details>),
+}
 
 /// Delivers the outcomes of waiters. The list is usually empty, and only that case is inlined.
 #[inline]
@@ -112,25 +153,20 @@ pub(super) fn deliver(decided: Vec<Decided>) {
 
 #[cold]
 fn deliver_all(decided: Vec<Decided>) {
-    for Decided(answer, deliver) in decided {
+    for decided in decided {
         // A waker is user code. If it panics, the drop must still complete, and the other tasks must still be woken.
-        contain(|| deliver(answer));
+        contain(|| match decided {
+            Decided::Outcome(decision, deliver) => deliver(decision),
+            Decided::Look(waiter) => waiter.changed.notify_one(),
+        });
     }
-}
-
-/// Takes the units of a permit, which then has none. This needs no atomic swap, because the shard's lock is held.
-#[inline]
-pub(super) fn take(weight: &AtomicU32) -> u32 {
-    let units = weight.load(Relaxed);
-    weight.store(0, Relaxed);
-    units
 }
 
 impl QueuedClaim {
     pub(super) fn new(
         wait: Wait,
         details: Arc<Details>,
-        deliver: impl FnOnce(Result<KeyGrant, KeyRefusal>) + Send + 'static,
+        deliver: impl FnOnce(Decision) + Send + 'static,
     ) -> Self {
         Self {
             rank: timer::nanos() - wait.head_start.as_nanos() as i64,
@@ -301,9 +337,9 @@ impl Queue {
         }
     }
 
-    /// The units of the head's claim.
-    pub(super) fn head(&mut self) -> Option<Units> {
-        self.first().map(QueuedClaim::units)
+    /// The head's claim.
+    pub(super) fn head(&mut self) -> Option<&Arc<Details>> {
+        self.first().map(|head| &head.details)
     }
 
     /// Removes the head. Returns its details and the callback that delivers its outcome.
@@ -314,13 +350,33 @@ impl Queue {
         Some((head.details, head.deliver?))
     }
 
+    /// Counts the waiters before this claim, by its last rank in the queue.
+    pub(super) fn count_before(&mut self, claim: &Arc<Details>) -> usize {
+        let Some(head) = self.head() else { return 0 };
+        if Arc::ptr_eq(head, claim) {
+            return 0;
+        }
+        let rank = claim.rank.load(Relaxed);
+        let before = self.waiting.partition_point(|other| other.rank < rank);
+        before.clamp(1, self.len())
+    }
+
+    /// Removes the head if it is this claim, because its units are granted.
+    pub(super) fn pop_if(&mut self, claim: &Arc<Details>) -> Option<Deliver> {
+        let is_head = self.head().is_some_and(|head| Arc::ptr_eq(head, claim));
+        is_head
+            .then(|| self.pop())
+            .flatten()
+            .map(|(_, deliver)| deliver)
+    }
+
     /// Refuses the waiters that are heavier than a limit.
     pub(super) fn refuse_heavy(&mut self, refusal: KeyRefusal) -> Vec<Decided> {
         let heavy = |waiting: &QueuedClaim| waiting.units().weight > refusal.limit;
         let heavy = (0..self.waiting.len()).filter(|at| heavy(&self.waiting[*at]));
         let heavy: Vec<_> = heavy.collect();
         let refused = heavy.into_iter().filter_map(|at| self.mark(at));
-        let refused = refused.map(|deliver| Decided(Err(refusal), deliver));
+        let refused = refused.map(|deliver| Decided::Outcome(Decision::Refused(refusal), deliver));
         let refused = refused.collect();
         self.remove_departed();
         refused
@@ -332,13 +388,15 @@ impl Queue {
         let first = self.waiting.partition_point(|other| other.rank < rank);
         let same = self.waiting.range(first..);
         let mut same = same.take_while(|other| other.rank == rank);
-        let at = same.position(|other| Arc::ptr_eq(&other.details, details))?;
+        // A claim of a budget may have left and joined again.
+        let is_it = |other: &QueuedClaim| Arc::ptr_eq(&other.details, details) && !other.has_left();
+        let at = same.position(is_it)?;
         self.remove_at(first + at)
     }
 
     /// Removes the waiter with this serial, if it is in the queue. Takes time linear in the length of the queue.
     pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
-        let is_it = |waiting: &QueuedClaim| waiting.details.serial == serial;
+        let is_it = |waiting: &QueuedClaim| waiting.details.serial == serial && !waiting.has_left();
         let at = self.waiting.iter().position(is_it)?;
         self.remove_at(at)
     }
@@ -406,13 +464,13 @@ impl Queue {
         self.holders.push((details, limit));
     }
 
-    /// Removes a permit from the list. Returns its details, and the number of units that it held.
-    pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, u32)> {
+    /// Removes a permit from the list. Returns its details, and the units that it held.
+    pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, TakenUnits)> {
         let is_it = |(details, _): &(Arc<Details>, _)| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
         let (details, _) = self.holders.swap_remove(at);
-        let weight = take(&details.weight);
-        Some((details, weight))
+        let taken = details.held.take();
+        Some((details, taken))
     }
 
     /// Returns the permits in the order of their claims, and the waiters in the order of the queue. Waiters are shown
@@ -420,8 +478,13 @@ impl Queue {
     pub(super) fn listed(&mut self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
         self.remove_departed();
         let of = |details: &Arc<Details>, limit| {
-            let weight = details.weight.load(Relaxed);
-            (Arc::clone(details), Units { limit, weight })
+            let (weight, budget) = (details.held.weight(), details.units.budget);
+            let units = Units {
+                limit,
+                weight,
+                budget,
+            };
+            (Arc::clone(details), units)
         };
         let held = self.holders.iter();
         let mut held: Vec<_> = held.map(|(details, limit)| of(details, *limit)).collect();

@@ -86,12 +86,17 @@ impl Shard {
     ) -> Result<KeyGrant, KeyRefusal> {
         let (mut table, units) = (self.0.lock(), claim.checked_units());
         let (entry, counts) = table.entry(hash, claim);
-        entry.admits(units)?;
+        if let Err(refusal) = entry.admits(units) {
+            let noticed = entry.after_refusal(counts);
+            drop(table);
+            deliver(noticed);
+            return Err(refusal);
+        }
         Ok(entry.acquire(units, counts, listed))
     }
 
-    /// Adds a claim to the queue of its key, unless the key is paused for longer than `wait`. Grants the claim at once if it
-    /// fits. Returns the entry's id, and the end of its pause.
+    /// Adds a claim to the queue of its key, unless the key is paused for longer than `wait`. Grants the claim at once
+    /// if it fits. Returns the entry's id, and the end of its pause.
     pub(super) fn join(
         &self,
         hash: u64,
@@ -103,8 +108,8 @@ impl Shard {
         let mut table = self.0.lock();
         let (entry, counts) = table.entry(hash, claim);
         entry.join(waiting, wait, max_waiting)?;
-        // Before the grant. Otherwise the pause could end between the two lines: nothing would be granted, and this claim
-        // would not know when to look again.
+        // Before the grant. Otherwise the pause could end between the two lines: nothing would be granted, and this
+        // claim would not know when to look again.
         let pause = entry.pause_in_force().map(|pause| pause.until);
         let (id, granted) = (entry.id, entry.grant(counts));
         drop(table);
@@ -112,19 +117,18 @@ impl Shard {
         Ok((id, pause))
     }
 
-    /// Pauses the key of a claim.
-    pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: Pause) {
-        let waiters = self.0.lock().entry(hash, claim).0.set_pause(pause);
-        notify(&waiters);
+    /// Pauses the key of a claim, under all windows.
+    pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: &Pause) {
+        let mut table = self.0.lock();
+        let id = table.entry(hash, claim).0.id;
+        let waiters = table.pause_each(hash, id, pause);
+        drop(table);
+        notify(waiters.iter().flatten());
     }
 
-    /// Pauses the key of an entry. Returns false if the entry does not exist.
-    pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: Pause) -> bool {
-        let waiters = self
-            .0
-            .lock()
-            .held(hash, id)
-            .map(|(entry, _)| entry.set_pause(pause));
+    /// Pauses the key of an entry, under all windows. Returns false if the entry does not exist.
+    pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: &Pause) -> bool {
+        let waiters = self.0.lock().pause_each(hash, id, pause);
         notify(waiters.iter().flatten());
         waiters.is_some()
     }
@@ -151,6 +155,28 @@ impl Shard {
         Some(changed)
     }
 
+    /// Changes each of the selected entries of this hash, as [`change`](Self::change) does one.
+    pub(super) fn change_each<R>(
+        &self,
+        hash: u64,
+        is_it: impl Fn(&Entry) -> bool,
+        mut change: impl FnMut(&mut Entry, &mut Counts) -> R,
+    ) -> Vec<R> {
+        let mut table = self.0.lock();
+        let ShardTable {
+            entries, counts, ..
+        } = &mut *table;
+        let (mut changed, mut decided) = (Vec::new(), Vec::new());
+        for entry in entries.iter_hash_mut(hash).filter(|entry| is_it(entry)) {
+            changed.push(change(entry, counts));
+            decided.extend(entry.grant(counts));
+        }
+        evict(entries, counts);
+        drop(table);
+        deliver(decided);
+        changed
+    }
+
     /// Applies the limits that operators have set or removed, for a policy or for one of its keys.
     pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
         let mut locked = self.0.lock();
@@ -175,9 +201,15 @@ impl Shard {
     /// `from`.
     pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, StoredKey)> {
         let table = self.0.lock();
-        let is_it =
-            |entry: &&Entry| entry.hash >= from && entry.is_of(policy, None) && entry.is_in_use();
-        let entries = table.entries.iter().filter(is_it);
+        let is_it = |entry: &Entry| entry.is_of(policy, None) && entry.is_in_use();
+        // A key with several windows is listed once.
+        let is_listed_before = |entry: &Entry| {
+            let mut same = table.entries.iter_hash(entry.hash);
+            same.any(|other| other.id < entry.id && other.key == entry.key && is_it(other))
+        };
+        let entries = table.entries.iter();
+        let entries = entries.filter(|entry| entry.hash >= from && is_it(entry));
+        let entries = entries.filter(|entry| !is_listed_before(entry));
         entries
             .map(|entry| (entry.hash, StoredKey::from(&entry.key)))
             .collect()
@@ -211,8 +243,7 @@ impl ShardTable {
     /// Returns the entry of a claim's key. Makes the entry if it does not exist.
     #[inline]
     pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> EntryMut<'_> {
-        let is_it = |entry: &Entry| entry.is_of(claim.policy(), Some(claim.key()));
-        let entry = match self.entries.find_entry(hash, is_it) {
+        let entry = match self.entries.find_entry(hash, |entry| entry.is_for(claim)) {
             Ok(found) => found.into_mut(),
             Err(absent) => {
                 // Read under the lock: a limit that is set at the same time is found here, or is applied to the new
@@ -221,13 +252,27 @@ impl ShardTable {
                 let entries = absent.into_table();
                 evict(entries, &mut self.counts);
                 self.counts.idle += 1;
-                let entry = Entry::new(self.ids.next(), hash, claim, limit);
+                let mut entry = Entry::new(self.ids.next(), hash, claim, limit);
+                // The key may be paused under another window.
+                let mut same = entries.iter_hash(hash);
+                let same = same.find(|other| other.is_of(claim.policy(), Some(claim.key())));
+                entry.pause = same.and_then(|other| other.pause.clone());
                 entries
                     .insert_unique(hash, entry, |entry| entry.hash)
                     .into_mut()
             }
         };
         (entry, &mut self.counts)
+    }
+
+    /// Pauses the key of an entry under all windows: another window that comes later copies the pause. Returns the
+    /// waiters that do not know yet that the key is paused, or `None` if the entry does not exist.
+    fn pause_each(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<Arc<Details>>> {
+        let (entry, _) = self.held(hash, id)?;
+        let (policy, key) = (entry.policy.clone(), entry.key.clone());
+        let same = self.entries.iter_hash_mut(hash);
+        let same = same.filter(|other| other.key == key && other.policy == policy);
+        Some(same.flat_map(|entry| entry.set_pause(pause)).collect())
     }
 
     /// Returns the entry with this id, if it exists.
@@ -240,7 +285,7 @@ impl ShardTable {
 /// Notifies waiters that their key is paused. A waker is user code, so no lock is held.
 fn notify<'a>(waiters: impl IntoIterator<Item = &'a Arc<Details>>) {
     for details in waiters {
-        contain(|| details.paused.notify_one());
+        contain(|| details.changed.notify_one());
     }
 }
 

@@ -14,8 +14,9 @@ use std::{fmt, slice, sync::Arc};
 /// A store of semaphores in this process: one for each policy and key.
 ///
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit needs no lease,
-/// because it ends with its process at the latest. A key takes memory while one of its permits is held, or while it is
-/// [paused](crate::Operate::pause). The store also keeps idle keys, because the next claim is likely to be for one of
+/// because it ends with its process at the latest. A key takes memory while one of its permits is held, while it is
+/// [paused](crate::Operate::pause), and while time has not returned all units of a
+/// [budget](crate::Claim::with_window). The store also keeps idle keys, because the next claim is likely to be for one of
 /// them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
@@ -97,7 +98,7 @@ impl MemorySemaphore {
 
     #[inline(never)]
     fn try_or_wait(&self, claims: &Claims) -> Acquire {
-        if let Err(error) = claims.check() {
+        if let Err(error) = claims.check_with_budgets() {
             return Acquire::ready(Err(error));
         }
         if let Some(full) = claims

@@ -1,11 +1,12 @@
-//! A request that waits in the queue of one key, and already holds its units of narrower limits.
+//! A request that waits, and already holds its units of narrower limits.
 
 use super::{
+    budget::{Due, next_look},
     entry::Entry,
-    grant::{MemoryLevel, after_pauses_of, permit},
+    grant::{MemoryLevel, acquire_budgets, after_pauses_of, permit},
     holders::Details,
     keys::Keys,
-    queue::QueuedClaim,
+    queue::{Decision, QueuedClaim},
     shard::Shard,
 };
 use crate::{
@@ -23,7 +24,10 @@ use std::{
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-/// A request that waits. Dropping it leaves the queue and releases the levels it has acquired.
+/// A request that waits. Dropping it leaves the queues and releases the levels it has acquired.
+///
+/// It acquires the levels without a window one after the other, and then all of its budgets in one step. While it waits
+/// for one budget it has no units of another, but it keeps its place in the queues of the budgets before.
 pub(super) struct Waiter {
     keys: Arc<Keys>,
     claims: Claims,
@@ -31,8 +35,12 @@ pub(super) struct Waiter {
     /// The acquired levels, from the narrowest limit on.
     levels: Vec<MemoryLevel>,
     loss: Arc<Loss>,
-    /// The place in the queue in which the request waits.
-    place: Option<QueuePlace>,
+    /// The details of its claims of budgets, which are its last.
+    budgets: Vec<Arc<Details>>,
+    /// The places in queues, each of a later level than the one before. The request waits in the last.
+    places: Vec<QueuePlace>,
+    /// Its place among the waiters of the store, while it has places in queues.
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 /// Where a claim joins a queue.
@@ -46,6 +54,8 @@ enum Rank {
 
 /// A place in a queue. Dropping it leaves the queue.
 struct QueuePlace {
+    /// The number of the level.
+    level: usize,
     shard: Arc<Shard>,
     hash: u64,
     /// The id of the entry.
@@ -53,22 +63,42 @@ struct QueuePlace {
     details: Arc<Details>,
     /// The end of the key's pause, as last looked up. The wait does not time out before.
     paused_until: Option<Instant>,
-    level: oneshot::Receiver<Result<MemoryLevel, AcquireError>>,
-    is_granted: bool,
+    /// When the claim of a budget looks again at the latest.
+    look_at: Option<Instant>,
+    outcome: oneshot::Receiver<QueueOutcome>,
+    has_left: bool,
     waiting: observe::WaitCounter,
-    _slot: OwnedSemaphorePermit,
+}
+
+/// Why a claim is not in the queue any more.
+enum QueueOutcome {
+    Granted(MemoryLevel),
+    Refused(AcquireError),
+    Lapsed,
+}
+
+/// The end of a step of a wait.
+enum WaitEvent {
+    Left(QueueOutcome),
+    /// The key was paused, or the time at which a budget has room has changed.
+    Changed,
 }
 
 impl Waiter {
     /// Acquires levels from the narrowest limit on, and joins the queue of the first limit that is full.
     pub(super) fn begin(keys: &Arc<Keys>, claims: Claims) -> Result<Self, AcquireError> {
+        let loss = Arc::default();
+        let budgets = claims.as_slice().iter().filter(|claim| is_budget(claim));
+        let budgets = budgets.map(|claim| keys.details(claim, &loss)).collect();
         let mut waiter = Self {
             keys: Arc::clone(keys),
             claims,
             since: Instant::now(),
             levels: Vec::new(),
-            loss: Arc::default(),
-            place: None,
+            loss,
+            budgets,
+            places: Vec::new(),
+            slot: None,
         };
         waiter.advance()?;
         Ok(waiter)
@@ -78,7 +108,7 @@ impl Waiter {
     /// has been paused since, the request gives back that level and the wider ones, and waits for it again before all
     /// other waiters.
     fn advance(&mut self) -> Result<(), AcquireError> {
-        while let (None, Some(claim)) = (&self.place, self.next()) {
+        while let Some(claim) = self.next().filter(|claim| !is_budget(claim)) {
             let level = after_pauses_of(&self.keys, slice::from_ref(claim), || {
                 let details = self.keys.details(claim, &self.loss);
                 let level = MemoryLevel::acquire(&self.keys, claim, details.listed().cloned());
@@ -86,15 +116,52 @@ impl Waiter {
             });
             match level {
                 Ok(level) => self.levels.push(level),
-                Err(full) => self.wait_for(self.levels.len(), Rank::Arrival, full)?,
+                Err(full) => return self.wait_for(self.levels.len(), Rank::Arrival, full),
             }
         }
-        if self.place.is_none()
-            && let Some((at, full)) = self.paused()
-        {
+        if let Some((at, full)) = self.paused() {
+            self.places.clear();
             self.wait_for(at, Rank::First, full)?;
             // Released only after joining, so that no other claim is granted in between.
             self.levels.truncate(at);
+            return Ok(());
+        }
+        self.acquire_budgets()
+    }
+
+    /// Acquires all budgets, or waits for the first that refuses.
+    fn acquire_budgets(&mut self) -> Result<(), AcquireError> {
+        let first = self.levels.len();
+        let claims = &self.claims.as_slice()[first..];
+        let (at, refusal) = match acquire_budgets(&self.keys, claims, &self.budgets) {
+            Ok(levels) => {
+                self.levels.extend(levels);
+                self.places.drain(..).for_each(|mut place| place.admitted());
+                return Ok(());
+            }
+            Err(refused) => refused,
+        };
+        let level = first + at;
+        // Leaves the queues of later budgets. Otherwise two requests could each be first where the other waits.
+        self.places.retain(|place| place.level <= level);
+        let claim = &claims[at];
+        if self.places.last().is_none_or(|place| place.level < level) {
+            self.wait_for(level, Rank::Arrival, refusal.error(claim.policy()))?;
+        } else if refusal.outlasts(self.left(claim)) {
+            let error = refusal.error(claim.policy());
+            return Err(self.refuse(error));
+        }
+        let is_alone = self.places.len() == 1;
+        if let Some(place) = self.places.last_mut() {
+            let now = Instant::now();
+            // The head of an earlier queue loses its place if it does not look.
+            let ahead = if is_alone { refusal.ahead } else { 0 };
+            let look_at = now + next_look(ahead);
+            place.look_at = Some(match refusal.due {
+                Due::At(due) => due.min(look_at),
+                Due::Now | Due::Unknown => look_at,
+            });
+            place.paused_until = refusal.pause.map(|rest| now + rest);
         }
         Ok(())
     }
@@ -116,8 +183,10 @@ impl Waiter {
         rank: Rank,
         full: AcquireError,
     ) -> Result<(), AcquireError> {
-        let place = self.join(&self.claims.as_slice()[level], rank, full);
-        self.place = Some(place.map_err(|error| self.at_level(error))?);
+        let place = self.join(level, rank, full);
+        let (place, slot) = place.map_err(|error| self.at_level(error))?;
+        self.places.push(place);
+        self.slot = Some(slot);
         Ok(())
     }
 
@@ -128,27 +197,33 @@ impl Waiter {
 
     /// Joins the queue, if the claim may still wait.
     fn join(
-        &self,
-        claim: &Claim,
+        &mut self,
+        level: usize,
         rank: Rank,
         full: AcquireError,
-    ) -> Result<QueuePlace, AcquireError> {
+    ) -> Result<(QueuePlace, OwnedSemaphorePermit), AcquireError> {
+        let claim = &self.claims.as_slice()[level];
         let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
         let wait = wait.ok_or(full)?;
-        let slot = self.keys.slot(wait.is_trial);
+        let slot = self.slot.take().or_else(|| self.keys.slot(wait.is_trial));
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let (hash, shard) = self.keys.place(claim.key());
-        let details = self.keys.details(claim, &self.loss);
+        let permits = self.claims.as_slice().len() - self.budgets.len();
+        let details = match level.checked_sub(permits) {
+            Some(budget) => Arc::clone(&self.budgets[budget]),
+            None => self.keys.details(claim, &self.loss),
+        };
         let (granting, granted) = (Arc::clone(shard), Arc::clone(&details));
-        let (sender, level) = oneshot::channel();
-        let waiting = QueuedClaim::new(wait, Arc::clone(&details), move |decided| {
-            drop(sender.send(match decided {
-                Ok(acquired) => Ok(MemoryLevel::from_grant(
+        let (sender, outcome) = oneshot::channel();
+        let waiting = QueuedClaim::new(wait, Arc::clone(&details), move |decision| {
+            drop(sender.send(match decision {
+                Decision::Granted(acquired) => QueueOutcome::Granted(MemoryLevel::from_grant(
                     (hash, &granting),
                     acquired,
                     &granted,
                 )),
-                Err(refusal) => Err(refusal.error(&granted.policy)),
+                Decision::Refused(refusal) => QueueOutcome::Refused(refusal.error(&granted.policy)),
+                Decision::Lapsed => QueueOutcome::Lapsed,
             }));
         });
         let waiting = match rank {
@@ -160,17 +235,19 @@ impl Waiter {
         let mut waiting = observe::WaitCounter::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         waiting.join(MEMORY, claim.policy().as_str(), key);
-        Ok(QueuePlace {
+        let place = QueuePlace {
+            level,
             shard: Arc::clone(shard),
             hash,
             entry,
             details,
             paused_until,
-            level,
-            is_granted: false,
+            look_at: None,
+            outcome,
+            has_left: false,
             waiting,
-            _slot: slot,
-        })
+        };
+        Ok((place, slot))
     }
 
     /// The time for which a claim may still wait.
@@ -187,13 +264,15 @@ impl Waiter {
             AcquireError::TimedOut {
                 policy,
                 limit,
+                window,
                 semaphore: Some(id),
             }
             | AcquireError::QueueFull {
                 policy,
                 limit,
+                window,
                 semaphore: Some(id),
-            } if !is_one => AcquireError::under(&policy, limit, limit, id),
+            } if !is_one => AcquireError::under(&policy, limit, limit, id).of_window(window),
             error => error,
         }
     }
@@ -204,17 +283,18 @@ impl Waiter {
         AcquireError::TimedOut {
             policy: claim.policy().clone(),
             limit: limit.or(claim.limit()).unwrap_or_default(),
+            window: claim.window(),
             semaphore: Some(SemaphoreId::numbered(entry)),
         }
     }
 
-    /// Waits in the queue until the claim is granted or refused, or its wait ends. When a pause ends, all waiters wake, and
-    /// the first to take the lock grants to all that fit.
+    /// Waits until the claim leaves the queue, or its wait ends. When a pause ends, all waiters wake, and the first to
+    /// take the lock grants to all that fit.
     async fn wait_in_queue(
         &self,
         claim: &Claim,
         place: &mut QueuePlace,
-    ) -> Result<MemoryLevel, AcquireError> {
+    ) -> Result<QueueOutcome, AcquireError> {
         loop {
             let now = Instant::now();
             let pause = place
@@ -222,15 +302,53 @@ impl Waiter {
                 .map(|end| end.saturating_duration_since(now));
             let time = pause.unwrap_or_else(|| self.left(claim));
             match timeout(time, place.next_event(&self.loss)).await {
-                Ok(Some(granted)) => return granted,
+                Ok(WaitEvent::Changed) => place.paused_until = self.pause_end(claim, place)?,
+                Ok(WaitEvent::Left(outcome)) => return Ok(outcome),
                 Err(_) if pause.is_none() => return Err(self.timed_out(claim, place.entry)),
-                _ => place.paused_until = self.pause_end(claim, place)?,
+                Err(_) => place.paused_until = self.pause_end(claim, place)?,
             }
         }
     }
 
-    /// Returns when the key's pause ends, or `None` if the key is not paused. Removes a pause that is over. Fails if the
-    /// claim's wait ends before the pause.
+    /// Waits in the queues of budgets until the request should try to acquire them again.
+    async fn wait_for_turn(&mut self) -> Result<(), AcquireError> {
+        let Some(last) = self.places.last() else {
+            return Ok(());
+        };
+        let claim = &self.claims.as_slice()[last.level];
+        let (left, now) = (self.left(claim), Instant::now());
+        if left.is_zero() && last.paused_until.is_none() {
+            let error = self.timed_out(claim, last.entry);
+            return Err(self.refuse(error));
+        }
+        let look = last.look_at.map(|at| at.saturating_duration_since(now));
+        let time = match last.paused_until {
+            Some(end) => end.saturating_duration_since(now),
+            None => left,
+        };
+        let time = look.map_or(time, |look| look.min(time));
+        let (places, loss) = (&mut self.places, &self.loss);
+        let left = timeout(time, first_event(places, loss)).await;
+        match left {
+            Ok((_, WaitEvent::Left(QueueOutcome::Refused(error)))) => Err(self.refuse(error)),
+            Ok((at, WaitEvent::Left(QueueOutcome::Lapsed | QueueOutcome::Granted(_)))) => {
+                self.places.remove(at).has_left = true;
+                Ok(())
+            }
+            Ok((_, WaitEvent::Changed)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Ends the wait in all queues. Returns the refusal of the request.
+    fn refuse(&mut self, error: AcquireError) -> AcquireError {
+        for place in &mut self.places {
+            place.waiting.leave(error.outcome());
+        }
+        self.at_level(error)
+    }
+
+    /// Returns when the key's pause ends, or `None` if the key is not paused. Removes a pause that is over. Fails if
+    /// the claim's wait ends before the pause.
     fn pause_end(
         &self,
         claim: &Claim,
@@ -250,16 +368,11 @@ impl Waiter {
     }
 
     pub(super) async fn wait(mut self) -> Result<Permit, AcquireError> {
-        while let (Some(mut place), Some(claim)) = (self.place.take(), self.next()) {
-            let granted = self.wait_in_queue(claim, &mut place).await;
-            place.is_granted = granted.is_ok();
-            place.waiting.leave(match &granted {
-                Ok(_) => Outcome::Admitted,
-                Err(error) => error.outcome(),
-            });
-            let level = granted.map_err(|error| self.at_level(error))?;
-            drop(place);
-            self.levels.push(level);
+        while let Some(place) = self.places.last() {
+            match is_budget(&self.claims.as_slice()[place.level]) {
+                false => self.wait_for_grant().await?,
+                true => self.wait_for_turn().await?,
+            }
             self.advance()?;
         }
         match self.levels.iter().all(|level| level.weight() > 0) {
@@ -270,22 +383,61 @@ impl Waiter {
             false => Err(AcquireError::Revoked),
         }
     }
+
+    /// Waits in the queue of a limit without a window until the claim is granted.
+    async fn wait_for_grant(&mut self) -> Result<(), AcquireError> {
+        let Some(mut place) = self.places.pop() else {
+            return Ok(());
+        };
+        let claim = &self.claims.as_slice()[place.level];
+        match self.wait_in_queue(claim, &mut place).await {
+            Ok(QueueOutcome::Granted(level)) => {
+                place.admitted();
+                drop(place);
+                self.levels.push(level);
+                Ok(())
+            }
+            Ok(QueueOutcome::Lapsed) => Ok(()),
+            Ok(QueueOutcome::Refused(error)) | Err(error) => {
+                place.waiting.leave(error.outcome());
+                Err(self.at_level(error))
+            }
+        }
+    }
+}
+
+fn is_budget(claim: &Claim) -> bool {
+    claim.window().is_some()
+}
+
+/// Waits for the first event of a place. Returns its number.
+async fn first_event(places: &mut [QueuePlace], loss: &Loss) -> (usize, WaitEvent) {
+    let events = places.iter_mut().enumerate();
+    let events =
+        events.map(|(at, place)| Box::pin(async move { (at, place.next_event(loss).await) }));
+    let mut events: Vec<_> = events.collect();
+    poll_fn(|cx| {
+        let mut polled = events.iter_mut().map(|event| event.as_mut().poll(cx));
+        polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
 }
 
 impl QueuePlace {
-    /// Waits for the grant. Fails if an operator revokes the claim, or its units of a narrower limit. Returns `None` after
-    /// the notice of a pause: the caller then looks the pause up.
-    async fn next_event(&mut self, loss: &Loss) -> Option<Result<MemoryLevel, AcquireError>> {
-        let (mut revoked, mut paused) = (pin!(loss.wait()), pin!(self.details.paused.notified()));
-        poll_fn(|cx| match Pin::new(&mut self.level).poll(cx) {
-            Poll::Ready(Ok(Ok(level))) if level.weight() > 0 => Poll::Ready(Some(Ok(level))),
-            Poll::Ready(Ok(Err(error))) => Poll::Ready(Some(Err(error))),
+    /// Waits until the claim has left the queue, or should look at it. An operator may also have revoked it, or its
+    /// units of a narrower limit.
+    async fn next_event(&mut self, loss: &Loss) -> WaitEvent {
+        let revoked = || WaitEvent::Left(QueueOutcome::Refused(AcquireError::Revoked));
+        let (mut lost, mut changed) = (pin!(loss.wait()), pin!(self.details.changed.notified()));
+        poll_fn(|cx| match Pin::new(&mut self.outcome).poll(cx) {
             // Only a revocation drops the sender unused, or takes the units before they are received.
-            Poll::Ready(_) => Poll::Ready(Some(Err(AcquireError::Revoked))),
-            Poll::Pending if revoked.as_mut().poll(cx).is_ready() => {
-                Poll::Ready(Some(Err(AcquireError::Revoked)))
+            Poll::Ready(Err(_)) => Poll::Ready(revoked()),
+            Poll::Ready(Ok(QueueOutcome::Granted(level))) if level.weight() == 0 => {
+                Poll::Ready(revoked())
             }
-            Poll::Pending => paused.as_mut().poll(cx).map(|()| None),
+            Poll::Ready(Ok(outcome)) => Poll::Ready(WaitEvent::Left(outcome)),
+            Poll::Pending if lost.as_mut().poll(cx).is_ready() => Poll::Ready(revoked()),
+            Poll::Pending => changed.as_mut().poll(cx).map(|()| WaitEvent::Changed),
         })
         .await
     }
@@ -296,11 +448,17 @@ impl QueuePlace {
         self.shard
             .change(self.hash, is_it, |entry, _| change(entry))
     }
+
+    /// Notes that the claim was granted, so that it is not in the queue any more.
+    fn admitted(&mut self) {
+        self.has_left = true;
+        self.waiting.leave(Outcome::Admitted);
+    }
 }
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
-        if !self.is_granted {
+        if !self.has_left {
             let left = self.change(|entry| entry.queue.leave(&self.details));
             // The waiter's task is woken without the lock.
             contain(|| drop(left));

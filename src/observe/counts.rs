@@ -8,7 +8,7 @@
 
 use super::{
     events,
-    outcome::{LostBy, MetricKind, Outcome, Store},
+    outcome::{BudgetUse, LostBy, MetricKind, Outcome, Store},
 };
 use std::{
     mem,
@@ -276,6 +276,15 @@ impl Drop for WaitCounter {
 /// Counts a request that is admitted although a policy in shadow would have refused it.
 pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
     Meter::find(MetricKind::Shadow, policy).outcome(outcome);
+}
+
+/// Counts units of a budget.
+pub(crate) fn budget(store: Store, policy: &str, used: BudgetUse, units: u32) {
+    if units > 0 {
+        let meter = Meter::find(MetricKind::Budget(store), policy);
+        #[cfg(feature = "metrics")]
+        meter.with(|all, _| all.budget[used as usize].add(units));
+    }
 }
 
 /// Counts a command to a store's server: its size in claims or permits, how long it took, and how it ended.

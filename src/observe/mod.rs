@@ -18,6 +18,7 @@
 //! | `tower_semaphore.lost_permits` | counter | permits | `store`, `policy`, `by` | `by`: `lease`, where a lease ended while its holder ran; `bound`, where `with_max_hold` or `with_max_stall` ended the permit; `revoked`, where an operator did |
 //! | `tower_semaphore.degraded_permits` | counter | permits | `store`, `policy` | permits admitted, or kept, while the store was unavailable |
 //! | `tower_semaphore.pauses` | counter | pauses | `store`, `policy` | pauses of keys that permits of this process have requested, as for an upstream's `Retry-After`; those of `Operate::pause` are not in it |
+//! | `tower_semaphore.budget_units` | counter | units | `store`, `policy`, `use` | `use`: `reserved` when a permit with an estimate is granted; each of these ends as `spent`, `freed` (not used) or `lost` (an operator has revoked the permit, so they count as used). `spent` also has the units of rates, and those beyond an estimate |
 //! | `tower_semaphore.store_call.duration` | histogram | seconds | `store`, `verb`, `outcome` | from sending a command to its answer; `outcome`: `ok`, `timeout`, `error` |
 //! | `tower_semaphore.store_call.size` | histogram | claims or permits | `store`, `verb` | how many travel in one command: the sizes of the batches |
 //!
@@ -162,12 +163,12 @@ pub(crate) use outcome::Answered;
 pub(crate) use recorder::has_recorder;
 #[cfg(feature = "metrics")]
 pub use recorder::{
-    ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS, MAX_POLICIES,
-    OTHER_POLICIES, PAUSES, PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS,
-    SIZES, TIME_IN_QUEUE,
+    ACTIVE_PERMITS, BUDGET_UNITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,
+    MAX_POLICIES, OTHER_POLICIES, PAUSES, PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS,
+    SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
 pub(crate) use {
     boundary::contain,
-    counts::{OutcomeCounter, PermitCounter, WaitCounter, shadowed},
-    outcome::{LostBy, Outcome, Store},
+    counts::{OutcomeCounter, PermitCounter, WaitCounter, budget, shadowed},
+    outcome::{BudgetUse, LostBy, Outcome, Store},
 };

@@ -70,6 +70,19 @@ label! {
 }
 
 label! {
+    /// The use of units of a budget.
+    BudgetUse {
+        Reserved = "reserved",
+        /// Settled, or the weight of a rate, or the estimate of a permit that was not settled.
+        Spent = "spent",
+        /// The permit has ended without using them.
+        Freed = "freed",
+        /// The permit was lost before it settled them, so they count as used.
+        Lost = "lost",
+    }
+}
+
+label! {
     /// How a call to a store's server ended.
     Answered {
         Ok = "ok",
@@ -78,12 +91,13 @@ label! {
     }
 }
 
-/// The kind of a name: the policy of requests or claims, or the verb of calls to a store's server.
+/// The kind of a name: the policy of requests, claims or budgets, or the verb of calls to a store's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     Requests,
     /// Requests that are admitted although the policy would have refused them.
     Shadow,
     Claims(Store),
+    Budget(Store),
     Calls(Store),
 }

@@ -7,7 +7,7 @@
 
 use super::{
     boundary::{Foreign, contain},
-    outcome::{Answered, LostBy, MetricKind, Outcome, Store},
+    outcome::{Answered, BudgetUse, LostBy, MetricKind, Outcome, Store},
 };
 use metrics::{
     Label, Recorder, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
@@ -60,6 +60,8 @@ names! {
         "Permits that became degraded", "Counter; labels `store`, `policy`";
     describe_counter PAUSES = "tower_semaphore.pauses":
         "Pauses that permits requested", "Counter; labels `store`, `policy`";
+    describe_counter BUDGET_UNITS = "tower_semaphore.budget_units":
+        "Units of budgets by what has become of them", "Counter; labels `store`, `policy`, `use`";
     describe_histogram CALL_DURATION = "tower_semaphore.store_call.duration":
         "How long calls to the store took", "Histogram in seconds; labels `store`, `verb`, `outcome`", Unit::Seconds;
     describe_histogram CALL_SIZE = "tower_semaphore.store_call.size":
@@ -75,8 +77,8 @@ pub const SECONDS: &[f64] = &[
 /// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
 pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// The most policies of a process that are values of the label `policy`. All later ones share [`OTHER_POLICIES`], so that
-/// policies made from requests cannot fill a recorder.
+/// The most policies of a process that are values of the label `policy`. All later ones share [`OTHER_POLICIES`], so
+/// that policies made from requests cannot fill a recorder.
 pub const MAX_POLICIES: usize = 256;
 
 /// The value of the label `policy` for each policy beyond the first [`MAX_POLICIES`].
@@ -109,7 +111,12 @@ macro_rules! register {
 impl Counter {
     #[inline]
     pub(super) fn increment(&self) {
-        self.with(|counter| counter.increment(1));
+        self.add(1);
+    }
+
+    #[inline]
+    pub(super) fn add(&self, count: u32) {
+        self.with(|counter| counter.increment(count.into()));
     }
 }
 
@@ -146,6 +153,7 @@ pub(super) struct Instruments {
     pub(super) lost: [Counter; LostBy::ALL.len()],
     pub(super) degraded: Counter,
     pub(super) pauses: Counter,
+    pub(super) budget: [Counter; BudgetUse::ALL.len()],
     pub(super) calls: [Histogram; Answered::ALL.len()],
     pub(super) size: Histogram,
 }
@@ -156,6 +164,7 @@ impl Instruments {
             MetricKind::Requests => Self::of_requests(REQUESTS, label_of(name)),
             MetricKind::Shadow => Self::of_requests(SHADOW_REFUSALS, label_of(name)),
             MetricKind::Claims(store) => Self::of_claims(store, label_of(name)),
+            MetricKind::Budget(store) => Self::of_budget(store, label_of(name)),
             MetricKind::Calls(store) => Self::of_calls(store, name),
         }
     }
@@ -193,6 +202,17 @@ impl Instruments {
             lost: LostBy::ALL.map(|by| register!(counter, LOST_PERMITS, with("by", by.as_str()))),
             degraded: register!(counter, DEGRADED_PERMITS, labels),
             pauses: register!(counter, PAUSES, labels),
+            ..Self::default()
+        }
+    }
+
+    fn of_budget(store: Store, policy: &str) -> Self {
+        let of = |used: BudgetUse| {
+            let used = ("use", used.as_str());
+            [("store", store.as_str()), ("policy", policy), used]
+        };
+        Self {
+            budget: BudgetUse::ALL.map(|used| register!(counter, BUDGET_UNITS, of(used))),
             ..Self::default()
         }
     }

@@ -144,6 +144,7 @@ impl Store {
                 AcquireError::TimedOut {
                     policy,
                     limit,
+                    window: None,
                     semaphore,
                 }
             }
@@ -152,6 +153,7 @@ impl Store {
                 AcquireError::QueueFull {
                     policy,
                     limit,
+                    window: None,
                     semaphore,
                 }
             }
@@ -164,6 +166,7 @@ impl Store {
                 AcquireError::Paused {
                     policy,
                     limit,
+                    window: None,
                     retry_after,
                     semaphore,
                 }
@@ -401,6 +404,9 @@ impl Grant for RedisGrant {
         self.store
             .answer(async move { store.pause(name, pause).await })
     }
+
+    /// The store grants no claim of a budget.
+    fn settle(&self, _: usize, _: u32) {}
 
     fn awaits_release(&self) -> bool {
         !self.held.is_degraded() && self.held.is_full()

@@ -6,6 +6,7 @@ use crate::{
     retry::Retry,
     semaphore::{AcquireError, ClaimError, Claims, Few, Permit, PermitLost, Policy},
 };
+use std::time::Duration;
 
 /// Why a request is not admitted, or why it ends before its response.
 /// [`Rejection::reason`](crate::Rejection::reason) returns it.
@@ -97,7 +98,12 @@ impl Reason {
             Self::Key { .. } => None,
             Self::Acquire { error } if error.retry_after().is_none() => None,
             Self::Acquire {
-                error: error @ AcquireError::Paused { .. },
+                error:
+                    error @ (AcquireError::Paused { .. }
+                    | AcquireError::Full {
+                        retry_after: Some(_),
+                        ..
+                    }),
             } => error.retry_after().map(|rest| rest.as_secs()),
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
@@ -116,6 +122,8 @@ pub(crate) struct RequestLimit {
     /// In units.
     pub(crate) limit: u32,
     pub(crate) weight: u32,
+    /// The window of a budget.
+    pub(crate) window: Option<Duration>,
     /// A hash of the key, and of the flow if the claim has one.
     pub(crate) key: u64,
     /// The share of the flow; 0 without a flow.
@@ -133,11 +141,12 @@ impl RequestLimit {
 }
 
 impl RequestLimits {
-    pub(crate) fn one(policy: Policy, limit: u32) -> Self {
+    pub(crate) fn one(policy: Policy, limit: u32, window: Option<Duration>) -> Self {
         Self(Few::One([RequestLimit {
             policy,
             limit,
             weight: 1,
+            window,
             ..RequestLimit::default()
         }]))
     }
@@ -147,7 +156,8 @@ impl RequestLimits {
         let limits = claims.as_slice().iter().map(|claim| RequestLimit {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
-            weight: claim.weight(),
+            weight: claim.checked_units().weight,
+            window: claim.window(),
             key: retry.key(claim),
             share: claim.flow().map_or(0, |_| claim.share()),
         });
@@ -202,6 +212,7 @@ impl RequestLimits {
             None => RequestLimit {
                 policy: policy.clone(),
                 limit,
+                window: None,
                 ..self.narrowest().clone()
             },
         }

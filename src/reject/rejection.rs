@@ -215,7 +215,7 @@ impl Rejection {
     pub fn of(error: &AcquireError, parts: &Parts) -> Self {
         let (policy, limit) = (error.policy().cloned(), error.limit().unwrap_or_default());
         let fields = policy.clone().map(|policy| Fields::new(policy, limit));
-        let limits = RequestLimits::one(policy.unwrap_or_default(), limit);
+        let limits = RequestLimits::one(policy.unwrap_or_default(), limit, error.window());
         Self {
             retry_after: error.retry_after().map(|time| time.as_secs()),
             reason: Reason::Acquire {
@@ -318,11 +318,13 @@ impl Rejection {
             return;
         };
         let remaining = self.reason.remaining();
-        let refusing = (self.policy().as_str(), self.limit());
+        let refusing = (self.policy().as_str(), self.limit(), self.refusing.window);
         fields.refuse(headers, refusing, remaining, retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|other| fields.list(headers, other.policy.as_str(), other.limit));
+            others.for_each(|other| {
+                fields.list(headers, other.policy.as_str(), other.limit, other.window);
+            });
         }
     }
 }

@@ -171,6 +171,8 @@ through_pointers!(Arc Box);
 ///         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
 ///     }
 ///
+///     fn settle(&self, _level: usize, _used: u32) {}
+///
 ///     fn awaits_release(&self) -> bool {
 ///         false
 ///     }

@@ -1,6 +1,9 @@
 //! The claim of one request to a store.
 
-use super::{AcquireError, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy, SemaphoreId};
+use super::{
+    AcquireError, Budget, Charge, ClaimError, Key, MAX_SHARE, MAX_WEIGHT, Policy, SemaphoreId,
+    Window,
+};
 use std::{
     borrow::Cow,
     sync::Arc,
@@ -66,6 +69,9 @@ struct Rare {
     /// Not valid beside a flow.
     head_start: Duration,
     label: Option<Cow<'static, str>>,
+    window: Option<Duration>,
+    /// Only valid beside a window, and not beside a weight.
+    estimate: Option<u32>,
     /// The semaphores of the limits that the claim's request is under already.
     outer: Option<Arc<[SemaphoreId]>>,
 }
@@ -77,6 +83,8 @@ impl Rare {
         share: 1,
         head_start: Duration::ZERO,
         label: None,
+        window: None,
+        estimate: None,
         outer: None,
     };
 }
@@ -118,11 +126,78 @@ impl Claim {
         self
     }
 
-    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most. See [`Claim`]
-    /// for an example.
+    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most, and of a
+    /// [budget](Self::with_window) up to its limit. See [`Claim`] for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
+    }
+
+    /// Makes the limit a budget: a number of units per window, from 1 ms to [`MAX_WINDOW`](super::MAX_WINDOW) (31
+    /// days), in whole milliseconds. Units that a claim takes come back with time, evenly, and not with its release.
+    ///
+    /// A budget never grants a claim unless *spent + reserved + what the claim takes ≤ limit*:
+    ///
+    /// - *Spent* units were used, and time returns them: the whole limit within a window. A claim without an estimate
+    ///   is a rate: its [weight](Self::with_weight) is spent when it is granted.
+    /// - *Reserved* units may still be used, and time does not return them. A claim with an
+    ///   [estimate](Self::with_estimate) reserves it when it is granted. [`Permit::settle`](super::Permit::settle)
+    ///   moves units from reserved to spent, and the end of the permit frees the rest.
+    ///
+    /// So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
+    /// window)*. A claim that waits takes nothing of any budget, and a refused claim takes nothing at all.
+    ///
+    /// The window is part of the semaphore's name: another window is another budget, which begins with nothing spent.
+    /// Limits and pauses that operators set for a policy hold for all of its windows. In the [claims](super::Claims) of
+    /// a request, budgets come after all claims without a window, and a longer window comes before a shorter one. The
+    /// store in Redis has no budgets.
+    ///
+    /// # Examples
+    ///
+    /// At most 5 requests of a key at a time, 600 per minute, and 100,000 tokens per minute:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// let store = MemorySemaphore::new();
+    /// let key = "key-42";
+    /// let requests = Claim::new(key).with_limit(5);
+    /// let rate = Claim::new(key).with_policy("rate").with_limit(600).with_window(MINUTE);
+    /// let tokens = Claim::new(key).with_policy("tokens").with_limit(100_000).with_window(MINUTE);
+    /// let claims = [requests, rate, tokens.with_estimate(800)];
+    ///
+    /// let permit = store.acquire_all(claims.into()).await.unwrap();
+    /// permit.settle("tokens", 120);
+    /// permit.settle("tokens", 650);
+    /// drop(permit);
+    /// # }
+    /// ```
+    pub fn with_window(self, window: Duration) -> Self {
+        self.with_rare(|rare| rare.window = Some(window))
+    }
+
+    /// Sets how many units of a [budget](Self::with_window) the claim is likely to use, up to the limit, instead of a
+    /// weight: they are reserved when it is granted, and spent as [`Permit::settle`](super::Permit::settle) reports their
+    /// use. A permit that ends without a settlement has used its estimate. A claim with an estimate and a weight is not
+    /// valid.
+    ///
+    /// Estimate what requests typically use, not the most that they may use. Reserved units are of no use to others: if
+    /// requests last as long as the window, an estimate of four times the use leaves more than half of the limit unused.
+    pub fn with_estimate(self, units: u32) -> Self {
+        self.with_rare(|rare| rare.estimate = Some(units))
+    }
+
+    /// The window of the budget; `None` for a limit of concurrency. See [`with_window`](Self::with_window).
+    pub fn window(&self) -> Option<Duration> {
+        self.rare().window
+    }
+
+    /// The number of units that the claim reserves, if it has an [estimate](Self::with_estimate).
+    pub fn estimate(&self) -> Option<u32> {
+        self.rare().estimate
     }
 
     /// Sets how long this claim may wait in the queue if the limit is full: not at all unless set. See [`Claim`] for an
@@ -341,10 +416,10 @@ impl Claim {
         self.with_rare(|rare| rare.outer = Some(Arc::clone(outer)))
     }
 
-    /// True if a limit outside of the layer counts the claim's request in this semaphore. Such a claim would wait for its
-    /// request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
-    /// [`AcquireError::by_semaphore`]. The layer answers the request with status 500: see
-    /// [nested limits](crate::ConcurrencyLimitLayer#nested-limits).
+    /// True if a limit outside of the layer counts the claim's request in this semaphore. Such a claim would wait for
+    /// its request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
+    /// [`AcquireError::by_semaphore`]. The layer answers the request with status 500: see [nested
+    /// limits](crate::ConcurrencyLimitLayer#nested-limits).
     ///
     /// # Examples
     ///
@@ -425,7 +500,7 @@ impl Claim {
         self.limit
     }
 
-    /// How many units the claim takes. See [`key`](Self::key) for an example.
+    /// How many units the claim takes, unless it has an [estimate](Self::estimate). See [`key`](Self::key) for an example.
     pub fn weight(&self) -> u32 {
         self.weight
     }
@@ -448,8 +523,9 @@ impl Claim {
     /// # Errors
     ///
     /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, a weight above the limit,
-    /// an empty flow, a share out of range, or a flow with a head start; [`AcquireError::Full`] for a limit of 0,
-    /// which refuses every claim.
+    /// an empty flow, a share out of range, a flow with a head start, or a [window](Self::with_window)
+    /// or an estimate;
+    /// [`AcquireError::Full`] for a limit of 0, which refuses every claim.
     ///
     /// # Examples
     ///
@@ -462,40 +538,82 @@ impl Claim {
     /// ```
     #[inline]
     pub fn units(&self) -> Result<Units, AcquireError> {
+        match &self.rare {
+            Some(rare) if rare.window.is_some() => Err(ClaimError::NoBudgets.into()),
+            _ => self.check(),
+        }
+    }
+
+    /// As [`units`](Self::units), for a store that has budgets.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<Units, AcquireError> {
         let limit = self.limit().ok_or(ClaimError::NoLimit)?;
-        let weight = self.weight();
         if self.key().is_empty() {
             return Err(ClaimError::EmptyKey.into());
         }
-        if weight == 0 || weight > MAX_WEIGHT {
+        self.check_rare()?;
+        let units = self.checked_units();
+        let weight = units.weight;
+        if weight == 0 || units.budget.is_none() && weight > MAX_WEIGHT {
             return Err(ClaimError::Weight { weight }.into());
         }
-        self.check_flow()?;
         match limit {
             0 => Err(AcquireError::full(self, 0)),
             _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
-            _ => Ok(Units { limit, weight }),
+            _ => Ok(units),
         }
     }
 
     #[inline]
-    fn check_flow(&self) -> Result<(), ClaimError> {
-        let Some(rare) = &self.rare else {
-            return Ok(());
-        };
-        match (&rare.flow, rare.share) {
-            (_, share) if share == 0 || share > MAX_SHARE => Err(ClaimError::Share { share }),
-            (Some(flow), _) if flow.is_empty() => Err(ClaimError::EmptyFlow),
-            (Some(_), _) if !rare.head_start.is_zero() => Err(ClaimError::FlowWithHeadStart),
-            _ => Ok(()),
+    fn check_rare(&self) -> Result<(), ClaimError> {
+        match &self.rare {
+            None => Ok(()),
+            Some(rare) => rare.check(self.weight),
         }
     }
 
     /// The numbers of a claim that was checked.
     #[inline]
     pub(crate) fn checked_units(&self) -> Units {
-        let (limit, weight) = (self.limit.unwrap_or_default(), self.weight);
-        Units { limit, weight }
+        let limit = self.limit.unwrap_or_default();
+        let rare = self.rare.as_deref();
+        let weight = rare.and_then(|rare| rare.estimate).unwrap_or(self.weight);
+        let budget = rare.and_then(Rare::budget);
+        Units {
+            limit,
+            weight,
+            budget,
+        }
+    }
+}
+
+impl Rare {
+    fn check(&self, weight: u32) -> Result<(), ClaimError> {
+        match (&self.flow, self.share) {
+            (_, share) if share == 0 || share > MAX_SHARE => {
+                return Err(ClaimError::Share { share });
+            }
+            (Some(flow), _) if flow.is_empty() => return Err(ClaimError::EmptyFlow),
+            (Some(_), _) if !self.head_start.is_zero() => {
+                return Err(ClaimError::FlowWithHeadStart);
+            }
+            _ => {}
+        }
+        match (self.window, self.estimate) {
+            (None, Some(_)) => Err(ClaimError::EstimateWithoutWindow),
+            (_, Some(0)) => Err(ClaimError::EmptyEstimate),
+            (_, Some(_)) if weight != 1 => Err(ClaimError::EstimateWithWeight),
+            (Some(window), _) if Window::new(window).is_none() => {
+                Err(ClaimError::Window { window })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn budget(&self) -> Option<Budget> {
+        let window = Window::new(self.window?)?;
+        let charge = self.estimate.map_or(Charge::Grant, |_| Charge::Settlement);
+        Some(Budget { window, charge })
     }
 }
 
@@ -521,6 +639,8 @@ impl AcquireError {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
             held,
+            window: claim.window(),
+            retry_after: None,
             semaphore: None,
         }
     }
@@ -531,6 +651,7 @@ impl AcquireError {
         Self::TimedOut {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
+            window: claim.window(),
             semaphore: None,
         }
     }
@@ -542,6 +663,7 @@ impl AcquireError {
         Self::Paused {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
+            window: claim.window(),
             retry_after,
             semaphore: None,
         }
@@ -553,6 +675,7 @@ impl AcquireError {
         Self::QueueFull {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
+            window: claim.window(),
             semaphore: None,
         }
     }
@@ -569,6 +692,7 @@ impl<K: Into<Key>> From<K> for Claim {
 pub struct Units {
     pub(crate) limit: u32,
     pub(crate) weight: u32,
+    pub(crate) budget: Option<Budget>,
 }
 
 impl Units {
@@ -580,6 +704,11 @@ impl Units {
     /// How many units the claim takes. See [`Claim::units`](super::Claim::units) for an example.
     pub fn weight(self) -> u32 {
         self.weight
+    }
+
+    /// The number that counts against [`MAX_UNITS`](super::MAX_UNITS): 1 for a budget, which grants any number at once.
+    pub(crate) fn count(self) -> u32 {
+        self.budget.map_or(self.weight, |_| 1)
     }
 }
 

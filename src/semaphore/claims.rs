@@ -1,7 +1,8 @@
 //! The claims of one request.
 
-use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS, MAX_UNITS};
+use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS, MAX_UNITS, Units};
 use std::{
+    cmp::Reverse,
     ops::{Deref, DerefMut},
     slice, vec,
 };
@@ -81,9 +82,22 @@ impl Claims {
     /// # Errors
     ///
     /// The error of [`Claim::units`] for the first wrong claim. [`AcquireError::Invalid`] without a claim, for more
-    /// than [`MAX_CLAIMS`], for more than [`MAX_UNITS`] in total, or for two claims of one semaphore, because the
+    /// than [`MAX_CLAIMS`], for more than [`MAX_UNITS`] in total, or for two claims of one policy and key, because the
     /// second would wait for the first.
     pub fn check(&self) -> Result<(), AcquireError> {
+        self.check_each(Claim::units)
+    }
+
+    /// As [`check`](Self::check), for a store that has [budgets](Claim::with_window). These come last, and the shortest
+    /// window comes last of all.
+    pub(crate) fn check_with_budgets(&self) -> Result<(), AcquireError> {
+        self.check_each(Claim::check)
+    }
+
+    fn check_each(
+        &self,
+        check: impl Fn(&Claim) -> Result<Units, AcquireError>,
+    ) -> Result<(), AcquireError> {
         let claims = self.as_slice();
         if claims.is_empty() {
             return Err(ClaimError::None.into());
@@ -92,18 +106,24 @@ impl Claims {
             let claims = claims.len();
             return Err(ClaimError::TooMany { claims }.into());
         }
+        let (mut total, mut last) = (0, None);
         for (at, claim) in claims.iter().enumerate() {
-            claim.units()?;
+            let units = check(claim)?;
             let is_same =
                 |other: &Claim| other.key() == claim.key() && other.policy() == claim.policy();
             if claims[..at].iter().any(is_same) {
                 return Err(ClaimError::Duplicate.into());
             }
+            let window = units.budget.map(|budget| Reverse(budget.window));
+            if window < last {
+                return Err(ClaimError::BudgetOrder.into());
+            }
+            last = window;
+            // Each count is at most `MAX_WEIGHT`, so the sum is small.
+            total += units.count();
         }
-        // Each weight is at most `MAX_WEIGHT` here, so the sum is small.
-        let units = claims.iter().map(Claim::weight).sum();
-        match units > MAX_UNITS {
-            true => Err(ClaimError::TooManyUnits { units }.into()),
+        match total > MAX_UNITS {
+            true => Err(ClaimError::TooManyUnits { units: total }.into()),
             false => Ok(()),
         }
     }

@@ -36,9 +36,15 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
-        /// The number of units that were held when the store decided. It equals `limit` if the store does not know: after
-        /// a wait or with a full queue, for a request with several claims.
+        /// The number of units that were held when the store decided; of a budget, those that were spent or reserved.
+        /// It equals `limit` if the store does not know: after a wait or with a full queue, for a request with several
+        /// claims.
         held: u32,
+        /// The window of the budget that refused. `None` for a limit of concurrency.
+        window: Option<Duration>,
+        /// How long it takes until time has returned the units of a budget. `None` if the limit is no budget, if other
+        /// claims wait, or if only the ends of permits or their settlements can make room.
+        retry_after: Option<Duration>,
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
@@ -49,11 +55,13 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
+        /// The window of the budget that refused. `None` for a limit of concurrency.
+        window: Option<Duration>,
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
-    /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0. Retries
-    /// fail until an operator opens the key.
+    /// An operator has closed the key: its limit, or that of its policy, is [set](super::Operate::set_limit) to 0.
+    /// Retries fail until an operator opens the key.
     #[non_exhaustive]
     KeyClosed {
         /// The policy under which it is closed.
@@ -67,6 +75,8 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
+        /// The window of the budget that refused. `None` for a limit of concurrency.
+        window: Option<Duration>,
         /// The semaphore that refused. `None` if its store has no ids.
         semaphore: Option<SemaphoreId>,
     },
@@ -78,6 +88,8 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit in force, in units.
         limit: u32,
+        /// The window of the budget that refused. `None` for a limit of concurrency.
+        window: Option<Duration>,
         /// How long the pause lasts from now on.
         retry_after: Duration,
         /// The semaphore that refused. `None` if its store has no ids.
@@ -128,12 +140,12 @@ impl AcquireError {
         )
     }
 
-    /// The time after which another attempt may succeed, in whole seconds. `None` if the claim has to change first, or an
-    /// operator has [closed the key](Self::KeyClosed).
+    /// The time after which another attempt may succeed, in whole seconds. `None` if the claim has to change first, or
+    /// an operator has [closed the key](Self::KeyClosed).
     ///
-    /// It is the rest of a [pause](Self::Paused), rounded up. Otherwise it is 1 s today, because a store does not know how
-    /// long permits are held. The layers do: their [`Rejection::retry_after`](crate::Rejection::retry_after) gives each
-    /// client a later slot of a schedule.
+    /// It is the rest of a [pause](Self::Paused), or the time until a [budget](super::Claim::with_window) has room,
+    /// rounded up. Otherwise it is 1 s today, because a store does not know how long permits are held. The layers do:
+    /// their [`Rejection::retry_after`](crate::Rejection::retry_after) gives each client a later slot of a schedule.
     ///
     /// # Examples
     ///
@@ -147,7 +159,11 @@ impl AcquireError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Invalid { .. } | Self::KeyClosed { .. } => None,
-            Self::Paused { retry_after, .. } => Some(whole_seconds(*retry_after)),
+            Self::Paused { retry_after, .. }
+            | Self::Full {
+                retry_after: Some(retry_after),
+                ..
+            } => Some(whole_seconds(*retry_after)),
             _ => Some(Duration::from_secs(1)),
         }
     }
@@ -166,6 +182,14 @@ impl AcquireError {
         self
     }
 
+    /// Adds the window of a budget to a refusal.
+    pub(crate) fn of_window(mut self, time: Option<Duration>) -> Self {
+        if let Self::Full { window, .. } = &mut self {
+            *window = time;
+        }
+        self
+    }
+
     /// The policy and the limit in force of a refusal, and its semaphore if that is known.
     fn refusing(&self) -> Option<(&Policy, u32, Option<SemaphoreId>)> {
         match self {
@@ -179,11 +203,13 @@ impl AcquireError {
                 policy,
                 limit,
                 semaphore,
+                ..
             }
             | Self::QueueFull {
                 policy,
                 limit,
                 semaphore,
+                ..
             }
             | Self::Paused {
                 policy,
@@ -196,14 +222,14 @@ impl AcquireError {
         }
     }
 
-    /// The semaphore that refused. `None` if its store has no ids, and for an error that no single semaphore decides. See
-    /// [`full`](Self::full) for an example.
+    /// The semaphore that refused. `None` if its store has no ids, and for an error that no single semaphore decides.
+    /// See [`full`](Self::full) for an example.
     pub fn semaphore(&self) -> Option<SemaphoreId> {
         self.refusing().and_then(|(.., semaphore)| semaphore)
     }
 
-    /// The first error of this type in an error's chain of [`source`](Error::source)s, however many layers have wrapped it:
-    /// for the callers of a [`LimitLayer`](crate::LimitLayer).
+    /// The first error of this type in an error's chain of [`source`](Error::source)s, however many layers have wrapped
+    /// it: for the callers of a [`LimitLayer`](crate::LimitLayer).
     ///
     /// # Examples
     ///
@@ -240,6 +266,17 @@ impl AcquireError {
         self.refusing().map(|(_, limit, _)| limit)
     }
 
+    /// The window of the budget that refused the claim. `None` if none did.
+    pub fn window(&self) -> Option<Duration> {
+        match self {
+            Self::Full { window, .. }
+            | Self::TimedOut { window, .. }
+            | Self::QueueFull { window, .. }
+            | Self::Paused { window, .. } => *window,
+            _ => None,
+        }
+    }
+
     /// The policy that refused the claim. `None` if the error has no policy.
     ///
     /// # Examples
@@ -255,8 +292,8 @@ impl AcquireError {
         self.refusing().map(|(policy, ..)| policy)
     }
 
-    /// A refusal by a store of this crate. A limit of 0 means a closed key, because a claim whose own limit is 0 is refused
-    /// earlier.
+    /// A refusal by a store of this crate. A limit of 0 means a closed key, because a claim whose own limit is 0 is
+    /// refused earlier.
     #[cold]
     pub(crate) fn under(policy: &Policy, limit: u32, held: u32, semaphore: SemaphoreId) -> Self {
         let (policy, semaphore) = (policy.clone(), Some(semaphore));
@@ -266,6 +303,8 @@ impl AcquireError {
                 policy,
                 limit,
                 held,
+                window: None,
+                retry_after: None,
                 semaphore,
             },
         }
@@ -297,8 +336,17 @@ fn whole_seconds(time: Duration) -> Duration {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { limit, held, .. } => {
-                write!(f, "limit reached: {held} of {limit} units are held")
+            Self::Full {
+                limit,
+                held,
+                window,
+                ..
+            } => {
+                let are = match window {
+                    None => "held",
+                    Some(_) => "spent or reserved",
+                };
+                write!(f, "limit reached: {held} of {limit} units are {are}")
             }
             Self::KeyClosed { .. } => f.write_str("an operator has closed the key"),
             Self::TimedOut { .. } => f.write_str("the wait for a permit is over"),
@@ -349,8 +397,8 @@ pub const MAX_SHARE: u32 = 100;
 pub const MAX_CLAIMS: usize = 64;
 
 /// The most units of one request, over all its claims. One call to Redis grants them, and blocks the server for a few
-/// milliseconds at most. A call that names each unit and the keys of 64 claims stays within the argument limit of managed
-/// services.
+/// milliseconds at most. A call that names each unit and the keys of 64 claims stays within the argument limit of
+/// managed services.
 pub const MAX_UNITS: u32 = 3_600;
 
 /// Why no store can grant a claim.
@@ -389,7 +437,7 @@ pub enum ClaimError {
     Duplicate,
     /// The claim has no limit, and no layer gave it one.
     NoLimit,
-    /// The weight is 0 or above [`MAX_WEIGHT`].
+    /// The weight is 0, or above [`MAX_WEIGHT`] and the limit is no budget.
     #[non_exhaustive]
     Weight {
         /// The claim's weight, in units.
@@ -411,9 +459,25 @@ pub enum ClaimError {
         /// How many it has.
         claims: usize,
     },
-    /// An outer limit counts the same request in the same semaphore, so the request would wait for its own permit. Only a
-    /// layer finds this. Use a separate policy for each of the two limits, with `with_policy`.
+    /// An outer limit counts the same request in the same semaphore, so the request would wait for its own permit. Only
+    /// a layer finds this. Use a separate policy for each of the two limits, with `with_policy`.
     Nested,
+    /// The window is shorter than 1 ms or longer than [`MAX_WINDOW`](super::MAX_WINDOW).
+    #[non_exhaustive]
+    Window {
+        /// The claim's window.
+        window: Duration,
+    },
+    /// The claim has an estimate and no window, so it has no budget.
+    EstimateWithoutWindow,
+    /// The claim has an estimate and a weight. A claim has one of the two.
+    EstimateWithWeight,
+    /// The estimate is 0.
+    EmptyEstimate,
+    /// A claim without a window comes after a budget, or a budget after one of a shorter window.
+    BudgetOrder,
+    /// The store has no budgets, and the claim has a window.
+    NoBudgets,
     /// The store cannot change the weight of a permit.
     FixedWeight,
     /// The permit has no level under the policy given to [`resize_at`](super::Permit::resize_at).
@@ -451,6 +515,18 @@ impl fmt::Display for ClaimError {
             Self::Nested => {
                 f.write_str("policy: a limit outside counts the request in the same semaphore")
             }
+            Self::Window { window } => {
+                write!(f, "window: {window:?} is not within 1 ms to 31 days")
+            }
+            Self::EstimateWithoutWindow => f.write_str("estimate: the claim has no window"),
+            Self::EstimateWithWeight => {
+                f.write_str("estimate: the claim also has a weight, and may have one of the two")
+            }
+            Self::EmptyEstimate => f.write_str("estimate: it is 0"),
+            Self::BudgetOrder => {
+                f.write_str("claims: budgets come last, and a longer window before a shorter one")
+            }
+            Self::NoBudgets => f.write_str("window: the store has no budgets"),
             Self::NoLevel => f.write_str("policy: the permit is not held under it"),
             Self::FixedWeight => f.write_str("weight: the store cannot change it"),
             Self::TooHeavy { weight, limit } => {

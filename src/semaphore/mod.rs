@@ -20,6 +20,7 @@
 //! ```
 
 mod acquire;
+mod budget;
 mod claim;
 mod claims;
 mod error;
@@ -34,6 +35,8 @@ mod policy;
 pub(crate) use crate::timer;
 pub(crate) use acquire::SyncFuture;
 pub use acquire::{Acquire, Semaphore};
+pub use budget::MAX_WINDOW;
+pub(crate) use budget::{Budget, Charge, Window};
 pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_LABEL, Units, Wait};
 pub use claims::Claims;
 pub(crate) use claims::Few;
@@ -46,7 +49,9 @@ pub use key::{Key, StoredKey};
 pub(crate) use limits::ReadyStream;
 pub use limits::{LimitInfo, LimitStream};
 pub use loss::{Loss, PermitLost};
-pub use operate::{KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage};
+pub use operate::{
+    BudgetUsage, KeyCounts, KeyPage, KeyStream, Operate, PermitInfo, Process, Usage,
+};
 #[allow(unused_imports, reason = "a build without stores")]
 pub(crate) use pause::Pause;
 pub use pause::{MAX_PAUSE, PauseInfo};

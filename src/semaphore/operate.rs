@@ -230,20 +230,19 @@ pub trait Operate: Send + Sync + 'static {
         Box::pin(ReadyStream(iter::empty()))
     }
 
-    /// Pauses a key under a policy: for `time` from now on no claim of the key is granted, in any process that shares the
-    /// store.
-    /// Holders keep their permits. Claims that can wait join the queue and keep their order; when the pause ends, the
-    /// first of them is granted. Other claims fail at once with
+    /// Pauses a key under a policy: for `time` from now on no claim of the key is granted, in any process that shares
+    /// the store. Holders keep their permits. Claims that can wait join the queue and keep their order; when the pause
+    /// ends, the first of them is granted. Other claims fail at once with
     /// [`AcquireError::Paused`](super::AcquireError::Paused), as do claims whose wait would end before the pause.
     ///
-    /// - A pause is never shortened: if several overlap, the latest end counts. Only [`resume`](Self::resume) ends a pause
-    ///   early.
+    /// - A pause is never shortened: if several overlap, the latest end counts. Only [`resume`](Self::resume) ends a
+    ///   pause early.
     /// - A time below 1 ms changes nothing. A time above [`MAX_PAUSE`](super::MAX_PAUSE) is shortened to that.
     /// - `note` describes the author or the reason; its first 128 characters are stored. [`usage`](Self::usage) and
     ///   [`counts`](Self::counts) show the pause.
-    /// - When the future is ready, no further claim is granted until the pause ends. While Redis is unavailable, only the
-    ///   process that has set the pause observes it, under the policies that admit claims without Redis. A Redis that
-    ///   loses its data loses its pauses.
+    /// - When the future is ready, no further claim is granted until the pause ends. While Redis is unavailable, only
+    ///   the process that has set the pause observes it, under the policies that admit claims without Redis. A Redis
+    ///   that loses its data loses its pauses.
     ///
     /// # Errors
     ///
@@ -557,14 +556,39 @@ pub struct Usage {
     pub limit: Option<u32>,
     /// True if an operator has set the limit, as far as the process that answers knows.
     pub is_limit_set: bool,
-    /// How many units are held.
+    /// How many units are in use: held, or spent or reserved of a budget.
     pub units: u32,
+    /// The budgets of the key, one for each [window](super::Claim::with_window).
+    pub budgets: Vec<BudgetUsage>,
     /// The permits that hold these units, the oldest claim first. A permit that has changed its weight is listed once.
     pub held: Vec<PermitInfo>,
     /// The claims that wait, in the order in which they will be served unless others come.
     pub waiting: Vec<PermitInfo>,
     /// The pause of the key, if it is paused.
     pub pause: Option<PauseInfo>,
+}
+
+/// The units of one budget that are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetUsage {
+    /// The [window](super::Claim::with_window) of the budget.
+    pub window: Duration,
+    /// The units that were used and that time has not returned yet, rounded up.
+    pub spent: u32,
+    /// The units that running requests may still use.
+    pub reserved: u32,
+}
+
+impl BudgetUsage {
+    /// The usage of a budget: for a custom store.
+    pub fn new(window: Duration, spent: u32, reserved: u32) -> Self {
+        Self {
+            window,
+            spent,
+            reserved,
+        }
+    }
 }
 
 /// A permit that is held, or a claim that waits for one.
@@ -585,6 +609,11 @@ pub struct PermitInfo {
     pub label: Option<String>,
     /// Its [flow](super::Claim::with_flow), if its claim has one.
     pub flow: Option<StoredKey>,
+    /// The window of its [budget](super::Claim::with_window). `None` for a limit of concurrency.
+    pub window: Option<Duration>,
+    /// The units of a budget that it has [settled](super::Permit::settle). `None` if it counts as having used its
+    /// estimate.
+    pub settled: Option<u32>,
     /// When it was claimed. It may have waited since.
     pub since: SystemTime,
     /// When its lease ends unless it is refreshed. For a waiter, the end of the time for which it counts as alive.
@@ -608,6 +637,7 @@ impl Usage {
             limit: last.map(|info| info.limit),
             is_limit_set: false,
             units,
+            budgets: Vec::new(),
             held,
             waiting,
             pause: None,
@@ -652,6 +682,8 @@ impl PermitInfo {
             limit,
             label: None,
             flow: None,
+            window: None,
+            settled: None,
             since,
             ends: None,
         }

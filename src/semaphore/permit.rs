@@ -1,7 +1,8 @@
 //! A permit, and the grant of a store behind it: its levels, its weight, its loss, its end.
 
 use super::{
-    AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, StoreError, Units,
+    AcquireError, Charge, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId,
+    StoreError, Units,
 };
 use crate::{
     background::{Bounded, Countdown},
@@ -93,9 +94,9 @@ pub trait Grant: Send + Sync + 'static {
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
 
-    /// Changes the weight of all these levels, or of none. Added units are granted like a claim that does not wait, under
-    /// the limit in force. [`level`](Self::level) returns the new weight before the future is ready. If the future fails
-    /// or is dropped early, each level keeps its old weight or has the new one.
+    /// Changes the weight of all these levels, or of none. Added units are granted like a claim that does not wait,
+    /// under the limit in force. [`level`](Self::level) returns the new weight before the future is ready. If the
+    /// future fails or is dropped early, each level keeps its old weight or has the new one.
     ///
     /// Clones of a permit may change or release it at the same time.
     ///
@@ -115,9 +116,13 @@ pub trait Grant: Send + Sync + 'static {
     /// The store's error if it failed, or if it has no pauses.
     fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>>;
 
-    /// True if a response should wait up to 2 ms for the answer to the [release](Self::release) before its head is sent.
-    /// A store whose releases cross a network returns true while other processes' claims may be refused until this
-    /// release arrives. Other stores return false.
+    /// Reports how many units of a [budget](super::Claim::with_window) the permit has used, in total. Does not block,
+    /// and does nothing after the release, or if the level is no budget.
+    fn settle(&self, level: usize, used: u32);
+
+    /// True if a response should wait up to 2 ms for the answer to the [release](Self::release) before its head is
+    /// sent. A store whose releases cross a network returns true while other processes' claims may be refused until
+    /// this release arrives. Other stores return false.
     ///
     /// The layer calls it once per response, which waits only if its body ends in its first frame and nothing
     /// else has a clone of the permit. To bound the wait, the response's future then needs a Tokio runtime with time.
@@ -252,11 +257,13 @@ impl Permit {
         Self::with(grant, terms, false)
     }
 
-    /// A permit of a limit in shadow, which is not counted. No unit is known to be left.
-    pub(crate) fn in_shadow(grant: impl Grant, claim: &Claim) -> Self {
-        let held = claim.limit().unwrap_or_default();
-        let terms = LevelTerms::new(claim, held, PermitCounter::default());
-        Self::with(grant, Few::One([terms]), true)
+    /// A permit of limits in shadow, which is not counted. No unit is known to be left.
+    pub(crate) fn in_shadow(grant: impl Grant, claims: &[Claim]) -> Self {
+        let terms = claims.iter().map(|claim| {
+            let held = claim.limit().unwrap_or_default();
+            LevelTerms::new(claim, held, PermitCounter::default())
+        });
+        Self::with(grant, terms.collect(), true)
     }
 
     #[inline(always)]
@@ -347,8 +354,8 @@ impl Permit {
         self.own.all_levels()
     }
 
-    /// The time that its claim waited for the grant, from the call of the acquire: zero if the store granted it at once.
-    /// Over Redis this includes the round trip.
+    /// The time that its claim waited for the grant, from the call of the acquire: zero if the store granted it at
+    /// once. Over Redis this includes the round trip.
     ///
     /// # Examples
     ///
@@ -380,8 +387,8 @@ impl Permit {
     /// longer than its lease.
     ///
     /// A lost permit that is granted again has a new token, unless it lost only units gained by
-    /// [`resize`](Self::resize). Returns `None` if the store was unavailable at admission, or if the limit is in shadow.
-    /// See [`Permit`] for an example.
+    /// [`resize`](Self::resize). Returns `None` if the store was unavailable at admission, or if the limit is in
+    /// shadow. See [`Permit`] for an example.
     pub fn token(&self) -> Option<u64> {
         self.level(0).token()
     }
@@ -405,15 +412,15 @@ impl Permit {
         self.level(0).remaining()
     }
 
-    /// The number of units that the permit holds, of its narrowest limit. For a lost permit, the number of units that the
-    /// store would grant it again. For a released permit, 0.
+    /// The number of units that the permit holds, of its narrowest limit. For a lost permit, the number of units that
+    /// the store would grant it again. For a released permit, 0.
     pub fn weight(&self) -> u32 {
         self.level(0).weight()
     }
 
-    /// True if the store was unavailable when the permit was admitted or should have been refreshed, and has not recorded
-    /// it since. A store in Redis admits such permits if its `when_unavailable` allows it. With nested limits, true if one
-    /// of them is degraded.
+    /// True if the store was unavailable when the permit was admitted or should have been refreshed, and has not
+    /// recorded it since. A store in Redis admits such permits if its `when_unavailable` allows it. With nested limits,
+    /// true if one of them is degraded.
     ///
     /// A degraded permit claims its place when the store is back. Then it has a token. Until then its
     /// [`token`](Self::token) is `None`, or the token of the lease that has ended.
@@ -477,6 +484,8 @@ impl Permit {
 
     /// Changes how many units the permit holds: for work whose cost is known only while it runs,
     /// such as the tokens of an answer that is being streamed.
+    ///
+    /// Budgets stay as they are: see [`settle`](Self::settle).
     ///
     /// A smaller weight is always granted, and lets the next waiters in. When the future is ready, other processes can
     /// acquire the freed units. A lost permit also gets the smaller weight if the store grants it again. A greater
@@ -542,7 +551,7 @@ impl Permit {
     /// # Errors
     ///
     /// Those of [`resize`](Self::resize), and [`AcquireError::Invalid`] with [`ClaimError::NoLevel`] if the permit is
-    /// not held under the policy.
+    /// not held under the policy, or only has a [budget](super::Claim::with_window) there.
     ///
     /// # Cancel safety
     ///
@@ -562,6 +571,47 @@ impl Permit {
     /// ```
     pub async fn resize_at(&self, policy: &Policy, weight: u32) -> Result<(), AcquireError> {
         self.change(weight, |level| level.policy() == policy).await
+    }
+
+    /// Reports how many units of a [budget](super::Claim::with_window) the request has used so far, in total: these
+    /// become spent, and time returns them. Call it as often as you like, for example for each piece of an answer. A
+    /// total never shrinks, so a smaller one changes nothing.
+    ///
+    /// The end of the permit frees what is left of its [estimate](super::Claim::with_estimate). Without a settlement it
+    /// counts as used; a permit that was settled with 0 has used nothing. Use beyond the estimate is spent too, and
+    /// delays later claims. After the end of the permit nothing is settled any more.
+    ///
+    /// Returns true if the permit has an estimate under the policy, also after its end; the call does nothing otherwise.
+    /// If it has several there, for several keys or layers, each is settled with the whole total. The call does no I/O,
+    /// and needs no runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let store = MemorySemaphore::new();
+    /// let tokens = Claim::new("key-42").with_policy("tokens").with_limit(1_000);
+    /// let tokens = tokens.with_window(Duration::from_secs(3600)).with_estimate(600);
+    ///
+    /// let permit = store.acquire(tokens.clone()).await.unwrap();
+    /// assert!(store.acquire(tokens.clone()).await.is_err(), "600 are reserved");
+    /// assert!(permit.settle("tokens", 150));
+    /// drop(permit);
+    /// assert!(store.acquire(tokens).await.is_ok(), "150 are spent");
+    /// # }
+    /// ```
+    pub fn settle(&self, policy: impl Into<Policy>, used: u32) -> bool {
+        let policy = policy.into();
+        let mut has_estimate = false;
+        for level in self.all_levels() {
+            if *level.policy() == policy && level.has_estimate() {
+                level.settle(used);
+                has_estimate = true;
+            }
+        }
+        has_estimate
     }
 
     /// Pauses the permit's key under this policy for `time` from now on, in all processes that share the store. See
@@ -618,6 +668,7 @@ impl Permit {
         let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
         for one in self.grants() {
             let meant = one.all_levels().filter(|level| is_meant(*level));
+            let meant = meant.filter(|level| level.window().is_none());
             let (more, less): (Vec<_>, Vec<_>) = meant.partition(|level| level.weight() < weight);
             growing.extend((!more.is_empty()).then_some((one, more)));
             shrinking.extend((!less.is_empty()).then_some((one, less)));
@@ -732,9 +783,9 @@ impl Permit {
     /// Returns `false` if its lease had ended, or if it was released before. Dropping the last clone also releases the
     /// permit. Await this method if you need the answer, or if the process may end right after.
     ///
-    /// The answer comes from the store. While the store cannot be reached, or while the permit's slot moves in a cluster,
-    /// the answer may take as long as the permit's lease. After that time the permit has ended anyway, and the answer is
-    /// `false`, whether it was held until then or not.
+    /// The answer comes from the store. While the store cannot be reached, or while the permit's slot moves in a
+    /// cluster, the answer may take as long as the permit's lease. After that time the permit has ended anyway, and the
+    /// answer is `false`, whether it was held until then or not.
     ///
     /// # Cancel safety
     ///
@@ -837,6 +888,15 @@ impl<'a> Level<'a> {
         Resize { level, weight }
     }
 
+    fn has_estimate(self) -> bool {
+        let budget = self.terms().units.budget;
+        budget.is_some_and(|budget| budget.charge == Charge::Settlement)
+    }
+
+    pub(crate) fn settle(self, used: u32) {
+        self.of.grant.settle(self.number, used);
+    }
+
     pub(crate) fn pause(self, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         self.terms().counter.paused();
         self.of.grant.pause(self.number, time, note)
@@ -847,7 +907,14 @@ impl<'a> Level<'a> {
         self.terms().units.limit
     }
 
-    /// As [`Permit::weight`].
+    /// The window of the budget. `None` for a limit of concurrency. See
+    /// [`Claim::with_window`](super::Claim::with_window).
+    pub fn window(self) -> Option<Duration> {
+        let budget = self.terms().units.budget;
+        budget.map(|budget| budget.window.time())
+    }
+
+    /// As [`Permit::weight`]. Of a budget, the number of units that were spent or reserved at the grant.
     pub fn weight(self) -> u32 {
         self.state().weight
     }
@@ -877,8 +944,8 @@ impl<'a> Level<'a> {
         self.weight() > 0
     }
 
-    /// Ends this level after an operator's revocation. The end is counted once: an earlier loss, or a concurrent end that
-    /// came first, takes precedence.
+    /// Ends this level after an operator's revocation. The end is counted once: an earlier loss, or a concurrent end
+    /// that came first, takes precedence.
     pub(crate) fn revoked(self) {
         self.of.drop_kept();
         self.count_end(LostBy::Revoked, self.of.is_lost());

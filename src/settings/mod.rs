@@ -127,7 +127,7 @@ impl Settings {
             let permit = shadow.admit(claims, &*self.semaphore, self.max_hold, nesting);
             return Acquire::ready(Ok(permit));
         }
-        match (claims.check(), nesting) {
+        match (claims.check_with_budgets(), nesting) {
             (Err(error), _) => Acquire::ready(Err(error)),
             (Ok(()), None) => self.semaphore.acquire_all(claims),
             (Ok(()), Some(nesting)) => self.acquire_within(nesting, claims),

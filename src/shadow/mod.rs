@@ -39,13 +39,19 @@ impl Shadow {
         nesting: Option<Nesting>,
     ) -> Permit {
         let claims = claims.map(Claim::on_trial);
-        let narrowest = claims.as_slice()[0].clone();
-        let answer = match claims.check() {
+        let wanted = claims.clone();
+        let narrowest = &wanted.as_slice()[0];
+        let answer = match claims.check_with_budgets() {
             Ok(()) => semaphore.acquire_all(claims).answer(),
             Err(error) => Ok(Err(error)),
         };
         let policy = narrowest.policy();
-        let trial = Trial::new(policy.clone(), narrowest.weight(), max_hold, nesting);
+        let trial = Trial::new(
+            policy.clone(),
+            narrowest.checked_units().weight,
+            max_hold,
+            nesting,
+        );
         let trial = Arc::new(trial);
         let grant = match answer {
             Ok(answer) => {
@@ -58,7 +64,7 @@ impl Shadow {
                 ShadowGrant::new(trial, Some(ended))
             }
         };
-        Permit::in_shadow(grant, &narrowest)
+        Permit::in_shadow(grant, wanted.as_slice())
     }
 
     /// Admits a request whose key is wrong.
@@ -66,7 +72,7 @@ impl Shadow {
         report(&policy, Outcome::Invalid);
         let trial = Trial::new(policy.clone(), 1, None, None);
         let claim = Claim::new("").with_policy(policy).with_limit(limit);
-        Permit::in_shadow(ShadowGrant::new(Arc::new(trial), None), &claim)
+        Permit::in_shadow(ShadowGrant::new(Arc::new(trial), None), &[claim])
     }
 
     /// Runs a claim beside its request. Drops the claim if too many run already, or outside of a Tokio runtime.

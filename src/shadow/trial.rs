@@ -4,12 +4,13 @@ use crate::{
     nesting::Nesting,
     observe::{Outcome, events, shadowed},
     semaphore::{
-        Acquire, AcquireError, BoxFuture, Grant, LevelState, Loss, Permit, PermitLost, Policy,
-        Resize, Resizing, SemaphoreId, StoreError,
+        Acquire, AcquireError, BoxFuture, Grant, Level, LevelState, Loss, Permit, PermitLost,
+        Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use parking_lot::Mutex;
 use std::{
+    collections::BTreeMap,
     future::ready,
     sync::{
         Arc,
@@ -30,6 +31,8 @@ pub(super) struct Trial {
     /// `None` before the grant, after a refusal, and after the end.
     held: Mutex<Option<Permit>>,
     weight: AtomicU32,
+    /// The totals that the handler has settled, by level. A claim that is granted later settles them then.
+    settled: Mutex<BTreeMap<usize, u32>>,
 }
 
 impl Trial {
@@ -45,6 +48,7 @@ impl Trial {
             nesting,
             held: Mutex::new(None),
             weight: weight.into(),
+            settled: Mutex::default(),
         }
     }
 
@@ -62,6 +66,11 @@ impl Trial {
                     permit.end_after(max_hold);
                 }
                 *self.held.lock() = Some(permit);
+                // Read after the permit can be found, so that each settlement reaches it from here or from `settle`.
+                let settled = self.settled.lock().clone();
+                for (level, used) in settled {
+                    self.settle_held(level, used);
+                }
             }
             Err(error) => refused(&self.policy, &error),
         }
@@ -79,6 +88,20 @@ impl Trial {
 
     pub(super) fn weight(&self) -> u32 {
         self.weight.load(Relaxed)
+    }
+
+    fn settle(&self, level: usize, used: u32) {
+        let mut settled = self.settled.lock();
+        let total = settled.entry(level).or_default();
+        *total = used.max(*total);
+        drop(settled);
+        self.settle_held(level, used);
+    }
+
+    fn settle_held(&self, level: usize, used: u32) {
+        if let Some(permit) = self.held() {
+            permit.level(level).settle(used);
+        }
     }
 
     /// Gives a new grant the weight that the handler has requested while the claim waited, or requests now.
@@ -196,18 +219,20 @@ impl Drop for ShadowGrant {
 }
 
 impl Grant for ShadowGrant {
-    fn level(&self, _: usize) -> LevelState {
-        let mut state = LevelState::new(match self.is_released.load(Relaxed) {
-            true => 0,
-            false => self.trial.weight(),
+    fn level(&self, level: usize) -> LevelState {
+        let held = self.trial.held();
+        let held = held.as_ref().map(|permit| permit.level(level));
+        let mut state = LevelState::new(match (self.is_released.load(Relaxed), level) {
+            (true, _) => 0,
+            (false, 0) => self.trial.weight(),
+            (false, _) => held.map_or(1, Level::weight),
         });
-        state.token = self.trial.held().and_then(|permit| permit.token());
+        state.token = held.and_then(Level::token);
         state
     }
 
-    fn semaphore(&self, _: usize) -> Option<SemaphoreId> {
-        let held = self.trial.held()?;
-        held.levels().next()?.semaphore()
+    fn semaphore(&self, level: usize) -> Option<SemaphoreId> {
+        self.trial.held()?.level(level).semaphore()
     }
 
     fn loss(&self) -> &Loss {
@@ -231,12 +256,17 @@ impl Grant for ShadowGrant {
     }
 
     /// Pauses the key of the trial.
-    fn pause(&self, _: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
-        let paused = self.trial.held().and_then(|permit| {
-            let level = permit.levels().next()?;
-            Some(level.pause(time, note))
-        });
-        paused.unwrap_or_else(|| Box::pin(ready(Ok(()))))
+    fn pause(&self, level: usize, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
+        match self.trial.held() {
+            Some(permit) => permit.level(level).pause(time, note),
+            None => Box::pin(ready(Ok(()))),
+        }
+    }
+
+    fn settle(&self, level: usize, used: u32) {
+        if !self.is_released.load(Relaxed) {
+            self.trial.settle(level, used);
+        }
     }
 
     fn awaits_release(&self) -> bool {

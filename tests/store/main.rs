@@ -4,6 +4,7 @@
 
 #[cfg(feature = "redis")]
 mod agreed;
+mod budgets;
 mod conformance;
 mod lock;
 mod memory;

@@ -7,9 +7,9 @@ use super::{
 use std::collections::BTreeSet;
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 11] = [
-    "operate", "store", "waiter", "grant", "keys", "shard", "entry", "queue", "holders", "fair",
-    "limits",
+const MEMORY: [&str; 13] = [
+    "operate", "store", "waiter", "grant", "keys", "shard", "entry", "queue", "budget", "holders",
+    "fair", "units", "limits",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.

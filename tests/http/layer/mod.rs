@@ -3,6 +3,7 @@
 
 mod aborted;
 mod api;
+mod budgets;
 mod claims;
 mod cooldown;
 mod drain;

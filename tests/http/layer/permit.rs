@@ -202,6 +202,8 @@ impl Grant for Returning {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
+    fn settle(&self, _level: usize, _used: u32) {}
+
     fn awaits_release(&self) -> bool {
         false
     }

@@ -60,8 +60,8 @@ mod observe {
     mod outcome;
     pub(crate) use {
         boundary::contain,
-        counts::{OutcomeCounter, PermitCounter, WaitCounter},
-        outcome::{Answered, LostBy, Outcome, Store},
+        counts::{OutcomeCounter, PermitCounter, WaitCounter, budget},
+        outcome::{Answered, BudgetUse, LostBy, Outcome, Store},
     };
 
     pub(crate) const IS_ON: bool = false;

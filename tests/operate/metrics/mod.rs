@@ -1,5 +1,6 @@
 //! Metrics, as an exporter shows them. They need a separate program, because a process has one recorder.
 
+mod budgets;
 mod counted;
 mod exposition;
 #[cfg(feature = "redis")]

@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::read_to_string,
     path::Path,
+    time::Duration,
 };
 use tower_semaphore::{
     Claim, ConcurrencyLimit, ConcurrencyLimitLayer, MemorySemaphore, Semaphore,
@@ -14,7 +15,6 @@ use tower_semaphore::{
 };
 #[cfg(feature = "redis")]
 use {
-    std::time::Duration,
     testing::{redis::RedisServer, wait::eventually},
     tower_semaphore::{Claims, Operate, Policy, RedisSemaphore},
 };
@@ -68,6 +68,9 @@ async fn some_of_all() {
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let service = ConcurrencyLimit::new(inner, 1, claim, MemorySemaphore::new());
     drop(tower::ServiceExt::oneshot(service, http::Request::new(String::new())).await);
+    let budget = Claim::new("a").with_limit(1).with_policy("table");
+    let budget = budget.with_window(Duration::from_secs(60));
+    drop(MemorySemaphore::new().acquire(budget).await);
     // A limit of 0 in shadow admits too.
     let claim = |_: &http::request::Parts| Claim::new("a").with_policy("table");
     let layer = ConcurrencyLimitLayer::new(0, claim, MemorySemaphore::new()).with_shadow(true);

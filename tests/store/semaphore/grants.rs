@@ -49,6 +49,8 @@ impl Grant for Told {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
+    fn settle(&self, _level: usize, _used: u32) {}
+
     fn awaits_release(&self) -> bool {
         false
     }
@@ -83,6 +85,8 @@ impl Grant for Plain {
     fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
+
+    fn settle(&self, _level: usize, _used: u32) {}
 
     fn awaits_release(&self) -> bool {
         false

@@ -116,6 +116,8 @@ impl Grant for Entry {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
+    fn settle(&self, _level: usize, _used: u32) {}
+
     fn awaits_release(&self) -> bool {
         false
     }

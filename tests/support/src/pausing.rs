@@ -158,6 +158,8 @@ impl Grant for Held {
         })
     }
 
+    fn settle(&self, _level: usize, _used: u32) {}
+
     fn awaits_release(&self) -> bool {
         false
     }

@@ -227,6 +227,8 @@ impl Grant for Lent {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
 
+    fn settle(&self, _level: usize, _used: u32) {}
+
     fn awaits_release(&self) -> bool {
         false
     }
@@ -325,6 +327,8 @@ impl Grant for Loan {
     fn pause(&self, _: usize, _: Duration, _: &str) -> BoxFuture<Result<(), StoreError>> {
         Box::pin(ready(Err(StoreError::new("the store has no pauses"))))
     }
+
+    fn settle(&self, _level: usize, _used: u32) {}
 
     fn awaits_release(&self) -> bool {
         self.server.is_full

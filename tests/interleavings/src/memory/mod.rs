@@ -1,5 +1,7 @@
 //! The store's files, and the scenarios, which can use everything that these files can use.
 
+#[path = "../../../../src/memory/budget.rs"]
+mod budget;
 #[path = "../../../../src/memory/entry.rs"]
 mod entry;
 #[path = "../../../../src/memory/fair.rs"]
@@ -18,6 +20,8 @@ mod queue;
 mod shard;
 #[path = "../../../../src/memory/store.rs"]
 mod store;
+#[path = "../../../../src/memory/units.rs"]
+mod units;
 #[path = "../../../../src/memory/waiter.rs"]
 mod waiter;
 

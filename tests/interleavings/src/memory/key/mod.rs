@@ -11,9 +11,11 @@ use super::{
     holders::Details,
     queue,
     shard::{IDLE_CAPACITY, Shard},
+    units::TakenUnits,
 };
 use crate::{
     explore::block_on,
+    observe::BudgetUse,
     semaphore::{Claim, Few, Pause, Permit},
     sync::oneshot,
     witness::Witness,
@@ -32,6 +34,15 @@ const WAIT: Duration = Duration::from_secs(60);
 
 /// The serial number of the next waiting claim.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// Releases units that a permit of the scenario had.
+fn free(entry: &mut Entry, weight: u32, counts: &mut Counts) {
+    let taken = TakenUnits {
+        weight,
+        ..TakenUnits::default()
+    };
+    entry.free(taken, BudgetUse::Freed, counts);
+}
 
 /// The hash of the key. Other keys have other hashes.
 const HASH: u64 = 0;
@@ -79,7 +90,7 @@ impl Key {
         let claim = Claim::new(other).with_limit(1);
         let acquired = self.shard.acquire(other, &claim, None);
         assert!(acquired.is_ok());
-        self.change_of(other, |entry, counts| entry.free(1, counts));
+        self.change_of(other, |entry, counts| free(entry, 1, counts));
     }
 
     fn change_of<R>(
@@ -108,7 +119,7 @@ impl Key {
     /// Pauses the key for longer than the scenario takes.
     fn pause(&self) {
         let pause = Pause::new(WAIT / 2, "").expect("a time");
-        self.shard.pause(HASH, &self.claim(1), pause);
+        self.shard.pause(HASH, &self.claim(1), &pause);
     }
 
     fn resume(&self) {
@@ -130,7 +141,7 @@ impl Key {
 
     fn release(&self, weight: u32) {
         self.witness.released(weight);
-        self.change(|entry, counts| entry.free(weight, counts));
+        self.change(|entry, counts| free(entry, weight, counts));
     }
 
     /// Acquires units and releases them. Does nothing if they are not free.
@@ -154,8 +165,10 @@ impl Key {
         let details = Details::new(&claim, serial, is_listed, &Arc::default());
         let (shard, granted) = (Arc::clone(&self.shard), Arc::clone(&details));
         let (sender, permit_of) = oneshot::channel();
-        let deliver = move |decided: Result<_, _>| {
-            let acquired = decided.expect("no limit is set");
+        let deliver = move |decision| {
+            let queue::Decision::Granted(acquired) = decision else {
+                panic!("no limit is set");
+            };
             let level = MemoryLevel::from_grant((HASH, &shard), acquired, &granted);
             drop(sender.send(permit(&[claim], Few::One([level]))));
         };

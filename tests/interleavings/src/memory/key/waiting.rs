@@ -3,7 +3,10 @@
 //! Promises: P1, P12, P14, P15.
 
 use super::Key;
-use crate::explore::{explore, join};
+use crate::{
+    explore::{explore, join},
+    observe::BudgetUse,
+};
 
 #[test]
 fn a_release_reaches_a_claim_that_joins() {
@@ -214,9 +217,9 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
                 .change(|entry, _| (entry.queue.remove(serial), entry.queue.unlist(serial)))
                 .unwrap_or_default();
             let was_there = waiting.is_some() || permit.is_some();
-            if let Some((details, weight)) = permit {
+            if let Some((details, taken)) = permit {
                 details.revoked();
-                key.change(|entry, counts| entry.free(weight, counts));
+                key.change(|entry, counts| entry.free(taken, BudgetUse::Lost, counts));
             }
             was_there
         });

@@ -1,0 +1,97 @@
+//! Budgets: units per window of time, decided together with permits.
+//!
+//! A gateway in front of somebody else's quota needs two kinds of limits: how many requests run at a time, and how much
+//! they use in a minute. A permit is returned when its request ends. Units of a *budget* are returned by time. One
+//! claim can be under limits of both kinds; it gets all of them or none, and waits in one queue for them.
+//!
+//! The store in memory has budgets. The store in Redis refuses a claim with a window as a mistake
+//! ([`ClaimError::NoBudgets`](crate::semaphore::ClaimError::NoBudgets)).
+//!
+//! # Requests and tokens per minute
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{AcquireError, Claim, Claims, MemorySemaphore, Semaphore};
+//!
+//! const MINUTE: Duration = Duration::from_secs(60);
+//!
+//! /// At most 5 requests of a key at a time, 600 per minute, and 100,000 tokens per minute.
+//! fn limits(key: &str, typical_tokens: u32) -> Claims {
+//!     let flight = Claim::new(key).with_limit(5);
+//!     let rate = Claim::new(key).with_policy("rate").with_limit(600).with_window(MINUTE);
+//!     let tokens = Claim::new(key).with_policy("tokens").with_limit(100_000).with_window(MINUTE);
+//!     [flight, rate, tokens.with_estimate(typical_tokens)].into()
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AcquireError> {
+//! let store = MemorySemaphore::new();
+//! let permit = store.acquire_all(limits("key-42", 800)).await?;
+//! let mut used = 0;
+//! for words in ["a", "streamed", "answer"] {
+//!     used += words.len() as u32;
+//!     permit.settle("tokens", used);
+//! }
+//! drop(permit); // frees what is left of the 800
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The claims of a layer's key extractor have windows in the same way. The handler takes the permit from the request's
+//! extensions to settle it.
+//!
+//! - Without an estimate a claim with a window is a *rate*: its weight is spent when it is granted. With an
+//!   [estimate](crate::Claim::with_estimate) it is a *reservation*, and [`settle`](crate::Permit::settle) reports its
+//!   use.
+//! - Budgets come after limits of concurrency, and a longer window before a shorter one. Another order is an error.
+//! - A request that waits for a budget holds its permits of the limits before. It takes nothing of any budget until it
+//!   is granted by all. In the queues of earlier budgets it keeps its place, so other requests wait behind it there.
+//! - Two windows for one key, as per minute and per day, need two policies.
+//!
+//! # Spent and reserved
+//!
+//! Nothing is granted unless *spent + reserved + what the claim takes ≤ limit*.
+//!
+//! - *Spent* units were used. Time returns them evenly, the limit of the last grant within a window: after *t* the budget
+//!   has room for *limit × t ÷ window* more. An idle budget saves nothing beyond its limit.
+//! - *Reserved* units may still be used. Time does not return them. A settlement moves units from reserved to spent, and
+//!   the end of the permit frees the rest.
+//! - A permit that ends without a settlement has used its estimate. Settled with 0, it has used nothing.
+//! - Use beyond an estimate is spent too. It delays later claims, and no running request.
+//!
+//! So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
+//! window)*: up to twice the limit in the window after an idle one.
+//!
+//! The end of a permit refunds nothing that was settled, so no unit is returned twice, by time and by a refund. Schemes
+//! that charge an estimate and refund it later have this fault: with long streams they grant many times the limit.
+//!
+//! # How much to reserve
+//!
+//! Reserved units are of no use to others. Estimate what requests typically use. With requests that use their units
+//! evenly while they run, saturation uses about *window ÷ (duration × (estimate ÷ used − ½))* of the limit, at most all
+//! of it. With streams of 5 to 60 s in a window of a minute:
+//!
+//! | estimate | used of the limit |
+//! |---|---|
+//! | the mean use | all |
+//! | twice the mean use | all |
+//! | four times, for example `max_tokens` | half |
+//!
+//! # Waits and refusals
+//!
+//! - A waiter is granted when time has returned its units, or as soon as the end of a permit makes room. A settlement lets
+//!   time return the settled units. Its order is that of the [queue](super::order), with flows and head starts. Flows
+//!   take turns by units.
+//! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if only time is to pass, and no
+//!   claim waits. Otherwise it is from observed permits, as for other limits.
+//! - A claim is refused at once if its units cannot have returned before its wait ends.
+//! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others.
+//!
+//! # For operators
+//!
+//! - [`usage`](crate::Operate::usage) lists each budget with its spent and reserved units. A store [with
+//!   holders](crate::memory::Builder::holders) also lists each reservation with its settled units.
+//! - A revoked reservation counts as used, because its holder may have used it.
+//! - The window is part of a semaphore's name: another window begins with nothing spent. A limit or a pause of a policy
+//!   holds for all of its windows.
+//! - `tower_semaphore.budget_units` counts the units that are reserved, spent, freed and lost. See
+//!   [metrics](crate::observe#metrics).

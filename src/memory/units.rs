@@ -1,0 +1,107 @@
+//! The units that a permit holds of one key.
+
+use crate::{
+    observe::BudgetUse,
+    sync::{AtomicU32, AtomicU64},
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The units of a key that a permit holds. Changed only under the shard's lock, so relaxed ordering is enough, and no
+/// swap has to be atomic.
+pub(super) struct HeldUnits {
+    /// 0 after the release. Of a budget, the units that were reserved at the grant.
+    weight: AtomicU32,
+    /// See [`Settled`]. A total is stored as itself.
+    settled: AtomicU64,
+}
+
+/// How many of its units of a budget a permit has used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// None: the request has no permit yet.
+    #[default]
+    Uncharged,
+    /// Not known: at the end its whole estimate counts as used.
+    Estimate,
+    Total(u32),
+}
+
+/// The units that a permit held until now.
+#[derive(Clone, Copy, Default)]
+pub(super) struct TakenUnits {
+    pub(super) weight: u32,
+    pub(super) settled: Settled,
+}
+
+impl Settled {
+    pub(super) fn total(self) -> Option<u32> {
+        match self {
+            Self::Total(total) => Some(total),
+            Self::Uncharged | Self::Estimate => None,
+        }
+    }
+}
+
+impl TakenUnits {
+    /// The units of a budget that the permit had reserved and not settled.
+    pub(super) fn unsettled(self) -> u32 {
+        self.weight
+            .saturating_sub(self.settled.total().unwrap_or(0))
+    }
+
+    /// The use of these units after a release.
+    pub(super) fn released_as(self) -> BudgetUse {
+        match self.settled {
+            Settled::Estimate => BudgetUse::Spent,
+            Settled::Uncharged | Settled::Total(_) => BudgetUse::Freed,
+        }
+    }
+}
+
+impl HeldUnits {
+    const UNCHARGED: u64 = u64::MAX;
+    const ESTIMATE: u64 = u64::MAX - 1;
+
+    /// Units that were granted.
+    pub(super) fn new(weight: u32) -> Self {
+        Self {
+            weight: AtomicU32::new(weight),
+            settled: AtomicU64::new(Self::UNCHARGED),
+        }
+    }
+
+    #[inline]
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Relaxed)
+    }
+
+    pub(super) fn set_weight(&self, weight: u32) {
+        self.weight.store(weight, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn settled(&self) -> Settled {
+        match self.settled.load(Relaxed) {
+            Self::UNCHARGED => Settled::Uncharged,
+            Self::ESTIMATE => Settled::Estimate,
+            total => Settled::Total(total as u32),
+        }
+    }
+
+    pub(super) fn set_settled(&self, settled: Settled) {
+        let settled = match settled {
+            Settled::Uncharged => Self::UNCHARGED,
+            Settled::Estimate => Self::ESTIMATE,
+            Settled::Total(total) => total.into(),
+        };
+        self.settled.store(settled, Relaxed);
+    }
+
+    /// Takes the units of a permit, which then has none.
+    #[inline]
+    pub(super) fn take(&self) -> TakenUnits {
+        let (weight, settled) = (self.weight(), self.settled());
+        self.set_weight(0);
+        TakenUnits { weight, settled }
+    }
+}

@@ -1,0 +1,110 @@
+//! Budgets of a layer's requests.
+//!
+//! Promises: P21, P26.
+
+use super::rig::{send, values};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, request::Parts};
+use http_body_util::Full;
+use std::{convert::Infallible, time::Duration};
+use testing::http_requests::request;
+use tokio::time::advance;
+use tower::{Layer, service_fn};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, LimitLayer, MemorySemaphore, Permit, ResponseBody,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// 5 requests at a time, and 100 tokens per minute.
+fn limits(parts: &Parts) -> [Claim; 2] {
+    let account = &parts.headers["x-account-id"];
+    let tokens = Claim::new(account).with_policy("tokens").with_limit(100);
+    [
+        Claim::new(account),
+        tokens.with_window(MINUTE).with_estimate(60),
+    ]
+}
+
+/// Uses 20 tokens.
+async fn handle(request: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let permit = request.extensions().get::<Permit>();
+    assert!(permit.is_some_and(|permit| permit.settle("tokens", 20)));
+    Ok(Response::new("rows".into()))
+}
+
+fn layer(store: MemorySemaphore) -> ConcurrencyLimitLayer<fn(&Parts) -> [Claim; 2]> {
+    ConcurrencyLimitLayer::new(5, limits, store)
+}
+
+fn fields(answer: &Response<ResponseBody<Full<Bytes>>>) -> [Vec<String>; 3] {
+    ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(answer, field))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_names_the_window_of_a_budget_and_a_refusal_the_time_until_it_has_room() {
+    let service = layer(MemorySemaphore::new()).layer(service_fn(handle));
+    let flight = r#""concurrency";q=5;qu="concurrent-requests""#;
+    let tokens = r#""tokens";q=100;w=60"#;
+    let first = send(&service, request("ann")).await;
+    let [policies, remaining, _] = fields(&first);
+    assert_eq!(policies, [flight, tokens]);
+    assert_eq!(remaining, [r#""concurrency";r=4"#, r#""tokens";r=40"#]);
+    drop(first);
+    // 20 of the 60 are spent, and each of two more requests spends 20.
+    for _ in 0..2 {
+        let answer = send(&service, request("ann")).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+    }
+    let refused = send(&service, request("ann")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let [policies, remaining, retry_after] = fields(&refused);
+    assert_eq!(policies, [tokens, flight]);
+    assert_eq!(remaining, [r#""tokens";r=40;t=12"#]);
+    assert_eq!(retry_after, ["12"]);
+    advance(Duration::from_secs(12)).await;
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_in_shadow_refuses_nothing_and_is_settled() {
+    let store = MemorySemaphore::new();
+    let service = layer(store.clone())
+        .with_shadow(true)
+        .layer(service_fn(handle));
+    for _ in 0..9 {
+        let answer = send(&service, request("ann")).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+    }
+    tokio::task::yield_now().await;
+    let counted = layer(store).layer(service_fn(handle));
+    let refused = send(&counted, request("ann")).await;
+    assert_eq!(
+        fields(&refused)[2],
+        ["12"],
+        "three of the nine were counted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_rounds_a_window_up_to_a_second() {
+    let limits = |_: &Parts| Claim::new("all").with_window(Duration::from_millis(20));
+    let limit = ConcurrencyLimitLayer::new(5, limits, MemorySemaphore::new());
+    let service = limit.layer(super::rig::ok());
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(fields(&answer)[0], [r#""concurrency";q=5;w=1"#]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_any_kind_can_be_under_a_budget() {
+    let limits = |account: &&'static str| Claim::new(*account).with_window(MINUTE);
+    let limit = LimitLayer::new(2, limits, MemorySemaphore::new());
+    let service = limit.layer(service_fn(async |account: &'static str| {
+        Ok::<_, Infallible>(account.len())
+    }));
+    for expected in [true, true, false] {
+        let answer = tower::ServiceExt::oneshot(service.clone(), "ann").await;
+        assert_eq!(answer.is_ok(), expected);
+    }
+}

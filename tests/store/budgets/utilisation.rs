@@ -1,0 +1,106 @@
+//! How much of a budget streams use under saturation, for estimates of several sizes.
+//!
+//! Promises: P26.
+
+use super::*;
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use tokio::{
+    task::LocalSet,
+    time::{Instant, sleep},
+};
+
+const LIMIT: u32 = 60_000;
+
+/// A pseudo-random number from 0 to 1 (splitmix64).
+fn random(seed: u64) -> f64 {
+    let z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The uses of all streams: when, and how many units.
+#[derive(Default)]
+struct Used {
+    total: u64,
+    /// The uses of the last window, and their sum.
+    recent: VecDeque<(Instant, u64)>,
+    in_window: u64,
+    peak: u64,
+}
+
+impl Used {
+    fn note(&mut self, units: u64) {
+        let now = Instant::now();
+        self.total += units;
+        self.recent.push_back((now, units));
+        self.in_window += units;
+        while let Some((at, units)) = self.recent.front()
+            && *at + MINUTE <= now
+        {
+            self.in_window -= units;
+            self.recent.pop_front();
+        }
+        self.peak = self.peak.max(self.in_window);
+    }
+}
+
+/// Streams of 5 to 60 s that use 1,000 units on average wait for a budget all the time, for twenty minutes after the
+/// first ten minutes. Returns the share of the limit that they used, and the peak in any window.
+async fn utilisation(estimate: u32) -> (f64, f64) {
+    let (store, used) = (
+        MemorySemaphore::new(),
+        Rc::new(RefCell::new(Used::default())),
+    );
+    let streams = LocalSet::new();
+    for worker in 0..45_u64 {
+        let (store, used) = (store.clone(), Rc::clone(&used));
+        streams.spawn_local(async move {
+            for stream in worker * 10_000.. {
+                let claim = tokens(LIMIT, MINUTE, estimate).with_max_waiting(1_000);
+                let permit = store.acquire(claim.with_wait(100 * 60 * MINUTE)).await;
+                let permit = permit.expect("there is room");
+                let seconds = 5 + (random(stream) * 56.0) as u32;
+                let units = 500 + (random(!stream) * 1_000.0) as u32;
+                let mut settled = 0;
+                for second in 1..=seconds {
+                    sleep(SECOND).await;
+                    let now = units * second / seconds;
+                    permit.settle("tokens", now);
+                    used.borrow_mut().note((now - settled).into());
+                    settled = now;
+                }
+            }
+        });
+    }
+    streams
+        .run_until(async {
+            sleep(10 * MINUTE).await;
+            let before = used.borrow().total;
+            used.borrow_mut().peak = 0;
+            sleep(20 * MINUTE).await;
+            let used = used.borrow();
+            let share = (used.total - before) as f64 / (20.0 * f64::from(LIMIT));
+            (share, used.peak as f64 / f64::from(LIMIT))
+        })
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_estimate_of_the_mean_use_reaches_the_limit_and_larger_ones_use_less_of_it() {
+    let mut measured = Vec::new();
+    for estimate in [1_000, 2_000, 4_000] {
+        measured.push(utilisation(estimate).await);
+    }
+    assert!(measured[0].0 >= 0.97, "{measured:?}");
+    assert!(measured[1].0 >= 0.90, "{measured:?}");
+    let formula = 60.0 / (32.5 * (4.0 - 0.5));
+    assert!(
+        (measured[2].0 - formula).abs() <= 0.05,
+        "{measured:?}, not {formula}"
+    );
+    assert!(
+        measured.iter().all(|(_, peak)| *peak <= 1.5),
+        "{measured:?}"
+    );
+}
