@@ -131,6 +131,9 @@ impl Waiter {
 
     /// Acquires all budgets, or waits for the first that refuses.
     fn acquire_budgets(&mut self) -> Result<(), AcquireError> {
+        if self.budgets.is_empty() {
+            return Ok(());
+        }
         let first = self.levels.len();
         let claims = &self.claims.as_slice()[first..];
         let (at, refusal) = match acquire_budgets(&self.keys, claims, &self.budgets) {

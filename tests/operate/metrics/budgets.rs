@@ -30,24 +30,24 @@ fn units(policy: &str) -> [f64; 4] {
 async fn each_reserved_unit_is_spent_freed_or_lost() {
     install();
     let store = MemorySemaphore::builder().holders(true).build();
-    let settled = reservation(&store, "settled").await;
-    settled.settle("settled", 30);
-    settled.settle("settled", 40);
-    assert_eq!(units("settled"), [100.0, 40.0, 0.0, 0.0]);
+    let settled = reservation(&store, "budget-settled").await;
+    settled.settle("budget-settled", 30);
+    settled.settle("budget-settled", 40);
+    assert_eq!(units("budget-settled"), [100.0, 40.0, 0.0, 0.0]);
     drop(settled);
-    assert_eq!(units("settled"), [100.0, 40.0, 60.0, 0.0]);
+    assert_eq!(units("budget-settled"), [100.0, 40.0, 60.0, 0.0]);
 
-    drop(reservation(&store, "unsettled").await);
-    assert_eq!(units("unsettled"), [100.0, 100.0, 0.0, 0.0]);
+    drop(reservation(&store, "budget-unsettled").await);
+    assert_eq!(units("budget-unsettled"), [100.0, 100.0, 0.0, 0.0]);
 
-    let exceeded = reservation(&store, "exceeded").await;
-    exceeded.settle("exceeded", 150);
+    let exceeded = reservation(&store, "budget-exceeded").await;
+    exceeded.settle("budget-exceeded", 150);
     drop(exceeded);
-    assert_eq!(units("exceeded"), [100.0, 150.0, 0.0, 0.0]);
+    assert_eq!(units("budget-exceeded"), [100.0, 150.0, 0.0, 0.0]);
 
-    let (policy, key) = (Policy::from_static("revoked"), "a".into());
-    let revoked = reservation(&store, "revoked").await;
-    revoked.settle("revoked", 20);
+    let (policy, key) = (Policy::from_static("budget-revoked"), "a".into());
+    let revoked = reservation(&store, "budget-revoked").await;
+    revoked.settle("budget-revoked", 20);
     let usage = store.usage(&policy, &key).await.expect("it is known");
     let id = &usage.held[0].id;
     assert!(
@@ -57,15 +57,15 @@ async fn each_reserved_unit_is_spent_freed_or_lost() {
             .expect("it is answered")
     );
     drop(revoked);
-    assert_eq!(units("revoked"), [100.0, 20.0, 0.0, 80.0]);
+    assert_eq!(units("budget-revoked"), [100.0, 20.0, 0.0, 80.0]);
 }
 
 #[tokio::test]
 async fn a_rate_is_spent_and_a_refused_claim_uses_nothing() {
     install();
     let store = MemorySemaphore::new();
-    drop(store.acquire(claim("rates").with_weight(900)).await);
-    let refused = store.acquire(claim("rates").with_weight(200)).await;
+    drop(store.acquire(claim("budget-rates").with_weight(900)).await);
+    let refused = store.acquire(claim("budget-rates").with_weight(200)).await;
     assert!(refused.is_err());
-    assert_eq!(units("rates"), [0.0, 900.0, 0.0, 0.0]);
+    assert_eq!(units("budget-rates"), [0.0, 900.0, 0.0, 0.0]);
 }
