@@ -12,7 +12,7 @@ use crate::{
     observe::{self, BudgetUse, Store, contain},
     semaphore::{
         AcquireError, BoxFuture, Charge, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause,
-        Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError, Units,
+        Permit, PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
     },
 };
 use std::{future::ready, sync::Arc, time::Duration};
@@ -77,7 +77,7 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
         let (details, (entry, counts)) =
             (details(claim), tables.table(place).entry(place.0, claim));
         let acquired = entry.acquire(units, counts, details.as_ref());
-        MemoryLevel::new(place, (claim.policy(), units), acquired, details)
+        MemoryLevel::new(place, units, acquired, details)
     });
     Ok(levels.collect())
 }
@@ -126,8 +126,6 @@ pub(super) struct MemoryLevel {
     claimed: u32,
     /// The units that are held. If the level is listed, its details have them instead.
     held: HeldUnits,
-    /// The policy of a budget, under which its units are counted.
-    budget: Option<Box<Policy>>,
     details: Option<Arc<Details>>,
 }
 
@@ -141,13 +139,13 @@ impl MemoryLevel {
     ) -> Result<Self, KeyRefusal> {
         let (place, units) = (keys.place(claim.key()), claim.checked_units());
         let acquired = place.1.acquire(place.0, claim, details.as_ref())?;
-        Ok(Self::new(place, (claim.policy(), units), acquired, details))
+        Ok(Self::new(place, units, acquired, details))
     }
 
     #[inline(always)]
     fn new(
         (hash, shard): KeyPlace<'_>,
-        (policy, units): (&Policy, Units),
+        units: Units,
         acquired: KeyGrant,
         details: Option<Arc<Details>>,
     ) -> Self {
@@ -157,7 +155,6 @@ impl MemoryLevel {
             acquired,
             claimed: units.limit,
             held: HeldUnits::new(units.weight),
-            budget: units.budget.map(|_| Box::new(policy.clone())),
             details,
         }
     }
@@ -168,8 +165,7 @@ impl MemoryLevel {
         acquired: KeyGrant,
         details: &Arc<Details>,
     ) -> Self {
-        let of = (&details.policy, details.units);
-        Self::new(place, of, acquired, details.listed().cloned())
+        Self::new(place, details.units, acquired, details.listed().cloned())
     }
 
     #[inline]
@@ -187,22 +183,22 @@ impl MemoryLevel {
 
     /// Charges a claim that has all of its levels for the units of a budget.
     fn charge(&self, charge: Charge) {
-        let units = self.change(|entry, _| entry.charge(self.units(), charge));
         let used = match charge {
             Charge::Grant => BudgetUse::Spent,
             Charge::Settlement => BudgetUse::Reserved,
         };
-        self.count(used, units.unwrap_or(0));
+        self.count(used, |entry| entry.charge(self.units(), charge));
     }
 
     fn settle(&self, total: u32) {
-        let units = self.change(|entry, _| entry.settle(self.units(), total));
-        self.count(BudgetUse::Spent, units.unwrap_or(0));
+        let settle = |entry: &mut Entry| entry.settle(self.units(), total);
+        self.count(BudgetUse::Spent, settle);
     }
 
-    /// Counts units of a budget. A recorder is user code, so no lock is held.
-    fn count(&self, used: BudgetUse, units: u32) {
-        if let Some(policy) = &self.budget {
+    /// Changes a budget, and counts the units that the change returns. A recorder is user code, so no lock is held.
+    fn count(&self, used: BudgetUse, change: impl FnOnce(&mut Entry) -> u32) {
+        let changed = self.change(|entry, _| (change(entry), entry.policy.clone()));
+        if let Some((units, policy)) = changed {
             observe::budget(Store::Memory, policy.as_str(), used, units);
         }
     }
@@ -232,11 +228,15 @@ impl MemoryLevel {
             };
             let taken = taken.unwrap_or_default();
             entry.free(taken, taken.released_as(), counts);
-            taken
+            let is_charged = taken.settled != Settled::Uncharged;
+            (taken, is_charged.then(|| entry.policy.clone()))
         });
-        let taken = released.unwrap_or_default();
-        if taken.settled != Settled::Uncharged {
-            self.count(taken.released_as(), taken.unsettled());
+        let Some((taken, charged)) = released else {
+            return false;
+        };
+        if let Some(policy) = charged {
+            let (used, units) = (taken.released_as(), taken.unsettled());
+            observe::budget(Store::Memory, policy.as_str(), used, units);
         }
         taken.weight > 0
     }

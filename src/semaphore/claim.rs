@@ -572,17 +572,21 @@ impl Claim {
         }
     }
 
-    /// The numbers of a claim that was checked.
+    /// The numbers of the claim.
     #[inline]
     pub(crate) fn checked_units(&self) -> Units {
-        let limit = self.limit.unwrap_or_default();
-        let rare = self.rare.as_deref();
-        let weight = rare.and_then(|rare| rare.estimate).unwrap_or(self.weight);
-        let budget = rare.and_then(Rare::budget);
-        Units {
-            limit,
-            weight,
-            budget,
+        let (limit, weight) = (self.limit.unwrap_or_default(), self.weight);
+        match &self.rare {
+            None => Units {
+                limit,
+                weight,
+                budget: None,
+            },
+            Some(rare) => Units {
+                limit,
+                weight: rare.estimate.unwrap_or(weight),
+                budget: rare.budget(),
+            },
         }
     }
 }
