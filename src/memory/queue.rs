@@ -495,35 +495,3 @@ impl Queue {
         (held, waiting.collect())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::semaphore::Claim;
-    use std::time::Duration;
-
-    fn waiting(flow: &str, serial: u64) -> QueuedClaim {
-        let claim = Claim::new("a").with_flow(flow).with_wait(Duration::MAX);
-        let details = Details::new(&claim, serial, false, &Arc::default());
-        QueuedClaim::new(claim.wait().expect("it waits"), details, |_| ())
-    }
-
-    /// The waiter's flow has already paid for its turn.
-    #[test]
-    fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
-        let mut queue = Queue::default();
-        for (serial, flow) in ["ann", "bob", "ann", "bob"].into_iter().enumerate() {
-            assert!(queue.push(waiting(flow, serial as u64), 9));
-        }
-        for _ in ["ann", "bob"] {
-            assert!(queue.pop().is_some());
-        }
-        let again = waiting("bob", 4).before_all();
-        let details = Arc::clone(&again.details);
-        assert!(queue.push(again, 0));
-        assert!(queue.leave(&details).is_some());
-        queue.remove_departed();
-        let order = queue.waiters().into_iter().map(|waiter| waiter.serial);
-        assert_eq!(order.collect::<Vec<_>>(), [2, 3]);
-    }
-}

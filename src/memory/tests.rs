@@ -1,7 +1,9 @@
-//! How many entries a store keeps, and how many units of a key are held. Unit tests, because the
-//! public API does not show these numbers.
+//! How many entries a store keeps, how many units of a key are held, and the order of a queue. Unit tests, because the
+//! public API does not show these.
 
 use super::{
+    holders::Details,
+    queue::{Queue, QueuedClaim},
     shard::{IDLE_CAPACITY, SHARDS, Tables},
     store::MemorySemaphore,
 };
@@ -181,4 +183,29 @@ fn a_claim_that_meets_a_lock_is_granted_after_it() {
         });
         assert!(permit.expect("an answer").is_ok());
     }
+}
+
+fn waiting(flow: &str, serial: u64) -> QueuedClaim {
+    let claim = Claim::new("a").with_flow(flow).with_wait(Duration::MAX);
+    let details = Details::new(&claim, serial, false, &Arc::default());
+    QueuedClaim::new(claim.wait().expect("it waits"), details, |_| ())
+}
+
+/// The waiter's flow has already paid for its turn.
+#[test]
+fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
+    let mut queue = Queue::default();
+    for (serial, flow) in ["ann", "bob", "ann", "bob"].into_iter().enumerate() {
+        assert!(queue.push(waiting(flow, serial as u64), 9));
+    }
+    for _ in ["ann", "bob"] {
+        assert!(queue.pop().is_some());
+    }
+    let again = waiting("bob", 4).before_all();
+    let details = Arc::clone(&again.details);
+    assert!(queue.push(again, 0));
+    assert!(queue.leave(&details).is_some());
+    let (_, waiting) = queue.listed(None);
+    let order = waiting.into_iter().map(|(waiter, _)| waiter.serial);
+    assert_eq!(order.collect::<Vec<_>>(), [2, 3]);
 }
