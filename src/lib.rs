@@ -79,7 +79,7 @@
 //! that one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
 //! socket ends.
 //!
-//! **How do I limit tokens or requests per minute?** With a [budget](guide::budgets): a claim with a
+//! **How do I limit tokens or requests per minute?** With a budget: a claim with a
 //! [window](Claim::with_window), beside limits of requests in flight. The store in memory has them.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
