@@ -3,7 +3,7 @@
 //! Spent units return evenly with time, the limit within a window. They are counted in nanoseconds of the window, so
 //! that nothing is rounded: a unit is `window` of these, and each nanosecond returns `limit` of them.
 
-use super::units::{HeldUnits, Settled, TakenUnits};
+use super::units::{HeldUnits, PermitEnd, Settled, TakenUnits};
 use crate::{
     observe::BudgetUse,
     semaphore::{Charge, Window},
@@ -101,6 +101,7 @@ impl BudgetState {
         self.spent.saturating_sub(passed * u128::from(self.limit))
     }
 
+    #[inline(never)]
     pub(super) fn due(&self, weight: u32, limit: u32) -> Due {
         self.due_beside(weight, limit, self.reserved)
     }
@@ -125,11 +126,13 @@ impl BudgetState {
         }
     }
 
-    /// Reserves the units of a claim. From now on spent units return at the rate of this limit.
-    pub(super) fn reserve(&mut self, weight: u32, limit: u32) {
+    /// Reserves the units of a claim. From now on spent units return at the rate of this limit. Returns the units in use.
+    #[inline(never)]
+    pub(super) fn reserve(&mut self, weight: u32, limit: u32) -> u32 {
         self.spend(0);
         self.limit = limit;
         self.reserved += u64::from(weight);
+        self.used()
     }
 
     fn spend(&mut self, units: u32) {
@@ -139,39 +142,41 @@ impl BudgetState {
     }
 
     /// Charges a claim that has all of its levels: a rate spends its units, and an estimate counts as used unless it is
-    /// settled. Returns the units that metrics count.
-    pub(super) fn charge(&mut self, held: &HeldUnits, charge: Charge) -> u32 {
+    /// settled. Returns the use and the number of these units.
+    pub(super) fn charge(&mut self, held: &HeldUnits, charge: Charge) -> (BudgetUse, u32) {
         match charge {
             Charge::Grant => self.settle(held, held.weight()),
             Charge::Settlement => {
                 held.set_settled(Settled::Estimate);
-                held.weight()
+                (BudgetUse::Reserved, held.weight())
             }
         }
     }
 
-    /// Moves units from reserved to spent, up to this total. A total never shrinks. Returns the units that became
-    /// spent.
-    pub(super) fn settle(&mut self, held: &HeldUnits, total: u32) -> u32 {
+    /// Moves units from reserved to spent, up to this total. A total never shrinks. Returns the number of units that
+    /// became spent.
+    pub(super) fn settle(&mut self, held: &HeldUnits, total: u32) -> (BudgetUse, u32) {
         let (weight, before) = (held.weight(), held.settled());
         if weight == 0 {
-            return 0;
+            return (BudgetUse::Spent, 0);
         }
         let settled = before.total().unwrap_or(0);
         let total = total.max(settled);
         self.reserved -= u64::from(total.min(weight) - settled.min(weight));
         self.spend(total - settled);
         held.set_settled(Settled::Total(total));
-        total - settled
+        (BudgetUse::Spent, total - settled)
     }
 
-    /// Ends what a permit has reserved and not settled.
-    pub(super) fn end(&mut self, taken: TakenUnits, used: BudgetUse) {
-        let rest = taken.unsettled();
+    /// Ends what a permit has reserved and not settled. Returns the use and the number of these units, if they were
+    /// charged.
+    pub(super) fn end(&mut self, taken: TakenUnits, end: PermitEnd) -> Option<(BudgetUse, u32)> {
+        let (used, rest) = (taken.used_after(end), taken.unsettled());
         self.reserved -= u64::from(rest);
         if used != BudgetUse::Freed {
             self.spend(rest);
         }
+        (taken.settled != Settled::Uncharged).then_some((used, rest))
     }
 
     /// True once time has returned all spent units and nothing is reserved, so that the state can be forgotten.

@@ -5,13 +5,13 @@ use super::{
     budget::{BudgetState, Due, Notice},
     holders::Details,
     queue::{Decided, Decision, KeyGrant, KeyRefusal, Queue, QueuedClaim},
-    units::{HeldUnits, TakenUnits},
+    units::{CountedUnits, PermitEnd, TakenUnits},
 };
 use crate::{
     observe::BudgetUse,
     semaphore::{
-        AcquireError, BudgetUsage, Charge, Claim, CompactKey, Key, Pause, Policy, SemaphoreId,
-        Units, Window,
+        AcquireError, BudgetUsage, Claim, CompactKey, Key, Pause, Policy, SemaphoreId, Units,
+        Window,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -89,8 +89,8 @@ impl Entry {
     /// True if the entry belongs to the semaphore of this claim.
     #[inline]
     pub(super) fn is_for(&self, claim: &Claim) -> bool {
-        let window = claim.checked_units().budget.map(|budget| budget.window);
-        self.window() == window && self.is_of(claim.policy(), Some(claim.key()))
+        let window = || claim.checked_units().budget.map(|budget| budget.window);
+        self.is_of(claim.policy(), Some(claim.key())) && self.window() == window()
     }
 
     #[inline]
@@ -120,6 +120,7 @@ impl Entry {
     }
 
     /// The units in use: those that are held, or spent or reserved.
+    #[inline]
     pub(super) fn used(&self) -> u32 {
         self.budget
             .as_ref()
@@ -155,13 +156,10 @@ impl Entry {
         ))
     }
 
-    /// Succeeds if units can be [acquired](Self::acquire): they fit, no claim waits, and the key is not paused.
+    /// True if units can be [acquired](Self::acquire): they fit, no claim waits, and the key is not paused.
     #[inline]
-    pub(super) fn admits(&self, units: Units) -> Result<(), KeyRefusal> {
-        match self.fits(units) && self.queue.is_empty() && self.pause.is_none() {
-            true => Ok(()),
-            false => Err(self.refusal(units)),
-        }
+    pub(super) fn admits(&self, units: Units) -> bool {
+        self.fits(units) && self.queue.is_empty() && self.pause.is_none()
     }
 
     /// Succeeds if a claim can acquire its units of a budget: they fit, the key is not paused, and no other claim is
@@ -186,8 +184,9 @@ impl Entry {
         }
     }
 
-    /// Looks at the queue of a budget after it has refused a claim. A first waiter that is not polled would otherwise keep
-    /// its place, and the key be closed to claims that do not wait.
+    /// Looks at the queue of a budget after it has refused a claim. Otherwise a first waiter that is not polled would
+    /// keep its place and block claims that do not wait.
+    #[cold]
     pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<Decided> {
         match self.budget {
             None => Vec::new(),
@@ -207,46 +206,52 @@ impl Entry {
         counts.token += 1;
         self.held += units.count();
         let limit = self.in_force(units);
-        if let Some(budget) = &mut self.budget {
-            budget.reserve(units.weight, limit);
-        }
+        let held = match &mut self.budget {
+            None => self.held,
+            Some(budget) => budget.reserve(units.weight, limit),
+        };
         if let Some(details) = listed {
             self.queue.list(Arc::clone(details), limit);
         }
         KeyGrant {
             id: self.id,
             token: counts.token,
-            held: self.used(),
+            held,
             limit,
         }
     }
 
-    /// Releases units of a permit. Of a budget, those that are not settled are used as stated. The caller must call
-    /// [`grant`](Self::grant) afterwards.
+    /// Ends units of a permit. The caller must call [`grant`](Self::grant) afterwards.
     #[inline]
-    pub(super) fn free(&mut self, taken: TakenUnits, unsettled: BudgetUse, counts: &mut Counts) {
-        let count = match &mut self.budget {
-            Some(budget) if taken.weight > 0 => {
-                budget.end(taken, unsettled);
-                1
-            }
-            _ => taken.weight,
+    pub(super) fn free(
+        &mut self,
+        taken: TakenUnits,
+        end: PermitEnd,
+        counts: &mut Counts,
+    ) -> Option<Box<CountedUnits>> {
+        let (count, counted) = match self.budget {
+            None => (taken.weight, None),
+            Some(_) if taken.weight == 0 => (0, None),
+            Some(_) => (1, self.change_budget(|budget| budget.end(taken, end))),
         };
         self.held -= count;
         counts.idle += usize::from(count > 0 && self.held == 0);
+        counted
     }
 
-    /// Charges a claim that has all of its levels for units of a budget. Returns their number.
-    pub(super) fn charge(&mut self, held: &HeldUnits, charge: Charge) -> u32 {
-        let budget = self.budget.as_mut();
-        budget.map_or(0, |budget| budget.charge(held, charge))
-    }
-
-    /// Moves units of a budget from reserved to spent. Returns their number. The caller must call
-    /// [`grant`](Self::grant) afterwards.
-    pub(super) fn settle(&mut self, held: &HeldUnits, total: u32) -> u32 {
-        let budget = self.budget.as_mut();
-        budget.map_or(0, |budget| budget.settle(held, total))
+    /// Changes a budget, which uses units. The caller must call [`grant`](Self::grant) afterwards.
+    #[inline(never)]
+    pub(super) fn change_budget(
+        &mut self,
+        change: impl FnOnce(&mut BudgetState) -> Option<(BudgetUse, u32)>,
+    ) -> Option<Box<CountedUnits>> {
+        let (used, units) = change(self.budget.as_mut()?)?;
+        let policy = self.policy.clone();
+        Some(Box::new(CountedUnits {
+            policy,
+            used,
+            units,
+        }))
     }
 
     /// Adds a claim to the queue. Fails if `max_waiting` or more claims are ahead, if the claim is too heavy for the
@@ -357,9 +362,9 @@ impl Entry {
         self.pause.as_deref()
     }
 
-    /// Pauses the key, unless it is paused for as long already. Returns the waiters that do not know yet that it is
-    /// paused.
-    pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<Arc<Details>> {
+    /// Pauses the key, unless it is paused for as long already. Returns notices for the waiters that do not know yet that
+    /// it is paused.
+    pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<Decided> {
         let since = Instant::now();
         let (until, note) = (since + pause.time, pause.note.clone());
         if self.pause.as_ref().is_some_and(|old| old.until >= until) {
@@ -369,7 +374,7 @@ impl Entry {
         match self.pause.replace(Box::new(paused)) {
             // The waiters already wait for the end of the earlier pause, and look up the new one then.
             Some(_) => Vec::new(),
-            None => self.queue.waiters(),
+            None => self.queue.look_at_all(),
         }
     }
 

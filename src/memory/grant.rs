@@ -1,15 +1,16 @@
 //! The grant behind a permit. It is acquired at all limits of a request, or at none.
 
 use super::{
+    budget::BudgetState,
     entry::{Counts, Entry, EntryMut},
     holders::Details,
     keys::Keys,
     queue::{Decided, KeyGrant, KeyRefusal, deliver},
     shard::{KeyPlace, Shard, ShardTable, Tables},
-    units::{HeldUnits, Settled},
+    units::{HeldUnits, PermitEnd},
 };
 use crate::{
-    observe::{self, BudgetUse, Store, contain},
+    observe::{BudgetUse, Store, contain},
     semaphore::{
         AcquireError, BoxFuture, Charge, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause,
         Permit, PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
@@ -66,8 +67,8 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
     let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
     for (claim, units, place) in wanted.clone() {
         let (entry, counts) = tables.table(place).entry(place.0, claim);
-        if let Err(refusal) = entry.admits(units) {
-            let noticed = entry.after_refusal(counts);
+        if !entry.admits(units) {
+            let (refusal, noticed) = (entry.refusal(units), entry.after_refusal(counts));
             drop(tables);
             deliver(noticed);
             return Err(refusal.error(claim.policy()));
@@ -183,23 +184,17 @@ impl MemoryLevel {
 
     /// Charges a claim that has all of its levels for the units of a budget.
     fn charge(&self, charge: Charge) {
-        let used = match charge {
-            Charge::Grant => BudgetUse::Spent,
-            Charge::Settlement => BudgetUse::Reserved,
-        };
-        self.count(used, |entry| entry.charge(self.units(), charge));
+        self.change_budget(|budget| budget.charge(self.units(), charge));
     }
 
     fn settle(&self, total: u32) {
-        let settle = |entry: &mut Entry| entry.settle(self.units(), total);
-        self.count(BudgetUse::Spent, settle);
+        self.change_budget(|budget| budget.settle(self.units(), total));
     }
 
-    /// Changes a budget, and counts the units that the change returns. A recorder is user code, so no lock is held.
-    fn count(&self, used: BudgetUse, change: impl FnOnce(&mut Entry) -> u32) {
-        let changed = self.change(|entry, _| (change(entry), entry.policy.clone()));
-        if let Some((units, policy)) = changed {
-            observe::budget(Store::Memory, policy.as_str(), used, units);
+    fn change_budget(&self, change: impl FnOnce(&mut BudgetState) -> (BudgetUse, u32)) {
+        let counted = self.change(|entry, _| entry.change_budget(|budget| Some(change(budget))));
+        if let Some(counted) = counted.flatten() {
+            counted.count();
         }
     }
 
@@ -227,18 +222,16 @@ impl MemoryLevel {
                 None => Some(self.held.take()),
             };
             let taken = taken.unwrap_or_default();
-            entry.free(taken, taken.released_as(), counts);
-            let is_charged = taken.settled != Settled::Uncharged;
-            (taken, is_charged.then(|| entry.policy.clone()))
+            let counted = entry.free(taken, PermitEnd::Released, counts);
+            (taken.weight > 0, counted)
         });
-        let Some((taken, charged)) = released else {
+        let Some((was_held, counted)) = released else {
             return false;
         };
-        if let Some(policy) = charged {
-            let (used, units) = (taken.released_as(), taken.unsettled());
-            observe::budget(Store::Memory, policy.as_str(), used, units);
+        if let Some(counted) = counted {
+            counted.count();
         }
-        taken.weight > 0
+        was_held
     }
 
     fn place(&self) -> KeyPlace<'_> {
@@ -277,12 +270,15 @@ impl MemoryLevel {
             _ if is_lost => Err(lost()),
             weight => {
                 let budget = None;
-                let admitted = entry.admits(Units {
+                let units = Units {
                     limit,
                     weight,
                     budget,
-                });
-                admitted.map_err(|refusal| refusal.error(&entry.policy))
+                };
+                match entry.admits(units) {
+                    true => Ok(()),
+                    false => Err(entry.refusal(units).error(&entry.policy)),
+                }
             }
         }
     }

@@ -5,10 +5,10 @@ use super::{
     holders::{Now, infos, serial_of},
     shard::SHARDS,
     store::MemorySemaphore,
-    units::Settled,
+    units::PermitEnd,
 };
 use crate::{
-    observe::{self, BudgetUse, Store, contain},
+    observe::contain,
     semaphore::{
         BoxFuture, Claim, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
         Pause, PauseInfo, Policy, Process, ReadyStream, StoreError, StoredKey, Usage,
@@ -202,15 +202,12 @@ impl MemorySemaphore {
         if let Some((details, taken)) = permit {
             // Notify the holder before others get its units.
             details.revoked();
-            self.0.change_each(policy, key, |entry, counts| {
-                if entry.id == id {
-                    entry.free(taken, BudgetUse::Lost, counts);
-                }
+            let counted = self.0.change_each(policy, key, |entry, counts| {
+                let is_it = entry.id == id;
+                is_it.then(|| entry.free(taken, PermitEnd::Revoked, counts))
             });
-            if details.units.budget.is_some() && taken.settled != Settled::Uncharged {
-                let (policy, lost) = (policy.as_str(), taken.unsettled());
-                observe::budget(Store::Memory, policy, BudgetUse::Lost, lost);
-            }
+            let counted = counted.into_iter().flatten().flatten();
+            counted.for_each(|counted| counted.count());
         }
         true
     }

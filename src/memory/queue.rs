@@ -139,7 +139,7 @@ struct Start {
 pub(super) enum Decided {
     /// Its outcome after it has left the queue, and the callback that delivers it.
     Outcome(Decision, Deliver),
-    /// It should look when its units fit.
+    /// It should look again: its key is paused, or the time at which its units fit has changed.
     Look(Arc<Details>),
 }
 
@@ -451,11 +451,11 @@ impl Queue {
         }
     }
 
-    /// The details of all waiters, to notify them.
-    pub(super) fn waiters(&self) -> Vec<Arc<Details>> {
+    /// Notices for all waiters.
+    pub(super) fn look_at_all(&self) -> Vec<Decided> {
         let waiting = self.waiting.iter().filter(|waiting| !waiting.has_left());
         waiting
-            .map(|waiting| Arc::clone(&waiting.details))
+            .map(|waiting| Decided::Look(Arc::clone(&waiting.details)))
             .collect()
     }
 

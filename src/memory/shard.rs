@@ -4,10 +4,9 @@ use super::{
     entry::{Counts, Entry, EntryMut},
     holders::Details,
     limits::Limits,
-    queue::{KeyGrant, KeyRefusal, QueuedClaim, deliver},
+    queue::{Decided, KeyGrant, KeyRefusal, QueuedClaim, deliver},
 };
 use crate::{
-    observe::contain,
     semaphore::{AcquireError, Claim, Key, Pause, Policy, StoredKey},
     sync::{Mutex, MutexGuard},
 };
@@ -86,8 +85,8 @@ impl Shard {
     ) -> Result<KeyGrant, KeyRefusal> {
         let (mut table, units) = (self.0.lock(), claim.checked_units());
         let (entry, counts) = table.entry(hash, claim);
-        if let Err(refusal) = entry.admits(units) {
-            let noticed = entry.after_refusal(counts);
+        if !entry.admits(units) {
+            let (refusal, noticed) = (entry.refusal(units), entry.after_refusal(counts));
             drop(table);
             deliver(noticed);
             return Err(refusal);
@@ -121,16 +120,17 @@ impl Shard {
     pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: &Pause) {
         let mut table = self.0.lock();
         let id = table.entry(hash, claim).0.id;
-        let waiters = table.pause_each(hash, id, pause);
+        let noticed = table.pause_each(hash, id, pause);
         drop(table);
-        notify(waiters.iter().flatten());
+        deliver(noticed.unwrap_or_default());
     }
 
     /// Pauses the key of an entry, under all windows. Returns false if the entry does not exist.
     pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: &Pause) -> bool {
-        let waiters = self.0.lock().pause_each(hash, id, pause);
-        notify(waiters.iter().flatten());
-        waiters.is_some()
+        let noticed = self.0.lock().pause_each(hash, id, pause);
+        let is_there = noticed.is_some();
+        deliver(noticed.unwrap_or_default());
+        is_there
     }
 
     /// Changes the selected entry of this hash, if it exists. Then grants to the waiters that fit, and notifies them
@@ -265,9 +265,9 @@ impl ShardTable {
         (entry, &mut self.counts)
     }
 
-    /// Pauses the key of an entry under all windows: another window that comes later copies the pause. Returns the
-    /// waiters that do not know yet that the key is paused, or `None` if the entry does not exist.
-    fn pause_each(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<Arc<Details>>> {
+    /// Pauses the key of an entry under all windows: another window that comes later copies the pause. Returns notices
+    /// for waiters, or `None` if the entry does not exist.
+    fn pause_each(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<Decided>> {
         let (entry, _) = self.held(hash, id)?;
         let (policy, key) = (entry.policy.clone(), entry.key.clone());
         let same = self.entries.iter_hash_mut(hash);
@@ -279,13 +279,6 @@ impl ShardTable {
     pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<EntryMut<'_>> {
         let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
         Some((entry, &mut self.counts))
-    }
-}
-
-/// Notifies waiters that their key is paused. A waker is user code, so no lock is held.
-fn notify<'a>(waiters: impl IntoIterator<Item = &'a Arc<Details>>) {
-    for details in waiters {
-        contain(|| details.changed.notify_one());
     }
 }
 

@@ -1,7 +1,8 @@
 //! The units that a permit holds of one key.
 
 use crate::{
-    observe::BudgetUse,
+    observe::{self, BudgetUse, Store},
+    semaphore::Policy,
     sync::{AtomicU32, AtomicU64},
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +25,14 @@ pub(super) enum Settled {
     /// Not known: at the end its whole estimate counts as used.
     Estimate,
     Total(u32),
+}
+
+/// How the units of a permit end.
+#[derive(Clone, Copy)]
+pub(super) enum PermitEnd {
+    Released,
+    /// The holder may have used what it has not settled.
+    Revoked,
 }
 
 /// The units that a permit held until now.
@@ -49,12 +58,28 @@ impl TakenUnits {
             .saturating_sub(self.settled.total().unwrap_or(0))
     }
 
-    /// The use of these units after a release.
-    pub(super) fn released_as(self) -> BudgetUse {
-        match self.settled {
-            Settled::Estimate => BudgetUse::Spent,
-            Settled::Uncharged | Settled::Total(_) => BudgetUse::Freed,
+    /// The use of these units from the end of the permit on.
+    pub(super) fn used_after(self, end: PermitEnd) -> BudgetUse {
+        match (end, self.settled) {
+            (PermitEnd::Revoked, _) => BudgetUse::Lost,
+            (PermitEnd::Released, Settled::Estimate) => BudgetUse::Spent,
+            (PermitEnd::Released, Settled::Uncharged | Settled::Total(_)) => BudgetUse::Freed,
         }
+    }
+}
+
+/// Units of a budget that metrics count once no lock is held, because a recorder is user code. Boxed, because most
+/// permits have none.
+#[must_use]
+pub(super) struct CountedUnits {
+    pub(super) policy: Policy,
+    pub(super) used: BudgetUse,
+    pub(super) units: u32,
+}
+
+impl CountedUnits {
+    pub(super) fn count(self) {
+        observe::budget(Store::Memory, self.policy.as_str(), self.used, self.units);
     }
 }
 

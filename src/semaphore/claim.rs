@@ -545,7 +545,7 @@ impl Claim {
     }
 
     /// As [`units`](Self::units), for a store that has budgets.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self) -> Result<Units, AcquireError> {
         let limit = self.limit().ok_or(ClaimError::NoLimit)?;
         if self.key().is_empty() {

@@ -179,7 +179,7 @@ async fn each_window_is_a_separate_budget() {
     let plain = Claim::new("ann").with_policy("rate").with_limit(1);
     let permit = granted(&store, plain.clone());
     assert_eq!(refused(&store, plain).2, None);
-    assert_eq!(budgets(&store, "rate").await.len(), 2);
+    assert_eq!(usage_of(&store, "rate").await.budgets.len(), 2);
     drop(permit);
 }
 

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use std::time::Duration;
 use tower_semaphore::{
     AcquireError, Claim, Claims, MemorySemaphore, Operate, Permit, Policy, Semaphore,
-    semaphore::BudgetUsage,
+    semaphore::Usage,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -60,15 +60,21 @@ fn refused(store: &MemorySemaphore, claims: impl Into<Claims>) -> (String, u32, 
     }
 }
 
-/// The budgets of a policy as operators see them.
-async fn budgets(store: &MemorySemaphore, policy: &'static str) -> Vec<BudgetUsage> {
+/// The usage of the key under a policy, as operators see it.
+async fn usage_of(store: &MemorySemaphore, policy: &'static str) -> Usage {
     let usage = store.usage(&Policy::from_static(policy), &"ann".into());
-    usage.await.expect("it is known").budgets
+    usage.await.expect("it is known")
+}
+
+/// Revokes a permit or a waiter, which has to exist.
+async fn revoke(store: &MemorySemaphore, policy: &'static str, id: &str) {
+    let revoked = store.revoke(&Policy::from_static(policy), &"ann".into(), id);
+    assert!(revoked.await.expect("it is answered"));
 }
 
 /// The units of a policy's only budget that are spent, and those that are reserved.
 async fn in_use(store: &MemorySemaphore, policy: &'static str) -> (u32, u32) {
-    match budgets(store, policy).await[..] {
+    match usage_of(store, policy).await.budgets[..] {
         [] => (0, 0),
         [budget] => (budget.spent, budget.reserved),
         ref several => panic!("{several:?}"),

@@ -16,10 +16,7 @@ fn listing() -> MemorySemaphore {
 async fn usage_lists_reservations_with_what_is_settled() {
     let store = listing();
     let permit = granted(&store, tokens(100, MINUTE, 60));
-    let usage = store
-        .usage(&TOKENS, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     assert_eq!((usage.units, usage.limit), (60, Some(100)));
     let held = &usage.held[0];
     assert_eq!(
@@ -27,10 +24,7 @@ async fn usage_lists_reservations_with_what_is_settled() {
         (60, Some(MINUTE), None)
     );
     permit.settle("tokens", 25);
-    let usage = store
-        .usage(&TOKENS, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     assert_eq!(usage.held[0].settled, Some(25));
     let budget = usage.budgets[0];
     assert_eq!(
@@ -44,10 +38,7 @@ async fn usage_lists_reservations_with_what_is_settled() {
     );
     assert!(json.contains(r#""window_ms":60000,"settled":25"#), "{json}");
     drop(permit);
-    let usage = store
-        .usage(&TOKENS, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     assert_eq!((usage.units, usage.held.len()), (25, 0));
     let counts = store
         .counts(&TOKENS, &[StoredKey::whole("ann")])
@@ -61,17 +52,9 @@ async fn a_revoked_reservation_is_spent() {
     let store = listing();
     let permit = granted(&store, tokens(100, MINUTE, 60));
     permit.settle("tokens", 25);
-    let usage = store
-        .usage(&TOKENS, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     let id = &usage.held[0].id;
-    assert!(
-        store
-            .revoke(&TOKENS, &"ann".into(), id)
-            .await
-            .expect("it is answered")
-    );
+    revoke(&store, "tokens", id).await;
     assert!(permit.is_lost());
     assert_eq!(in_use(&store, "tokens").await, (60, 0));
     permit.settle("tokens", 90);
@@ -154,17 +137,9 @@ async fn a_waiter_that_is_revoked_is_refused() {
     let held = granted(&store, tokens(60, MINUTE, 60));
     let waiting = tokio::spawn(store.acquire(tokens(60, MINUTE, 30).with_wait(MINUTE)));
     advance(SECOND).await;
-    let usage = store
-        .usage(&TOKENS, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     let id = &usage.waiting[0].id;
-    assert!(
-        store
-            .revoke(&TOKENS, &"ann".into(), id)
-            .await
-            .expect("it is answered")
-    );
+    revoke(&store, "tokens", id).await;
     let answer = waiting.await.expect("no panic");
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
     drop(held);

@@ -4,19 +4,8 @@
 //! Promises: P26.
 
 use super::*;
+use testing::rng::Rng;
 use tokio::time::{Instant, advance};
-
-/// A pseudo-random number below `below` (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
 
 /// A budget as its user counts it. Spent units are kept as fractions of `window` milliseconds, and each millisecond
 /// returns its part separately.
@@ -66,8 +55,9 @@ impl Account {
 #[tokio::test(start_paused = true)]
 async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
     for seed in 0..60 {
-        let mut random = Random(seed);
-        let (limit, window) = (1 + random.below(200), 1 + random.below(3_000));
+        let mut rng = Rng::new(seed);
+        let mut below = |end: u64| rng.below(end as usize) as u64;
+        let (limit, window) = (1 + below(200), 1 + below(3_000));
         let mut account = Account {
             limit,
             window,
@@ -80,14 +70,14 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
         let time = Duration::from_millis(window);
         let mut running: Vec<(Permit, u64, Option<u64>)> = Vec::new();
         for _ in 0..400 {
-            match random.below(5) {
+            match below(5) {
                 0 => {
-                    let millis = random.below(window / 4 + 2);
+                    let millis = below(window / 4 + 2);
                     advance(Duration::from_millis(millis)).await;
                     account.pass(millis);
                 }
                 1 => {
-                    let units = 1 + random.below(limit);
+                    let units = 1 + below(limit);
                     let claim = rate(limit as u32, time).with_policy("tokens");
                     let answer = answer(&store, claim.with_weight(units as u32));
                     assert_eq!(answer.is_ok(), account.fits(units), "{seed}: {answer:?}");
@@ -96,7 +86,7 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
                     }
                 }
                 2 => {
-                    let units = 1 + random.below(limit);
+                    let units = 1 + below(limit);
                     let answer = answer(&store, tokens(limit as u32, time, units as u32));
                     assert_eq!(answer.is_ok(), account.fits(units), "{seed}: {answer:?}");
                     if let Ok(permit) = answer {
@@ -105,9 +95,9 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
                     }
                 }
                 3 if !running.is_empty() => {
-                    let at = random.below(running.len() as u64) as usize;
+                    let at = below(running.len() as u64) as usize;
                     let (permit, units, settled) = &mut running[at];
-                    let used = random.below(*units + 1);
+                    let used = below(*units + 1);
                     assert!(permit.settle("tokens", used as u32));
                     let before = settled.unwrap_or(0);
                     let after = before.max(used);
@@ -116,7 +106,7 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
                     account.spend(after - before);
                 }
                 4 if !running.is_empty() => {
-                    let at = random.below(running.len() as u64) as usize;
+                    let at = below(running.len() as u64) as usize;
                     let (permit, units, settled) = running.swap_remove(at);
                     drop(permit);
                     account.reserved -= units - settled.unwrap_or(0);

@@ -148,17 +148,9 @@ async fn waiter_of_two(
 async fn a_waiter_that_is_revoked_in_one_of_its_queues_is_refused_at_once() {
     let store = MemorySemaphore::builder().holders(true).build();
     let (_held, waiting) = waiter_of_two(&store).await;
-    let usage = store
-        .usage(&RATE, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "rate").await;
     let id = &usage.waiting[0].id;
-    assert!(
-        store
-            .revoke(&RATE, &"ann".into(), id)
-            .await
-            .expect("it is answered")
-    );
+    revoke(&store, "rate", id).await;
     let start = Instant::now();
     let answer = waiting.await.expect("no panic");
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
@@ -189,11 +181,7 @@ async fn a_waiter_that_has_joined_again_is_revoked() {
     let meant = tokio::spawn(waiter(&store, [flight(1), tokens(60, MINUTE, 2)]));
     let after = [one(), one(), one()];
     sleep(SECOND).await;
-    let policy = Policy::from_static("tokens");
-    let usage = store
-        .usage(&policy, &"ann".into())
-        .await
-        .expect("it is known");
+    let usage = usage_of(&store, "tokens").await;
     let mut listed = usage.waiting.iter();
     let id = listed
         .find(|waiter| waiter.weight == 2)
@@ -202,12 +190,7 @@ async fn a_waiter_that_has_joined_again_is_revoked() {
         .clone();
     pause(&store, "concurrency", 2 * SECOND).await;
     sleep(10 * SECOND).await;
-    assert!(
-        store
-            .revoke(&policy, &"ann".into(), &id)
-            .await
-            .expect("it is answered")
-    );
+    revoke(&store, "tokens", &id).await;
     let answer = meant.await.expect("no panic");
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
     drop((held, before, after));

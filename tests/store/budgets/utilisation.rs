@@ -4,20 +4,13 @@
 
 use super::*;
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use testing::rng::Rng;
 use tokio::{
     task::LocalSet,
     time::{Instant, sleep},
 };
 
 const LIMIT: u32 = 60_000;
-
-/// A pseudo-random number from 0 to 1 (splitmix64).
-fn random(seed: u64) -> f64 {
-    let z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-}
 
 /// The uses of all streams: when, and how many units.
 #[derive(Default)]
@@ -53,15 +46,16 @@ async fn utilisation(estimate: u32) -> (f64, f64) {
         Rc::new(RefCell::new(Used::default())),
     );
     let streams = LocalSet::new();
-    for worker in 0..45_u64 {
+    for worker in 0..45 {
         let (store, used) = (store.clone(), Rc::clone(&used));
         streams.spawn_local(async move {
-            for stream in worker * 10_000.. {
+            let mut rng = Rng::new(worker);
+            loop {
                 let claim = tokens(LIMIT, MINUTE, estimate).with_max_waiting(1_000);
                 let permit = store.acquire(claim.with_wait(100 * 60 * MINUTE)).await;
                 let permit = permit.expect("there is room");
-                let seconds = 5 + (random(stream) * 56.0) as u32;
-                let units = 500 + (random(!stream) * 1_000.0) as u32;
+                let seconds = 5 + rng.below(56) as u32;
+                let units = 500 + rng.below(1_001) as u32;
                 let mut settled = 0;
                 for second in 1..=seconds {
                     sleep(SECOND).await;

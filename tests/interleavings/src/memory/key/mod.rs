@@ -11,11 +11,10 @@ use super::{
     holders::Details,
     queue,
     shard::{IDLE_CAPACITY, Shard},
-    units::TakenUnits,
+    units::{PermitEnd, TakenUnits},
 };
 use crate::{
     explore::block_on,
-    observe::BudgetUse,
     semaphore::{Claim, Few, Pause, Permit},
     sync::oneshot,
     witness::Witness,
@@ -41,7 +40,7 @@ fn free(entry: &mut Entry, weight: u32, counts: &mut Counts) {
         weight,
         ..TakenUnits::default()
     };
-    entry.free(taken, BudgetUse::Freed, counts);
+    assert!(entry.free(taken, PermitEnd::Released, counts).is_none());
 }
 
 /// The hash of the key. Other keys have other hashes.

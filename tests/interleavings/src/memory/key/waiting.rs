@@ -5,7 +5,7 @@
 use super::Key;
 use crate::{
     explore::{explore, join},
-    observe::BudgetUse,
+    memory::units::PermitEnd,
 };
 
 #[test]
@@ -219,7 +219,9 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
             let was_there = waiting.is_some() || permit.is_some();
             if let Some((details, taken)) = permit {
                 details.revoked();
-                key.change(|entry, counts| entry.free(taken, BudgetUse::Lost, counts));
+                let freed =
+                    key.change(|entry, counts| entry.free(taken, PermitEnd::Revoked, counts));
+                assert!(freed.flatten().is_none());
             }
             was_there
         });
