@@ -45,6 +45,8 @@
 //! - Budgets come after limits of concurrency, and a longer window before a shorter one. Another order is an error.
 //! - A request that waits for a budget holds its permits of the limits before. It takes nothing of any budget until it
 //!   is granted by all. In the queues of earlier budgets it keeps its place, so other requests wait behind it there.
+//! - Requests under the same budgets have to name budgets of equal windows in one order. Otherwise two of them may each be
+//!   first where the other waits, until one wait is over.
 //! - Two windows for one key, as per minute and per day, need two policies.
 //!
 //! # Spent and reserved
@@ -84,7 +86,8 @@
 //! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if only time is to pass, and no
 //!   claim waits. Otherwise it is from observed permits, as for other limits.
 //! - A claim is refused at once if its units cannot have returned before its wait ends.
-//! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others.
+//! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others. Several such
+//!   waiters lose their places one after the other.
 //!
 //! # For operators
 //!

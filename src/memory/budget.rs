@@ -192,6 +192,13 @@ impl BudgetState {
         }
     }
 
+    /// Forgets that the head was notified: it has looked in vain, because its key is paused.
+    pub(super) fn forget_notice(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.due = Due::Unknown;
+        }
+    }
+
     /// Returns the notice that the head of the queue needs. `None` if it knows already when its units fit.
     pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<Notice> {
         let now = Instant::now();

@@ -169,6 +169,9 @@ impl Entry {
         let is_first = ahead == 0;
         if let Some(budget) = &mut self.budget {
             budget.note_look(claim.serial);
+            if self.pause.is_some() {
+                budget.forget_notice();
+            }
         }
         match is_first && self.pause.is_none() && self.fits(units) {
             true => Ok(()),

@@ -119,14 +119,15 @@ impl Waiter {
                 Err(full) => return self.wait_for(self.levels.len(), Rank::Arrival, full),
             }
         }
-        if let Some((at, full)) = self.paused() {
-            self.places.clear();
+        self.acquire_budgets()?;
+        if self.places.is_empty()
+            && let Some((at, full)) = self.paused()
+        {
             self.wait_for(at, Rank::First, full)?;
             // Released only after joining, so that no other claim is granted in between.
             self.levels.truncate(at);
-            return Ok(());
         }
-        self.acquire_budgets()
+        Ok(())
     }
 
     /// Acquires all budgets, or waits for the first that refuses.
@@ -149,6 +150,10 @@ impl Waiter {
         self.places.retain(|place| place.level <= level);
         let claim = &claims[at];
         if self.places.last().is_none_or(|place| place.level < level) {
+            let is_only = self.claims.as_slice().len() == 1;
+            if is_only && claim.wait().is_some() && self.left(claim).is_zero() {
+                return Err(self.timed_out(claim, refusal.id));
+            }
             self.wait_for(level, Rank::Arrival, refusal.error(claim.policy()))?;
         } else if refusal.outlasts(self.left(claim)) {
             let error = refusal.error(claim.policy());

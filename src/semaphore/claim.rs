@@ -138,7 +138,7 @@ impl Claim {
     ///
     /// A budget never grants a claim unless *spent + reserved + what the claim takes ≤ limit*:
     ///
-    /// - *Spent* units were used, and time returns them: the whole limit within a window. A claim without an estimate
+    /// - *Spent* units were used, and time returns them: the limit of the last grant within a window. A claim without an estimate
     ///   is a rate: its [weight](Self::with_weight) is spent when it is granted.
     /// - *Reserved* units may still be used, and time does not return them. A claim with an
     ///   [estimate](Self::with_estimate) reserves it when it is granted. [`Permit::settle`](super::Permit::settle)

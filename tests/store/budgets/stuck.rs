@@ -237,3 +237,77 @@ async fn a_waiter_far_behind_in_one_queue_keeps_its_first_place_in_another() {
         drop(waiting.await.expect("no panic").expect("there is room"));
     }
 }
+
+/// Each gives back its permit when its turn comes, and gets it again before all others.
+#[tokio::test(start_paused = true)]
+async fn waiters_keep_their_order_in_a_pause_of_a_limit_before() {
+    for (at, time) in [(700, 2_000), (900, 300), (100, 900)] {
+        let store = MemorySemaphore::new();
+        let held = granted(&store, tokens(60, MINUTE, 60));
+        let (order, mut waiting) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+        for number in 0..3_u32 {
+            let (waiter, order) = (
+                waiter(&store, [flight(5), tokens(60, MINUTE, 60)]),
+                Arc::clone(&order),
+            );
+            waiting.spawn(async move {
+                let permit = waiter.await.expect("there is room");
+                order.lock().expect("no panic").push(number);
+                permit.settle("tokens", 0);
+                sleep(SECOND).await;
+            });
+        }
+        sleep(Duration::from_millis(at)).await;
+        pause(&store, "concurrency", Duration::from_millis(time)).await;
+        sleep(4 * SECOND).await;
+        held.settle("tokens", 0);
+        drop(held);
+        while let Some(served) = waiting.join_next().await {
+            served.expect("no panic");
+        }
+        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2], "{at} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_pause_lets_a_waiter_in_at_once() {
+    let store = MemorySemaphore::new();
+    let held = granted(&store, tokens(60, MINUTE, 60));
+    let mut waiting = waiter(&store, tokens(60, MINUTE, 60));
+    held.settle("tokens", 0);
+    drop(held);
+    // The waiter learns that it fits only after the pause.
+    pause(&store, "tokens", MINUTE).await;
+    assert!((&mut waiting).now_or_never().is_none());
+    let waiting = tokio::spawn(waiting);
+    sleep(Duration::from_millis(10)).await;
+    let resumed = store.resume(&Policy::from_static("tokens"), &"ann".into());
+    assert!(resumed.await.expect("it is answered"));
+    let start = Instant::now();
+    drop(waiting.await.expect("no panic").expect("there is room"));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_polled_again_after_its_wait_has_timed_out() {
+    let store = MemorySemaphore::new();
+    drop(granted(&store, rate(60, MINUTE).with_weight(60)));
+    let stuck = store.acquire(rate(60, MINUTE).with_wait(5 * SECOND));
+    let mut stuck = stuck.boxed();
+    assert!((&mut stuck).now_or_never().is_none());
+    advance(4 * SECOND).await;
+    let heavy = || rate(60, MINUTE).with_weight(60);
+    assert!(
+        answer(&store, heavy()).is_err(),
+        "the first has lost its place"
+    );
+    let next = tokio::spawn(waiter(&store, heavy()));
+    tokio::task::yield_now().await;
+    advance(6 * SECOND).await;
+    let answer = stuck.await;
+    assert!(
+        matches!(answer, Err(AcquireError::TimedOut { .. })),
+        "{answer:?}"
+    );
+    next.abort();
+}
