@@ -4,9 +4,6 @@
 //! they use in a minute. A permit is returned when its request ends. Units of a *budget* are returned by time. One
 //! claim can be under limits of both kinds; it gets all of them or none, and waits in one queue for them.
 //!
-//! The store in memory has budgets. The store in Redis refuses a claim with a window as a mistake
-//! ([`ClaimError::NoBudgets`](crate::semaphore::ClaimError::NoBudgets)).
-//!
 //! # Requests and tokens per minute
 //!
 //! ```

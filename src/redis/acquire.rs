@@ -11,13 +11,13 @@ use super::{
 use crate::{
     observe::{Outcome, Store::Redis as REDIS, WaitCounter},
     semaphore::{
-        AcquireError, BoxFuture, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss, Pause,
-        Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
+        AcquireError, BoxFuture, Budget, Charge, Claim, ClaimError, Claims, Few, Grant, LevelState,
+        Loss, Pause, Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use proto::{
     core::{LevelClaim, LevelWait, Refusal},
-    verbs::Flow,
+    verbs::{self, Flow, tag_of},
 };
 use scopeguard::{ScopeGuard, guard};
 use std::{
@@ -52,8 +52,12 @@ impl Store {
                 .into()),
             Ok(held) => Ok(self.permit(held, claims)),
             Err(why) => Err(self.refusal(why, claims.len(), |level| {
-                let (policy, key) = (claims[level].policy(), claims[level].key());
-                (policy, self.semaphore_id(&self.name(policy, key)))
+                let claim = &claims[level];
+                Refusing {
+                    policy: claim.policy(),
+                    window: claim.window(),
+                    semaphore: self.semaphore_id(&self.name_of(claim)),
+                }
             })),
         }
     }
@@ -78,7 +82,7 @@ impl Store {
         if claim.outer().is_empty() {
             return None;
         }
-        let semaphore = self.semaphore_id(&self.name(claim.policy(), claim.key()));
+        let semaphore = self.semaphore_id(&self.name_of(claim));
         let limit = claim.limit().unwrap_or_default();
         let full = || AcquireError::full(claim, limit).by_semaphore(semaphore);
         claim.is_within(semaphore).then(full)
@@ -90,12 +94,16 @@ impl Store {
             max_waiting: wait.max_waiting,
             head_start: wait.head_start,
         });
-        let name = self.name(claim.policy(), claim.key());
+        let (name, units) = (self.name_of(claim), claim.checked_units());
         LevelClaim {
             slot: self.topology.slot(&name),
             name,
-            limit: claim.limit().unwrap_or_default(),
-            weight: claim.weight(),
+            limit: units.limit,
+            weight: units.weight,
+            charge: units.budget.map(|budget| match budget.charge {
+                Charge::Grant => verbs::Charge::Grant,
+                Charge::Settlement => verbs::Charge::Settlement,
+            }),
             wait,
             is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
@@ -109,8 +117,9 @@ impl Store {
     fn permit(self: &Arc<Self>, held: RedisPermit, claims: &[Claim]) -> Permit {
         let levels = claims.iter().map(|claim| RedisLevel {
             policy: claim.policy().clone(),
-            weight: AtomicU32::new(claim.weight()),
+            weight: AtomicU32::new(claim.checked_units().weight),
             limit: claim.limit().unwrap_or_default(),
+            budget: claim.checked_units().budget,
         });
         let grant = RedisGrant {
             levels: levels.collect(),
@@ -127,46 +136,47 @@ impl Store {
         &self,
         why: ClaimRefusal,
         levels: usize,
-        of: impl Fn(usize) -> (&'a Policy, SemaphoreId),
+        of: impl Fn(usize) -> Refusing<'a>,
     ) -> AcquireError {
         use Refusal::{Full, Paused, QueueFull, Revoked, TimedOut};
         let full = |level, held, limit| {
-            let (policy, semaphore) = of(level);
-            AcquireError::under(policy, limit, held, semaphore)
+            let of = of(level);
+            AcquireError::under(of.policy, limit, held, of.semaphore).of_window(of.window)
         };
         let named = |level| {
-            let (policy, semaphore) = of(level);
-            (policy.clone(), Some(semaphore))
+            let of = of(level);
+            (of.policy.clone(), of.window, Some(of.semaphore))
         };
         match why {
             ClaimRefusal::By(TimedOut(level, _, limit)) if levels == 1 => {
-                let (policy, semaphore) = named(level);
+                let (policy, window, semaphore) = named(level);
                 AcquireError::TimedOut {
                     policy,
                     limit,
-                    window: None,
+                    window,
                     semaphore,
                 }
             }
             ClaimRefusal::By(QueueFull(level, limit)) if levels == 1 => {
-                let (policy, semaphore) = named(level);
+                let (policy, window, semaphore) = named(level);
                 AcquireError::QueueFull {
                     policy,
                     limit,
-                    window: None,
+                    window,
                     semaphore,
                 }
             }
-            ClaimRefusal::By(Full(level, held, limit) | TimedOut(level, held, limit)) => {
-                full(level, held, limit)
+            ClaimRefusal::By(Full(level, held, limit, retry_after)) => {
+                full(level, held, limit).after(retry_after)
             }
+            ClaimRefusal::By(TimedOut(level, held, limit)) => full(level, held, limit),
             ClaimRefusal::By(QueueFull(level, limit)) => full(level, limit, limit),
             ClaimRefusal::By(Paused(level, limit, retry_after)) => {
-                let (policy, semaphore) = named(level);
+                let (policy, window, semaphore) = named(level);
                 AcquireError::Paused {
                     policy,
                     limit,
-                    window: None,
+                    window,
                     retry_after,
                     semaphore,
                 }
@@ -234,7 +244,7 @@ impl QueueWait {
     /// Notes that the claim waits at this level. Does nothing if it already did.
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
-            let name = || store.name(claim.policy(), claim.key()).to_string();
+            let name = || store.name_of(claim).to_string();
             self.waiting.join(REDIS, claim.policy().as_str(), name);
         }
     }
@@ -249,7 +259,7 @@ impl QueueWait {
             {
                 Outcome::Admitted
             }
-            Err(ClaimRefusal::By(Full(_, _, 0))) => Outcome::KeyClosed,
+            Err(ClaimRefusal::By(Full(_, _, 0, _))) => Outcome::KeyClosed,
             Err(ClaimRefusal::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
             Err(ClaimRefusal::By(Paused(..))) => Outcome::Paused,
             Err(ClaimRefusal::By(Revoked)) => Outcome::Revoked,
@@ -276,6 +286,14 @@ struct RedisLevel {
     weight: AtomicU32,
     /// The limit of the claim.
     limit: u32,
+    budget: Option<Budget>,
+}
+
+/// The semaphore or budget that refuses a claim.
+struct Refusing<'a> {
+    policy: &'a Policy,
+    window: Option<Duration>,
+    semaphore: SemaphoreId,
 }
 
 impl RedisGrant {
@@ -351,7 +369,11 @@ impl RedisGrant {
             ClaimRefusal::By(Refusal::Revoked) => lost(),
             why => {
                 let semaphore = self.store.semaphore_id(self.held.name(level));
-                self.store.refusal(why, 1, |_| (policy, semaphore))
+                self.store.refusal(why, 1, |_| Refusing {
+                    policy,
+                    window: None,
+                    semaphore,
+                })
             }
         })?;
         weight.fetch_add(units, Relaxed);
@@ -372,7 +394,9 @@ impl Grant for RedisGrant {
             true => 0,
             false => self.weight_now(level),
         });
-        state.token = given(self.held.token(level));
+        // A budget has no tokens.
+        let token = given(self.held.token(level));
+        state.token = token.filter(|_| self.levels[level].budget.is_none());
         // Compares the end with the clock, because the keeper may be late to report a loss.
         state.is_lost = self.held.is_lost();
         state.is_degraded = self.held.is_degraded();
@@ -402,11 +426,12 @@ impl Grant for RedisGrant {
         let (store, name) = (Arc::clone(&self.store), Arc::clone(self.held.name(level)));
         let pause = Pause::new(time, note);
         self.store
-            .answer(async move { store.pause(name, pause).await })
+            .answer(async move { store.pause(tag_of(&name).into(), pause).await })
     }
 
-    /// The store grants no claim of a budget.
-    fn settle(&self, _: usize, _: u32) {}
+    fn settle(&self, level: usize, used: u32) {
+        self.held.settle(level, used);
+    }
 
     fn awaits_release(&self) -> bool {
         !self.held.is_degraded() && self.held.is_full()

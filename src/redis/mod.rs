@@ -196,6 +196,7 @@
 
 mod acquire;
 mod ask;
+mod budgets;
 mod builder;
 mod check;
 mod connect;

@@ -2,6 +2,7 @@
 
 use super::{
     ask::{To, only, with_metrics},
+    budgets::BudgetFields,
     error::CallError,
     protocol::{
         Form, flow_of, key_of, limit_command, limit_target_and_note, limits, names_of, process,
@@ -15,7 +16,9 @@ use crate::semaphore::{
     Pause, PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
-use proto::verbs::{Cursors, PauseEntry, Query, RevokeQuery, UnitId, UsageListing, is_done};
+use proto::verbs::{
+    Cursors, PauseEntry, Query, RevokeQuery, UnitId, UsageListing, is_done, window_of,
+};
 use redis::{Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -158,13 +161,22 @@ impl Store {
     /// Revokes a permit. Returns false if `id` is malformed, or names no permit and no waiter.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
         let floor = self.driver.floor();
-        let Some(revocation) = RevokeQuery::new(name, id, floor, MAX_WEIGHT) else {
-            return Ok(false);
-        };
-        // Runs at most once, because a second run would report that the permit does not exist.
-        let turn = self.operator_turn().await;
-        self.change(Query::Revoke(revocation), To::KeyOnce(name), turn.deadline)
-            .await
+        for name in self.names_of(name).await? {
+            let most = window_of(&name).map_or(MAX_WEIGHT, |_| u32::MAX);
+            let Some(revocation) = RevokeQuery::new(&name, id, floor, most) else {
+                continue;
+            };
+            // Runs at most once, because a second run would report that the permit does not exist.
+            let turn = self.operator_turn().await;
+            let revoke = Query::Revoke(revocation);
+            if self
+                .change(revoke, To::KeyOnce(&name), turn.deadline)
+                .await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Runs a query that changes something. Returns true if it was done. Operators may run many of these at once, so the
@@ -223,8 +235,17 @@ impl Store {
         was_paused
     }
 
-    /// Sets or ends a pause. An end runs at most once, because a second run would report that the key was not paused.
+    /// Sets or ends a pause, of a semaphore and of the budgets of its key.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
+        let mut is_any = false;
+        for name in self.names_of(name).await? {
+            is_any |= self.set_pause_of(&name, pause).await?;
+        }
+        Ok(is_any)
+    }
+
+    /// Sets or ends a pause. An end runs at most once, because a second run would report that the key was not paused.
+    async fn set_pause_of(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let pausing = Query::Pause {
             name,
             floor: self.driver.floor(),
@@ -263,6 +284,11 @@ impl Store {
 
     async fn usage(&self, name: &str) -> Result<Usage, CallError> {
         let mut usage = read_usage(&self.listed(name).await?);
+        let budgets = self.budgets(name).await?;
+        for window in budgets.windows() {
+            let listed = self.listed(&format!("{name}{window}")).await?;
+            usage = with_budget(usage, &listed, window, &budgets);
+        }
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
         let known = join_all(ids.iter().map(|id| self.who(id))).await;
@@ -323,6 +349,27 @@ fn read_usage(listed: &UsageListing) -> Usage {
     let mut usage = Usage::new(time(listed.now), units, held, waiting.collect());
     usage.pause = listed.pause().map(pause_info);
     usage
+}
+
+/// Adds the usage of a budget to that of its key.
+fn with_budget(usage: Usage, listed: &UsageListing, window: u32, budgets: &BudgetFields) -> Usage {
+    let mut of_budget = read_usage(listed);
+    for info in of_budget.held.iter_mut().chain(&mut of_budget.waiting) {
+        // A reservation is one unit of its id, whatever it reserves.
+        info.weight = UnitId::read(&info.id).map_or(info.weight, |id| id.lease.weight);
+        budgets.complete(info, window);
+    }
+    let own = budgets.usage(window, listed.now);
+    let used = own.map_or(0, |own| own.spent.saturating_add(own.reserved));
+    let mut both = Usage::new(
+        of_budget.now,
+        usage.units.saturating_add(used),
+        usage.held.into_iter().chain(of_budget.held).collect(),
+        usage.waiting.into_iter().chain(of_budget.waiting).collect(),
+    );
+    both.budgets = usage.budgets.into_iter().chain(own).collect();
+    both.pause = usage.pause.or(of_budget.pause);
+    both
 }
 
 /// Groups units into permits. A permit has the id of its first lease that still has units.

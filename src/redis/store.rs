@@ -13,7 +13,8 @@ use super::{
 use crate::{
     observe::Store::Redis as REDIS,
     semaphore::{
-        Acquire, AcquireError, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId, StoreError,
+        Acquire, AcquireError, BoxFuture, Claim, Claims, Key, Policy, Semaphore, SemaphoreId,
+        StoreError,
     },
     sync::Mutex,
 };
@@ -137,7 +138,7 @@ pub struct Unreleased {
 
 impl Semaphore for RedisSemaphore {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let acquire = match claims.check() {
+        let acquire = match claims.check_with_budgets() {
             Ok(()) if !self.0.settings.claims => Acquire::ready(Err(AcquireError::Closed)),
             Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims.clone())),
             Err(error) => Acquire::ready(Err(error)),
@@ -196,9 +197,18 @@ impl Store {
         StoreError::new(self.origin().error(error))
     }
 
-    /// The name of a semaphore.
+    /// The name of a semaphore. The names of the key's budgets begin with it.
     pub(super) fn name(&self, policy: &Policy, key: &Key) -> Arc<str> {
         name(&self.owner.prefix, policy, key)
+    }
+
+    /// The name of the semaphore or the budget of a claim.
+    pub(super) fn name_of(&self, claim: &Claim) -> Arc<str> {
+        let name = self.name(claim.policy(), claim.key());
+        match claim.checked_units().budget {
+            Some(budget) => format!("{name}{}", budget.window.millis()).into(),
+            None => name,
+        }
     }
 
     /// The id of a semaphore, by its name.

@@ -149,8 +149,7 @@ impl Claim {
     ///
     /// The window is part of the semaphore's name: another window is another budget, which begins with nothing spent.
     /// Limits and pauses that operators set for a policy hold for all of its windows. In the [claims](super::Claims) of
-    /// a request, budgets come after all claims without a window, and a longer window comes before a shorter one. The
-    /// store in Redis has no budgets.
+    /// a request, budgets come after all claims without a window, and a longer window comes before a shorter one.
     ///
     /// # Examples
     ///

@@ -390,12 +390,19 @@ impl Core {
                 debt(id).route.slot,
                 draft.redirected_debts.contains(id),
                 is_alone,
+                debt(id).levels.iter().any(ClaimedLevel::is_of_budget),
             )
         });
         for all in all {
             draft.add_asking_if(draft.redirected_debts.contains(&all[0]));
             let levels = all.iter().map(|id| (*id, &debt(id).levels[..]));
-            let (groups, order) = self.groups(levels);
+            let (mut groups, order) = self.groups(levels);
+            let units = groups.iter_mut().flat_map(|group| &mut group.permits);
+            for (units, id) in units.zip(&order) {
+                if let Some(own) = &mut units.reservation {
+                    own.stays = !debt(id).last_release_settles();
+                }
+            }
             let release = Command::Release {
                 with_answer,
                 floor: self.highest.floor(draft.flight.sent),
@@ -410,13 +417,15 @@ impl Core {
     }
 
     /// Groups leases by the command that may name them: one slot that is moving for all or for none, one length, and no
-    /// known error of a key (rule 16).
+    /// known error of a key (rule 16). Other scripts serve leases with budgets.
     fn leases_together(&self, draft: &Draft, all: &[LeaseRef]) -> Vec<Vec<LeaseRef>> {
         together(all, |at| {
             let lease = &self.permits[*at];
             let is_alone = lease.route.is_alone.then_some(*at);
             let is_redirected = draft.redirected.contains(at);
-            (lease.route.slot, is_redirected, self.length(*at), is_alone)
+            let with_budgets = self.levels_of(*at).iter().any(ClaimedLevel::is_of_budget);
+            let command = (lease.route.slot, is_redirected, self.length(*at), is_alone);
+            (command, with_budgets)
         })
     }
 

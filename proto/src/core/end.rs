@@ -120,7 +120,7 @@ impl Core {
     /// Gives a lease of several units a new id when it is lost (rule 6).
     fn assign_new_id_if_several_units(&mut self, at: LeaseRef) {
         let mut levels = self.levels_of(at).iter();
-        if levels.any(|level| level.units.id.weight > 1) {
+        if levels.any(|level| level.units.made_with() > 1) {
             self.permits[at.0].note_repeat(at.1);
             self.assign_new_id(at);
         }
@@ -360,7 +360,11 @@ mod tests {
         let mut core = core();
         let both = [level("a", 1), level("fleet", 1_000)];
         let (_, call) = core.acquire(NOW, RUNTIME, &both);
-        let full = Acquired::Full { level: 0, held: 1 };
+        let full = Acquired::Full {
+            level: 0,
+            held: 1,
+            retry_after: None,
+        };
         let full = Ok(vec![Answer::Acquired(1, vec![full])]);
         core.handle_reply(NOW, call.expect("nothing is in flight").id, full);
         let mut is_full = |name: &str| {

@@ -448,6 +448,7 @@ mod tests {
             last_token: 0,
             recheck: None,
             pause: None,
+            earliest: None,
         }
     }
 

@@ -111,7 +111,7 @@ impl Core {
         let levels = self.permits[id].levels.iter();
         let heavy = |(level, own): (usize, &ClaimedLevel)| {
             let limit = self.limit_set_for(own)?;
-            (own.units.id.weight > limit).then_some(Refusal::Full(level, limit, limit))
+            (own.units.id.weight > limit).then_some(Refusal::Full(level, limit, limit, None))
         };
         let refusal = levels.enumerate().skip(first).find_map(heavy);
         if let Some(refusal) = refusal {

@@ -91,7 +91,8 @@ impl LimitsState {
             return None;
         }
         let (_, of) = name.split_once('{')?;
-        let of = of.strip_suffix('}')?;
+        // The name of a budget goes on with its window.
+        let (of, _) = of.rsplit_once('}')?;
         let limit = self.all.get(of).or_else(|| self.all.get(policy_of(of)));
         limit.copied()
     }

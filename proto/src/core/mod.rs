@@ -108,6 +108,7 @@
 //!     waits for that key, and gives the wider leases back. So once a pause is answered, only a claim is granted whose last
 //!     calls are in flight already. The levels of one lease are checked together by its script.
 
+mod budgets;
 mod build;
 mod call;
 mod connection;
@@ -145,6 +146,7 @@ pub use server::{Change, SlotRanges};
 pub use time::{CoreSettings, FOREVER, Time};
 
 use crate::verbs::{Answer, LeaseId, LeaseName, LeaseUnits, Message};
+use budgets::LocalBudgets;
 use call::{Flight, Items, StoreKey};
 use connection::ConnectionState;
 use debt::Debt;
@@ -191,6 +193,7 @@ pub struct Core {
     /// The permits that have ended in this step and still have their leases.
     ended: VecDeque<EndedPermit>,
     pauses: LocalPauses,
+    budgets: LocalBudgets,
     /// The permits by the number that is in the names of their leases: messages name only that number.
     named: HashMap<u64, PermitId>,
     /// Ordered by id, and therefore by deadline.
@@ -260,7 +263,11 @@ impl Core {
                 label: level.label.clone(),
             };
             let key = self.keys.number(&level.name);
-            ClaimedLevel::new(key, LeaseUnits::new(lease), level.wait)
+            let units = match level.charge {
+                Some(charge) => LeaseUnits::reserved(lease, charge),
+                None => LeaseUnits::new(lease),
+            };
+            ClaimedLevel::new(key, units, level.wait)
         });
         let own = own.collect();
         let leases = permit::leases(levels);

@@ -8,6 +8,7 @@ use super::{
     permit::{ClaimedLevel, Event, PermitState, Phase, Refusal, Reported},
     time::Time,
 };
+use crate::verbs::tag_of;
 use std::mem;
 
 impl Core {
@@ -169,7 +170,9 @@ impl Core {
     /// semaphores.
     fn decide(&mut self, id: PermitId, server: usize) {
         let permit = &self.permits[id];
-        let is_refused = permit.is_strict || permit.adds_to.is_some();
+        let mut levels = permit.levels.iter();
+        let has_room = levels.all(|level| self.fits_bucket(level));
+        let is_refused = permit.is_strict || permit.adds_to.is_some() || !has_room;
         if is_refused || !self.is_within_share(permit) {
             return self.refuse(id, Refusal::Unavailable(server));
         }
@@ -183,7 +186,9 @@ impl Core {
     fn paused(&self, id: PermitId) -> Option<Refusal> {
         let levels = self.permits[id].levels.iter().enumerate();
         let mut paused = levels.filter_map(|(number, level)| {
-            let end = self.pauses.end_of(&self.keys[level.key].name, self.now)?;
+            // A pause holds for all windows of a budget.
+            let name = tag_of(&self.keys[level.key].name);
+            let end = self.pauses.end_of(name, self.now)?;
             let (limit, left) = (level.units.id.limit, end - self.now);
             Some(Refusal::Paused(number, limit, left))
         });
@@ -197,6 +202,7 @@ impl Core {
         let levels =
             levels.map(|level| (0, self.held_of_share(permit, level), level.units.id.limit));
         let event = Event::Granted(levels.collect());
+        self.spend_locally(id);
         let then = self.now + self.settings.absence();
         for at in self.lease_refs(id) {
             self.apply(at, LeaseEvent::Admitted, then);
@@ -221,13 +227,13 @@ impl Core {
     // Shares.
 
     /// The units of a semaphore that this process may hold without its server.
-    fn share(&self, level: &ClaimedLevel) -> u32 {
+    pub(super) fn share(&self, level: &ClaimedLevel) -> u32 {
         let live = self.live.count();
         self.settings.policy.share(level.units.id.limit, live)
     }
 
     fn is_within_share(&self, permit: &PermitState) -> bool {
-        let mut levels = permit.levels.iter();
+        let mut levels = permit.levels.iter().filter(|level| !level.is_of_budget());
         levels.all(|level| self.counted_with(permit, level) <= self.share(level))
     }
 
@@ -250,6 +256,9 @@ impl Core {
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
     fn held_of_share(&self, permit: &PermitState, level: &ClaimedLevel) -> u32 {
         let limit = level.units.id.limit;
+        if level.is_of_budget() && self.settings.policy.shares() {
+            return limit.saturating_sub(self.left_in_bucket(level));
+        }
         let own = if self.settings.policy.shares() {
             self.counted_with(permit, level)
         } else {

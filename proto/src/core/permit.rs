@@ -6,7 +6,7 @@ use super::{
     table::{Table, TableEntry},
     time::{CoreSettings, FOREVER, Time},
 };
-use crate::verbs::{Flow, LeaseUnits};
+use crate::verbs::{Charge, Flow, LeaseUnits};
 use std::{
     ops::{Index, IndexMut},
     sync::Arc,
@@ -22,6 +22,8 @@ pub struct LevelClaim {
     pub slot: u16,
     pub limit: u32,
     pub weight: u32,
+    /// `None`: it is no budget.
+    pub charge: Option<Charge>,
     /// `None`: the claim does not wait here.
     pub wait: Option<LevelWait>,
     /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at once (rule
@@ -65,8 +67,9 @@ pub enum Merge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that is heavier
-    /// than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore.
-    Full(usize, u32, u32),
+    /// than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore. For a budget also
+    /// the time after which the units come back, if nothing else happens.
+    Full(usize, u32, u32, Option<Duration>),
     /// Too many wait at this level, under this limit.
     QueueFull(usize, u32),
     /// It was full for as long as the claim may wait.
@@ -131,6 +134,10 @@ impl ClaimedLevel {
             wait: wait.map(LevelWait::bounded),
             grant: (0, 0),
         }
+    }
+
+    pub(super) fn is_of_budget(&self) -> bool {
+        self.units.reservation.is_some()
     }
 }
 
@@ -325,6 +332,9 @@ impl PermitState {
             phase => {
                 let was_held = matches!(phase, Phase::Granted(_));
                 *phase = Phase::Ended(Ended::new(reports, was_held));
+                for level in self.levels.iter_mut().filter(|_| was_held) {
+                    level.units.settle_rest();
+                }
             }
         }
     }
@@ -413,11 +423,16 @@ impl PermitState {
     }
 
     /// The refusal of a claim at a full level, where `held` units are held.
-    pub(super) fn refusal(&self, level: usize, held: u32) -> Refusal {
+    pub(super) fn refusal(
+        &self,
+        level: usize,
+        held: u32,
+        retry_after: Option<Duration>,
+    ) -> Refusal {
         let ClaimedLevel { units, wait, .. } = &self.levels[level];
         match wait {
             Some(_) => Refusal::TimedOut(level, held, units.id.limit),
-            None => Refusal::Full(level, held, units.id.limit),
+            None => Refusal::Full(level, held, units.id.limit, retry_after),
         }
     }
 }

@@ -308,8 +308,12 @@ impl Core {
                 self.handle_grant(at, &grants, lasts);
             }
             Acquired::Queued(queued) => self.handle_queued(sent, at, queued, was_notified),
-            Acquired::Full { level, held } => {
-                let why = permit.refusal(lease.levels.start + level, held);
+            Acquired::Full {
+                level,
+                held,
+                retry_after,
+            } => {
+                let why = permit.refusal(lease.levels.start + level, held, retry_after);
                 self.handle_refusal(sent, at, why);
             }
             Acquired::QueueFull { level, .. } => {
@@ -439,6 +443,11 @@ impl Core {
         if let Some(left) = pause_left.filter(|left| over < sent + *left) {
             let limit = self.permits[at.0].levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
+        }
+        // It ends before time can return the units of a budget.
+        if let Some(earliest) = queued.earliest.filter(|left| over < sent + *left) {
+            let limit = self.permits[at.0].levels[level].units.id.limit;
+            return self.refuse(at.0, Refusal::Full(level, limit, limit, Some(earliest)));
         }
         self.uncount(at.0);
         // Rule 18. The lease may wait at a narrower level than before, whose limit has changed since.

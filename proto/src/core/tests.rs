@@ -28,6 +28,7 @@ pub(super) fn level(name: &str, slot: u16) -> LevelClaim {
         slot,
         limit: 1,
         weight: 1,
+        charge: None,
         wait: None,
         is_strict: false,
         label: None,
@@ -85,6 +86,7 @@ fn queued(pause: Option<Duration>) -> Acquired {
         recheck: None,
         last_token: 1,
         pause,
+        earliest: None,
     })
 }
 
@@ -405,7 +407,11 @@ fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
         run(&mut core, now, |_, command| match command {
             Command::Acquire { .. } => {
                 sent.push("acquire");
-                let full = Acquired::Full { level: 0, held: 1 };
+                let full = Acquired::Full {
+                    level: 0,
+                    held: 1,
+                    retry_after: None,
+                };
                 Some(Answer::Acquired(1, vec![full]))
             }
             Command::Release { .. } => {
@@ -416,7 +422,10 @@ fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
         });
     }
     assert_eq!(sent[..2], ["acquire", "release"]);
-    assert_eq!(events(&mut core), [Event::Refused(Refusal::Full(0, 1, 1))]);
+    assert_eq!(
+        events(&mut core),
+        [Event::Refused(Refusal::Full(0, 1, 1, None))]
+    );
 }
 
 /// A core with a granted permit of these levels, all on one server.
@@ -613,7 +622,14 @@ fn a_refusal_names_the_level_of_the_permit_and_its_limit() {
     };
     let (held, left) = (5, ms(40));
     let refusals = [
-        (Acquired::Full { level: 0, held }, Refusal::Full(1, 5, 7)),
+        (
+            Acquired::Full {
+                level: 0,
+                held,
+                retry_after: None,
+            },
+            Refusal::Full(1, 5, 7, None),
+        ),
         (
             Acquired::QueueFull { level: 0, held },
             Refusal::QueueFull(1, 7),
@@ -1675,11 +1691,16 @@ impl Disorder {
                 recheck: self.random.bool().then_some(left),
                 last_token: self.random.u64(0..9),
                 pause: self.random.bool().then_some(left),
+                earliest: None,
             }),
             15 => Acquired::Revoked,
             16 => Acquired::Paused { level, left },
             17 => Acquired::QueueFull { level, held },
-            _ => Acquired::Full { level, held },
+            _ => Acquired::Full {
+                level,
+                held,
+                retry_after: None,
+            },
         }
     }
 

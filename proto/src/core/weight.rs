@@ -171,15 +171,20 @@ impl Core {
         let lease = &permit.leases[at.1];
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
-        let is_whole = levels.all(|level| level.units.count() == level.units.id.weight);
+        let is_whole = levels.all(|level| level.units.count() == level.units.made_with());
         let may_exist = lease.remote.may_exist();
         if !may_exist && is_whole {
             return;
         }
         let levels = lease.levels.clone();
+        let was_granted = permit.is_granted();
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
-            let old = mem::replace(&mut level.units, renewed);
+            let mut old = mem::replace(&mut level.units, renewed);
+            if was_granted {
+                // The reservations of a lost lease count as used.
+                old.settle_rest();
+            }
             ClaimedLevel::new(level.key, old, None)
         });
         let levels = levels.collect();

@@ -49,13 +49,13 @@ if now > ARGV[2] + 0 then
   return {now}
 end
 local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
-local anything_waits = any_queue(KEYS)
+local anything_waits = budgets or any_queue(KEYS)
 
 -- For each semaphore, the number of held units, and whether claims wait. See `granting` for `ended`.
 local used, is_contended, ended = {0}, {}, {}
 for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
-  if anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
+  if budgets or anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
     is_contended[number] = true
     used[number], ended[held] = count_held(held, now)
   else

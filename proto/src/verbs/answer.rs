@@ -71,6 +71,8 @@ pub enum Acquired {
     Full {
         level: usize,
         held: u32,
+        /// When units of a budget come back with time, if nothing else happens.
+        retry_after: Option<Duration>,
     },
     QueueFull {
         level: usize,
@@ -98,6 +100,8 @@ pub struct Queued {
     pub last_token: u64,
     /// How long the level is paused.
     pub pause: Option<Duration>,
+    /// For how long the claim of a budget cannot be granted, whatever is settled.
+    pub earliest: Option<Duration>,
 }
 
 /// A message that a script has sent to this process.
@@ -274,7 +278,14 @@ impl Acquired {
         let level = number::<usize>(level)?.checked_sub(1)?;
         let (level, held) = (Some(level).filter(|level| *level < levels)?, number(held)?);
         match (why.integer()?, rest) {
-            (0, []) => Some(Self::Full { level, held }),
+            (0, retry @ ([] | [_])) => Some(Self::Full {
+                level,
+                held,
+                retry_after: match retry {
+                    [left] => Some(duration(left)?),
+                    _ => None,
+                },
+            }),
             (-1, []) => Some(Self::QueueFull { level, held }),
             (-3, []) => Some(Self::Revoked),
             (-4, [left]) => Some(Self::Paused {
@@ -284,19 +295,28 @@ impl Acquired {
             (-2, [arrival, recheck, last_token, pause @ ..]) => Some(Self::Queued(Queued {
                 level,
                 arrival: number(arrival)?,
-                recheck: match recheck.integer()? {
-                    -1 => None,
-                    _ => Some(duration(recheck)?),
-                },
+                recheck: optional(recheck)?,
                 last_token: number(last_token)?,
                 pause: match pause {
                     [] => None,
-                    [left] => Some(duration(left)?),
+                    [left] | [left, _] => optional(left)?,
                     _ => return None,
+                },
+                earliest: match pause {
+                    [_, earliest] => optional(earliest)?,
+                    _ => None,
                 },
             })),
             _ => None,
         }
+    }
+}
+
+/// A time in ms; -1: none.
+fn optional(item: &Reply) -> Option<Option<Duration>> {
+    match item.integer()? {
+        -1 => Some(None),
+        _ => duration(item).map(Some),
     }
 }
 

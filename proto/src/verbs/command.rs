@@ -1,7 +1,7 @@
 //! Commands as data, and their encoding as runs of scripts with KEYS and ARGV.
 
 use super::{
-    id::{LeaseUnits, Owner, UnitId},
+    id::{Charge, LeaseUnits, Owner, Reservation, UnitId},
     verb::Verb,
 };
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
@@ -189,13 +189,8 @@ fn millis(time: Duration) -> u64 {
 
 /// The script, and its keys for semaphores of these names.
 fn begin(verb: Verb, names: &[&str], args: usize, sink: &mut impl Sink) {
-    let suffixes = verb.keys();
-    sink.begin(verb, names.len() * suffixes.len(), args);
-    for name in names {
-        for suffix in suffixes {
-            sink.add(format_args!("{name}{suffix}"));
-        }
-    }
+    sink.begin(verb, names.len() * verb.keys().len(), args);
+    names.iter().for_each(|name| verb.add_keys(name, sink));
 }
 
 /// The arguments for all semaphores. Then, for each semaphore, the number of its arguments and the arguments.
@@ -207,14 +202,25 @@ fn encode_groups(
 ) {
     let names: Vec<&str> = groups.iter().map(|group| &*group.name).collect();
     let units: usize = groups.iter().map(Group::units).sum();
+    let mut permits = groups.iter().flat_map(|group| &group.permits);
+    let verb = match permits.any(|permit| permit.reservation.is_some()) {
+        true => verb.with_budgets(),
+        false => verb,
+    };
     begin(verb, &names, head.len() + names.len() + units, sink);
     for arg in head {
         sink.add(arg);
     }
     for group in groups {
         sink.add(group.units());
-        let units = group.permits.iter().flat_map(|permit| permit.ids(owner));
-        units.for_each(|unit| sink.add(unit));
+        for permit in &group.permits {
+            match permit.reservation {
+                None => permit.ids(owner).for_each(|unit| sink.add(unit)),
+                Some(own) => permit
+                    .ids(owner)
+                    .for_each(|unit| sink.add(format_args!("{unit} {own}"))),
+            }
+        }
     }
 }
 
@@ -228,12 +234,12 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
         });
     }
     let levels: usize = claims.iter().map(Vec::len).sum();
-    begin(
-        Verb::Acquire,
-        &names,
-        5 + 2 * claims.len() + 3 * levels,
-        sink,
-    );
+    let mut all = claims.iter().flatten();
+    let verb = match all.any(|wanted| wanted.units.reservation.is_some()) {
+        true => Verb::Acquire.with_budgets(),
+        false => Verb::Acquire,
+    };
+    begin(verb, &names, 5 + 2 * claims.len() + 3 * levels, sink);
     let first = claims.first().map_or(0, Vec::len);
     let is_equal = claims.iter().all(|claim| claim.len() == first);
     let levels = if is_equal { first as u64 } else { 0 };
@@ -254,9 +260,9 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
     }
 }
 
-/// How many units may be held, as the script takes it, and how a claim waits.
+/// How many units may be held, as the script takes it, whether the claim is one of a rate, and how it waits.
 #[derive(PartialEq)]
-struct Terms(i64, Option<Position>);
+struct Terms(i64, bool, Option<Position>);
 
 impl Wanted {
     fn terms(&self) -> Terms {
@@ -266,17 +272,30 @@ impl Wanted {
             Standing::New if self.units.id.weight > 1 => 0,
             Standing::New => i64::from(self.units.id.limit),
         };
-        Terms(limit, self.position)
+        let own = self.units.reservation;
+        let is_rate = own.is_some_and(|own| own.charge == Charge::Grant);
+        Terms(limit, is_rate, self.position)
     }
 }
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(limit, position) = self;
+        let Self(limit, is_rate, position) = self;
         write!(f, "{limit}")?;
+        if *is_rate {
+            f.write_str(" rate")?;
+        }
         position
             .iter()
             .try_for_each(|position| write!(f, " {position}"))
+    }
+}
+
+/// The units that count as used so far, as refreshes and releases take them.
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.settled.unwrap_or(0))?;
+        f.write_str(if self.stays { " keep" } else { "" })
     }
 }
 

@@ -21,6 +21,9 @@
 -- PERMIT.LEASE.GENERATION names the id within its process. The first unit has the id itself, the others have id:2, id:3
 -- and so on.
 
+-- The budgets by their `held`, and the amount that a unit of an id adds to tags. Only the scripts with budget.lua have them.
+local budgets, unit_cost
+
 -- True if any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
   if #keys == 4 then
@@ -151,10 +154,10 @@ local function granting(now, micros, floor, ended, is_provisional)
 
   -- Returns the member of the finish tag of an id's flow, what the claim adds to this tag, and whether the id names a
   -- flow.
-  local function flow_of(id)
+  local function flow_of(id, queue)
     local weight, share, flow = string.match(id, '^%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%.%w+%.%w+%.(%w*)%.([^.]*)%.')
     local units, turns = weight and tonumber(weight, 36) or 0, tonumber(share or '', 36)
-    return 'flow:' .. (flow or ''), math.ceil(UNIT * units / (turns or 1)), turns ~= nil
+    return 'flow:' .. (flow or ''), math.ceil((unit_cost and unit_cost(queue, id) or UNIT) * units / (turns or 1)), turns ~= nil
   end
 
   -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later waiters of
@@ -167,7 +170,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       return false
     end
     departed_score[queue] = math.min(start, departed_score[queue] or start)
-    local flow, cost = flow_of(id)
+    local flow, cost = flow_of(id, queue)
     local finish = call('ZSCORE', alive, flow)
     drop(queue, alive, id)
     if not finish or waiting_in(queue) == 0 then
@@ -179,7 +182,7 @@ local function granting(now, micros, floor, ended, is_provisional)
       or call('ZRANGEBYSCORE', queue, text(slot), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
     looked = looked + #later / 2
     for at = 1, #later, 2 do
-      local other, its_cost = flow_of(later[at])
+      local other, its_cost = flow_of(later[at], queue)
       if other == flow then
         local tag = math.min(later[at + 1], free_tag(queue, slot))
         call('ZADD', queue, text(tag), later[at])

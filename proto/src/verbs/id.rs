@@ -74,6 +74,25 @@ pub struct LeaseId {
     pub label: Option<Arc<str>>,
 }
 
+/// When units of a budget count as used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// All of them when the claim is granted: a rate.
+    Grant,
+    /// As the holder settles them.
+    Settlement,
+}
+
+/// A lease's reservation of units of a budget. It is one unit of its id, whose weight is the number of reserved units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reservation {
+    pub charge: Charge,
+    /// The units that count as used so far. `None`: the holder has settled nothing.
+    pub settled: Option<u32>,
+    /// True if a release must leave it, without units, because an acquire of it may still run.
+    pub stays: bool,
+}
+
 /// Units of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseUnits {
@@ -81,13 +100,58 @@ pub struct LeaseUnits {
     /// The numbers of the units that it has now: fewer than the id was made with, once some were released.
     first: u32,
     last: u32,
+    /// For a budget.
+    pub reservation: Option<Reservation>,
 }
 
 impl LeaseUnits {
     /// All units of an id.
     pub fn new(id: LeaseId) -> Self {
         let (first, last) = (1, id.weight);
-        Self { id, first, last }
+        Self {
+            id,
+            first,
+            last,
+            reservation: None,
+        }
+    }
+
+    /// The reservation of an id.
+    pub fn reserved(id: LeaseId, charge: Charge) -> Self {
+        let reservation = Reservation {
+            charge,
+            settled: None,
+            stays: false,
+        };
+        Self {
+            id,
+            first: 1,
+            last: 1,
+            reservation: Some(reservation),
+        }
+    }
+
+    /// The number of units that the id was made with.
+    pub fn made_with(&self) -> u32 {
+        self.reservation.map_or(self.id.weight, |_| 1)
+    }
+
+    /// Notes the use of a budget so far. A total never shrinks.
+    pub fn settle(&mut self, used: u32) {
+        if let Some(own) = &mut self.reservation {
+            own.settled = Some(own.settled.unwrap_or(0).max(used));
+        }
+    }
+
+    /// Notes that the holder uses no more. Without a settlement the whole estimate counts as used.
+    pub fn settle_rest(&mut self) {
+        let weight = self.id.weight;
+        if let Some(own) = &mut self.reservation {
+            own.settled = match own.charge {
+                Charge::Grant => Some(weight),
+                Charge::Settlement => own.settled.or(Some(weight)),
+            };
+        }
     }
 
     /// The number of units.
@@ -110,9 +174,16 @@ impl LeaseUnits {
     /// The same number of units under a new id with this limit.
     pub fn under(&self, limit: u32) -> Self {
         let mut id = self.id.clone();
-        (id.limit, id.weight) = (limit, self.count());
+        id.limit = limit;
         id.name.generation = id.name.generation.wrapping_add(1);
-        Self::new(id)
+        let Some(reservation) = self.reservation else {
+            id.weight = self.count();
+            return Self::new(id);
+        };
+        Self {
+            reservation: Some(reservation),
+            ..Self::reserved(id, reservation.charge)
+        }
     }
 
     /// The ids of the units under which a process holds them.
@@ -125,6 +196,17 @@ impl LeaseUnits {
 /// that releases with different schemas share nothing: schema 1 had the keys of semaphores (`{`) and of the store
 /// (letters) at this place.
 pub const SCHEMA: &str = "2:";
+
+/// The end of the name of a budget: its window in ms, behind the braces of its policy and key.
+pub fn window_of(name: &str) -> Option<u32> {
+    let (_, window) = name.rsplit_once('}')?;
+    window.parse().ok()
+}
+
+/// The name of a semaphore or a budget without a window.
+pub fn tag_of(name: &str) -> &str {
+    name.rfind('}').map_or(name, |end| &name[..=end])
+}
 
 /// The process name, lease and key prefix that all calls of a store share.
 #[derive(Debug, Clone)]

@@ -21,8 +21,8 @@ mod verb;
 pub use answer::{Acquired, Answer, CommandFault, Message, OperatorLimits, Queued, millis};
 pub use command::{Command, CommandSink, Group, Part, Position, Sink, Standing, Wanted};
 pub use id::{
-    Digits, Flow, LeaseId, LeaseName, LeaseUnits, Owner, SCHEMA, UnitId, decoded, encoded, number,
-    process_name,
+    Charge, Digits, Flow, LeaseId, LeaseName, LeaseUnits, Owner, Reservation, SCHEMA, UnitId,
+    decoded, encoded, number, process_name, tag_of, window_of,
 };
 pub use query::{Query, RevokeQuery};
 pub use reply::Reply;

@@ -72,9 +72,7 @@ impl Query<'_> {
     pub fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
         let (verb, name) = (self.verb(), self.name(owner));
         sink.begin(verb, verb.keys().len(), 8);
-        for suffix in verb.keys() {
-            sink.add(format_args!("{name}{suffix}"));
-        }
+        verb.add_keys(&name, sink);
         match self {
             Self::Usage { from, .. } => {
                 sink.add(PAGE);

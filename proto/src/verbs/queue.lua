@@ -12,7 +12,7 @@ end
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
   local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
-    grant, hold, flow_of, last_of = granting(now, micros, floor, ended, is_provisional)
+    grant, hold, flow_of, last_of, settle, is_reserved = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives, and even if another program has overwritten
@@ -51,6 +51,12 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return max_waiting == 0 or tonumber(call('ZRANGE', queue, at, at, 'WITHSCORES')[2]) <= score
   end
 
+  -- For how many ms a claim does not fit in a budget if `reserved` does not change, or nothing if time alone does not help.
+  local function due_at(level, reserved)
+    local budget = budgets and budgets[level.held]
+    return budget and due(budget, level.weight, level.limit, reserved or budget.reserved)
+  end
+
   -- How many ms a semaphore is paused from now on, or nothing.
   local function pause_of(level)
     local left = is_pause(level.head) and (call('ZSCORE', level.alive, level.head) or 0) - now or 0
@@ -73,7 +79,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- does not fit. Returns the start, and the marks to store in `alive`. `others` is the finish of claims without a
   -- flow, if the queue is fair already.
   local function start_of(level, time, others)
-    local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id)
+    local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id, level.queue)
     if others then
       local first = first_of(level)
       time = math.max(time, call('ZRANGE', queue, first, first, 'WITHSCORES')[2] or time)
@@ -100,7 +106,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       return known + head_start
     end
     local tail = size > 0 and call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES') or {}
-    local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id)
+    local mark, _, _, has_flow = call('ZSCORE', alive, 'arrival'), flow_of(id, queue)
     local others, tags = mark and call('ZSCORE', alive, 'flow:'), nil
     -- `alive` still has the marks of an earlier queue, whose waiters have all left. A pause may be left.
     local is_first = last_of[queue] or others and size == first_of(level)
@@ -143,9 +149,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local id, waits = level.id, level.waits
     local head = advance(level)
     level.head = head
-    local is_next = not head or head == id and not waits
+    local budget = budgets and budgets[level.held]
+    local is_next = not head or head == id and (budget or not waits)
     if level.used + level.weight <= level.limit and is_next
-      or level.used > 0 and call('ZSCORE', level.held, id)
+      or budget and is_reserved(budget, id)
+      or not budget and level.used > 0 and call('ZSCORE', level.held, id)
     then
       return true
     end
@@ -163,7 +171,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
       if free(level, id) > 0 or waited then
         leave(level.queue, level.alive, id)
-        for unit = 2, level.weight do
+        for unit = 2, level.units do
           free(level, id .. ':' .. unit)
         end
         advance(level)
@@ -176,6 +184,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   local function refuse(levels, why, at)
     local pause = why ~= -3 and pause_of(levels[at])
     local answer = pause and {-4, at, levels[at].used, pause} or {why, at, levels[at].used}
+    if budgets and why == 0 and not pause then
+      -- With waiters before it, the time is not known.
+      answer[4] = not levels[at].head and due_at(levels[at]) or nil
+    end
     local is_elsewhere = why == 0 and not levels[at].head
     release(levels, 1, is_elsewhere and at - 1 or at)
     release(levels, at + 1, #levels)
@@ -208,7 +220,13 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     -- Polls at once if this call has reached MAX_ADVANCED, and otherwise at the end of a pause.
     local pause = pause_of(level)
-    local recheck = level.is_stuck and 0 or pause or -1
+    local recheck, budget = level.is_stuck and 0 or pause or -1, budgets and budgets[level.held]
+    if budget then
+      if is_head then
+        recheck, budget.answered = due_at(level) or recheck, id
+      end
+      return arrival, recheck, 0, pause or -1, due_at(level, 0) or -1
+    end
     if is_head then
       local ends = level.used > 0 and call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
       recheck = ends and advanced < MAX_ADVANCED and math.max(ends - now, 0) or 0
@@ -232,12 +250,12 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
 
   -- Waits in the queue of a level, and holds the narrower ones. Returns the answer.
   local function wait(levels, at)
-    local arrival, recheck, last_token, pause = wait_at(levels[at])
+    local arrival, recheck, last_token, pause, earliest = wait_at(levels[at])
     if not arrival then
       return refuse(levels, -1, at)
     end
     hold_up_to(levels, at - 1, at)
-    return {-2, at, levels[at].used, arrival, recheck, last_token, pause}
+    return {-2, at, levels[at].used, arrival, recheck, last_token, pause, earliest}
   end
 
   -- Waits for the end of the pause of a level whose units the claim holds. It keeps them, and takes no place in the queue.
@@ -256,7 +274,10 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       end
     end
     for at, level in ipairs(levels) do
-      if not is_admitted(level) then
+      -- A permit that comes back has lost what it had reserved, and reserves nothing again.
+      if level.is_granted and budgets and budgets[level.held] then
+        level.is_done = true
+      elseif not is_admitted(level) then
         return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
       end
       -- A claim can hold units of a paused level: they were granted before the pause. It may wait for a wider level, or its
@@ -280,17 +301,20 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       levels[level] = {
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
         token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
-        weight = tonumber(weight, 36), terms = own, waits = wait_of(own),
+        weight = tonumber(weight, 36), terms = own, waits = wait_of(own), units = tonumber(weight, 36),
         is_known = string.find(own, '^%-') ~= nil, is_granted = string.find(own, '^%-2') ~= nil,
         head = false, is_stuck = false
       }
+      if budgets and budgets[KEYS[key - 3]] then
+        levels[level].units, levels[level].is_rate = 1, string.find(own, ' rate', 1, true) ~= nil
+      end
     end
     local is_granted, refusal = admit(levels)
     answer[size + 1] = refusal
     for at, level in ipairs(levels) do
       if is_granted then
         local id = level.id
-        answer[size + at * 2 - 1] = grant(level, id, level.weight, expires_at, lease)
+        answer[size + at * 2 - 1] = level.is_done and 1 or grant(level, id, level.weight, expires_at, lease)
         if level.head == id then
           drop(level.queue, level.alive, id)
         end

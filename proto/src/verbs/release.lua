@@ -12,7 +12,7 @@
 -- not); else 0.
 
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
-local anything_waits = any_queue(KEYS)
+local anything_waits = budgets or any_queue(KEYS)
 
 local now, micros, free, leave, advance, finish
 local answer, at, ended = {}, 3, {}
@@ -20,7 +20,7 @@ local answer, at, ended = {}, 3, {}
 -- Frees the units and waiters of a semaphore in the arguments from `first` to `last`.
 local function release(key, first, last)
   local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
-  local is_contended = anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
+  local is_contended = budgets or anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
   if not is_contended and not with_answer then
     call('ZREM', held, unpack(ARGV, first, last))
     return
@@ -45,7 +45,7 @@ local function release(key, first, last)
     answer[#answer + 1] = free(semaphore, ARGV[arg])
   end
   -- Usually none of them waits, and one call to Redis shows that. The call is skipped if it could empty the set.
-  local may_wait = call('ZCARD', alive) <= last - first + 1
+  local may_wait = budgets or call('ZCARD', alive) <= last - first + 1
     or call('ZREM', alive, unpack(ARGV, first, last)) > 0
   -- From the last to the first, because the last waiter of a flow moves no other.
   for arg = last, may_wait and first or last + 1, -1 do

@@ -37,8 +37,10 @@ if was_there then
   -- First, because PUBLISH fails if the user may not publish. Then nothing has changed.
   notify(held, process, permit .. ' revoked')
   leave(queue, alive, id)
-  for unit = 1, units do
-    free(semaphore, name_of(unit))
+  -- The holder may have used all that a budget has reserved for it.
+  local whole = budgets and budgets[held] and id .. ' ' .. text(tonumber(weight, 36))
+  for unit = 1, whole and 1 or units do
+    free(semaphore, whole or name_of(unit))
   end
   call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
   -- Removes the revocations whose time is over.

@@ -261,7 +261,11 @@ fn claims_are_answered_together_with_the_time() {
     let granted = [int(5), int(8), int(1), int(9), int(2), list([0, 1, 3])];
     let expected = vec![
         Acquired::Granted(vec![(8, 1), (9, 2)]),
-        Acquired::Full { level: 0, held: 3 },
+        Acquired::Full {
+            level: 0,
+            held: 3,
+            retry_after: None,
+        },
     ];
     let answer = command.decode(&Reply::List(granted.to_vec()));
     assert_eq!(answer, Some(Answer::Acquired(5, expected)));

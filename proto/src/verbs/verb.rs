@@ -1,11 +1,20 @@
 //! The scripts and their texts.
 
+use super::{
+    command::Sink,
+    id::{tag_of, window_of},
+};
+
 /// A script. Its header documents KEYS, ARGV and what it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Acquire,
     Refresh,
     Release,
+    /// The same for levels that include budgets. Separate scripts, so that the others do not pay for budgets.
+    AcquireBudgets,
+    RefreshBudgets,
+    ReleaseBudgets,
     Presence,
     Usage,
     Revoke,
@@ -14,16 +23,22 @@ pub enum Verb {
     Check,
 }
 
+/// The key of the tokens. A budget has its state in its place.
+const TOKEN: &str = ":token";
+
 /// Concatenates files of this folder at compile time.
 macro_rules! text {
     ($($file:literal),+) => { concat!($(include_str!($file)),+) };
 }
 
 impl Verb {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Refresh,
         Self::Release,
+        Self::AcquireBudgets,
+        Self::RefreshBudgets,
+        Self::ReleaseBudgets,
         Self::Presence,
         Self::Usage,
         Self::Revoke,
@@ -38,6 +53,9 @@ impl Verb {
             Self::Acquire => "acquire",
             Self::Refresh => "refresh",
             Self::Release => "release",
+            Self::AcquireBudgets => "acquire_budgets",
+            Self::RefreshBudgets => "refresh_budgets",
+            Self::ReleaseBudgets => "release_budgets",
             Self::Presence => "presence",
             Self::Usage => "usage",
             Self::Revoke => "revoke",
@@ -53,10 +71,26 @@ impl Verb {
             Self::Acquire => text!("common.lua", "grant.lua", "queue.lua", "acquire.lua"),
             Self::Refresh => text!("common.lua", "refresh.lua"),
             Self::Release => text!("common.lua", "grant.lua", "release.lua"),
+            Self::AcquireBudgets => text!(
+                "common.lua",
+                "grant.lua",
+                "budget.lua",
+                "queue.lua",
+                "acquire.lua"
+            ),
+            Self::RefreshBudgets => text!(
+                "common.lua",
+                "grant.lua",
+                "budget.lua",
+                "refresh_budgets.lua"
+            ),
+            Self::ReleaseBudgets => {
+                text!("common.lua", "grant.lua", "budget.lua", "release.lua")
+            }
             Self::Presence => text!("common.lua", "presence.lua"),
             Self::Usage => text!("common.lua", "usage.lua"),
-            Self::Revoke => text!("common.lua", "grant.lua", "revoke.lua"),
-            Self::Pause => text!("common.lua", "grant.lua", "pause.lua"),
+            Self::Revoke => text!("common.lua", "grant.lua", "budget.lua", "revoke.lua"),
+            Self::Pause => text!("common.lua", "grant.lua", "budget.lua", "pause.lua"),
             Self::Limits => text!("common.lua", "limits.lua"),
             Self::Check => text!("check.lua"),
         }
@@ -66,12 +100,37 @@ impl Verb {
     /// itself is named as a whole.
     pub fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::Acquire | Self::Release | Self::Revoke | Self::Pause => {
-                &[":held", ":queue", ":alive", ":token"]
-            }
+            Self::Acquire
+            | Self::Release
+            | Self::AcquireBudgets
+            | Self::RefreshBudgets
+            | Self::ReleaseBudgets
+            | Self::Revoke
+            | Self::Pause => &[":held", ":queue", ":alive", TOKEN],
             Self::Refresh => &[":held", ":token"],
             Self::Usage => &[":held", ":queue", ":alive"],
             Self::Presence | Self::Limits | Self::Check => &[""],
+        }
+    }
+
+    /// Writes the names of the keys of a semaphore or a budget.
+    pub(super) fn add_keys(self, name: &str, sink: &mut impl Sink) {
+        let is_budget = window_of(name).is_some();
+        for suffix in self.keys() {
+            match *suffix {
+                TOKEN if is_budget => sink.add(format_args!("{}:budget", tag_of(name))),
+                suffix => sink.add(format_args!("{name}{suffix}")),
+            }
+        }
+    }
+
+    /// The script for levels that include budgets.
+    pub(super) fn with_budgets(self) -> Self {
+        match self {
+            Self::Acquire => Self::AcquireBudgets,
+            Self::Refresh => Self::RefreshBudgets,
+            Self::Release => Self::ReleaseBudgets,
+            other => other,
         }
     }
 }

@@ -479,6 +479,12 @@ impl<T: Transport> HeldPermit<T> {
         }
     }
 
+    /// Notes how many units of a budget it has used so far. The next refresh or the release reports the total.
+    pub(in crate::redis) fn settle(&self, level: usize, used: u32) {
+        let shared = &self.driver.0.0;
+        shared.enter(|core, _, _| core.settle(self.id, level, used));
+    }
+
     /// True if one of its semaphores counts as full, so that other claims may wait or be refused until its release
     /// arrives.
     pub(in crate::redis) fn is_full(&self) -> bool {

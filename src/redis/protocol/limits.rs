@@ -22,7 +22,7 @@ pub(in crate::redis) fn limit_target_and_note(
 /// The key of the limits, and the command that reads those of a semaphore and of its policy.
 pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd) {
     let of = name.split_once('{').map_or("", |(_, of)| of);
-    let of = of.trim_end_matches('}');
+    let of = of.split_once('}').map_or(of, |(of, _)| of);
     let policy = of.split_once(':').map_or(of, |(policy, _)| policy);
     let (key, mut command) = (owner.limits_key(), cmd("HMGET"));
     command.arg(&key).arg(of).arg(policy);

@@ -75,7 +75,10 @@ pub(super) fn of_component(of: &str) -> Option<(Policy, Option<StoredKey>)> {
 /// Parses the key of a semaphore from its name, without the start that all names of its policy share. Returns `None` if
 /// the name is not one of ours.
 pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
-    stored(name.strip_suffix('}')?)
+    // The name of a budget ends with its window.
+    let (key, window) = name.rsplit_once('}')?;
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    stored(key).filter(|_| window.bytes().all(is_digit))
 }
 
 /// Parses a component. Returns `None` if it is not one of ours.

@@ -207,7 +207,11 @@ impl Server {
         }
         let held = of.held.len() as u32;
         match wanted.position {
-            None => Acquired::Full { level: 0, held },
+            None => Acquired::Full {
+                level: 0,
+                held,
+                retry_after: None,
+            },
             Some(_) => {
                 if !of.queue.contains(&name) {
                     of.queue.push_back(name);
@@ -218,6 +222,7 @@ impl Server {
                     recheck: None,
                     last_token: of.token,
                     pause: None,
+                    earliest: None,
                 })
             }
         }

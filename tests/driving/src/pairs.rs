@@ -136,6 +136,7 @@ pub(super) fn level(name: &str) -> LevelClaim {
         slot: 0,
         limit: 1_000_000,
         weight: 1,
+        charge: None,
         wait: None,
         is_strict: false,
         label: None,

@@ -31,15 +31,23 @@ pub enum Verb {
     Limits,
     /// Closes a semaphore until a time, or opens it.
     Pause,
+    /// `Acquire`, for levels that include budgets.
+    AcquireBudgets,
+    /// `Refresh`, for such levels.
+    RefreshBudgets,
+    /// `Release`, for such levels.
+    ReleaseBudgets,
 }
 
 /// All script files. `PARTS` has the files of each script, in the order of the verbs.
-const FILES: [Part; 11] = [
+const FILES: [Part; 13] = [
     part!("common"),
     part!("grant"),
+    part!("budget"),
     part!("queue"),
     part!("acquire"),
     part!("refresh"),
+    part!("refresh_budgets"),
     part!("release"),
     part!("presence"),
     part!("revoke"),
@@ -47,15 +55,18 @@ const FILES: [Part; 11] = [
     part!("limits"),
     part!("pause"),
 ];
-const PARTS: [&[&str]; 8] = [
+const PARTS: [&[&str]; 11] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "refresh"],
     &["common", "grant", "release"],
     &["common", "presence"],
-    &["common", "grant", "revoke"],
+    &["common", "grant", "budget", "revoke"],
     &["common", "usage"],
     &["common", "limits"],
-    &["common", "grant", "pause"],
+    &["common", "grant", "budget", "pause"],
+    &["common", "grant", "budget", "queue", "acquire"],
+    &["common", "grant", "budget", "refresh_budgets"],
+    &["common", "grant", "budget", "release"],
 ];
 
 /// The bound of one call: the units that it grants from queues plus the dead waiters that it removes.

@@ -176,11 +176,19 @@ impl StandIn {
                 Ok(Reply::Int(is_there.into()))
             }
             ("HLEN", [key]) => Ok(count(self.hash(key)?.iter())),
-            ("HSET", [key, field, value]) => self.change_hash(key, |hash| {
-                hash.insert((*field).to_owned(), (*value).to_owned())
-                    .is_none()
+            ("HSET", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+                let set = |hash: &mut BTreeMap<String, String>, pair: &[&str]| {
+                    hash.insert(pair[0].to_owned(), pair[1].to_owned())
+                };
+                self.change_hash(key, |hash| {
+                    let new = pairs.chunks(2).filter(|pair| set(hash, pair).is_none());
+                    new.count()
+                })
+            }
+            ("HDEL", [key, fields @ ..]) if !fields.is_empty() => self.change_hash(key, |hash| {
+                let removed = fields.iter().filter(|field| hash.remove(**field).is_some());
+                removed.count()
             }),
-            ("HDEL", [key, field]) => self.change_hash(key, |hash| hash.remove(*field).is_some()),
             ("ZCARD", [key]) => Ok(count(self.sorted(key)?.0.iter())),
             ("ZSCORE", [key, member]) => {
                 let score = self.sorted(key)?.score(member);
@@ -277,11 +285,11 @@ impl StandIn {
         }
     }
 
-    /// Changes a hash, and removes its key if the hash is empty. Returns true if a field was added or removed.
+    /// Changes a hash, and removes its key if the hash is empty. Returns how many fields were added or removed.
     fn change_hash(
         &mut self,
         key: &str,
-        change: impl FnOnce(&mut BTreeMap<String, String>) -> bool,
+        change: impl FnOnce(&mut BTreeMap<String, String>) -> usize,
     ) -> Outcome {
         let mut hash = self.hash(key)?;
         let counts = change(&mut hash);
@@ -289,7 +297,7 @@ impl StandIn {
             true => drop(self.keys.remove(key)),
             false => self.put(key, Value::Hash(hash)),
         }
-        Ok(Reply::Int(counts.into()))
+        Ok(Reply::Int(counts as i64))
     }
 
     fn increment(&mut self, key: &str) -> Outcome {

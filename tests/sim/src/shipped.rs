@@ -209,6 +209,7 @@ impl Shipped {
             slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,
+            charge: None,
             wait: level.wait.map(|wait| LevelWait {
                 time: wait.time,
                 max_waiting: wait.max_waiting,

@@ -134,7 +134,13 @@ impl Script {
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
             Verb::Presence => self.clock(owner, &mut args),
-            Verb::Revoke | Verb::Usage | Verb::Limits | Verb::Pause => None,
+            Verb::Revoke
+            | Verb::Usage
+            | Verb::Limits
+            | Verb::Pause
+            | Verb::AcquireBudgets
+            | Verb::RefreshBudgets
+            | Verb::ReleaseBudgets => None,
         };
         let read = read.filter(|_| args.0.is_empty());
         read.ok_or_else(|| format!("a strange call {self:?}"))

@@ -2,6 +2,7 @@
 //!
 //! Promises: P1, P2, P5, P7, P10, P14.
 
+mod budgets;
 mod cancels;
 mod fair;
 mod head_starts;

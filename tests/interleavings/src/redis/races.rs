@@ -116,6 +116,7 @@ fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>
         slot: 0,
         limit: 9,
         weight: 1,
+        charge: None,
         wait: None,
         is_strict: false,
         label: None,

@@ -7,9 +7,9 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// The number of scripts: three for semaphores, four for operators, one for the presence of a process, and the check,
-/// which is not in the model.
-const SENT: i64 = 9;
+/// The number of scripts: three for semaphores, three for budgets, four for operators, one for the presence of a process,
+/// and the check, which is not in the model.
+const SENT: i64 = 12;
 
 /// The server knows exactly these scripts, and loading the model's scripts adds none.
 #[tokio::test(flavor = "multi_thread")]
@@ -25,8 +25,10 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     let one = store.acquire(Claim::new("one").with_limit(1)).await;
     let both = [Claim::new("narrow"), Claim::new("wide")].map(|claim| claim.with_limit(1));
     let both = store.acquire_all(both.into()).await.expect("there is room");
+    let budget = Claim::new("budget").with_limit(1).with_window(lease);
+    let budget = store.acquire(budget).await.expect("there is room");
     let refreshed =
-        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 5;
+        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 6;
     eventually("it is refreshed", Duration::from_secs(20), refreshed).await;
     let (policy, key) = (Policy::DEFAULT, "one".into());
     let usage = store.usage(&policy, &key).await.expect("it answers");
@@ -37,6 +39,7 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     let paused = store.pause(&policy, &key, lease, "").await;
     paused.expect("it answers");
     both.release().await;
+    budget.release().await;
     one.expect("there is room").release().await;
     assert_eq!(known_scripts(&mut raw).await, SENT);
     for script in Scripts::shipped().all() {

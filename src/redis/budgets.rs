@@ -1,0 +1,121 @@
+//! The budgets of a key, as operators see them: one for each window.
+
+use super::{ask::To, error::CallError, store::Store};
+use crate::semaphore::{BudgetUsage, PermitInfo};
+use redis::cmd;
+use std::{collections::HashMap, time::Duration};
+
+/// The fields of the hash in which the budgets of a key have their states: see `budget.lua`.
+pub(super) struct BudgetFields(HashMap<String, String>);
+
+/// The state of one budget. Times are ms of the server's clock.
+struct BudgetState {
+    spent: u128,
+    at: u64,
+    reserved: u128,
+    limit: u128,
+    /// In parts: a unit has as many parts as the window has ms.
+    credit: u128,
+}
+
+impl BudgetState {
+    fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ');
+        let mut next = || numbers.next()?.parse::<u64>().ok();
+        Some(Self {
+            spent: next()?.into(),
+            at: next()?,
+            reserved: next()?.into(),
+            limit: next()?.into(),
+            credit: next()?.into(),
+        })
+    }
+
+    /// The units that were spent and have not come back yet.
+    fn spent_at(&self, now: u64, window: u32) -> u128 {
+        let passed = u128::from(now.saturating_sub(self.at));
+        let returned = (self.limit * passed + self.credit) / u128::from(window);
+        self.spent.saturating_sub(returned)
+    }
+}
+
+impl BudgetFields {
+    /// The windows of the key's budgets, in ms.
+    pub(super) fn windows(&self) -> Vec<u32> {
+        // The other fields are ids, which have dots.
+        let windows = self.0.keys().filter_map(|field| field.parse().ok());
+        let mut windows: Vec<_> = windows.collect();
+        windows.sort_unstable();
+        windows
+    }
+
+    /// The usage of a budget at this time of the server's clock.
+    pub(super) fn usage(&self, window: u32, now: u64) -> Option<BudgetUsage> {
+        let state = BudgetState::read(self.0.get(&window.to_string())?)?;
+        let units = |units: u128| u32::try_from(units).unwrap_or(u32::MAX);
+        Some(BudgetUsage::new(
+            Duration::from_millis(window.into()),
+            units(state.spent_at(now, window)),
+            units(state.reserved),
+        ))
+    }
+
+    /// Adds to a reservation what the hash has of it.
+    pub(super) fn complete(&self, info: &mut PermitInfo, window: u32) {
+        let settled = self.0.get(&info.id).and_then(|units| units.parse().ok());
+        info.settled = settled.filter(|units| *units > 0);
+        info.window = Some(Duration::from_millis(window.into()));
+    }
+}
+
+impl Store {
+    /// Reads the states of a key's budgets. `name` is that of the key's semaphore.
+    pub(super) async fn budgets(&self, name: &str) -> Result<BudgetFields, CallError> {
+        let key = format!("{name}:budget");
+        let mut command = cmd("HGETALL");
+        command.arg(&key);
+        let turn = self.operator_turn().await;
+        let fields = self.ask(To::Key(&key), command, turn.deadline);
+        fields.await.map(BudgetFields)
+    }
+
+    /// The name of a key's semaphore, and those of its budgets.
+    pub(super) async fn names_of(&self, name: &str) -> Result<Vec<String>, CallError> {
+        let windows = self.budgets(name).await?.windows().into_iter();
+        let budgets = windows.map(|window| format!("{name}{window}"));
+        Ok([name.to_owned()].into_iter().chain(budgets).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usage_of_a_budget_is_that_of_the_scripts() {
+        let fields = [
+            ("60000", "100 5000 30 60 59000"),
+            ("1", "bad"),
+            ("p.1.0.0.5.2.7ps.0...", "7"),
+        ];
+        let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
+        let fields = BudgetFields(fields.into());
+        assert_eq!(fields.windows(), [1, 60_000]);
+        let usage = |now| {
+            let usage = fields.usage(60_000, now)?;
+            Some((usage.spent, usage.reserved))
+        };
+        // A unit comes back each second, and 59 of 60 parts of the first have.
+        let expected = [
+            (4_000, 100),
+            (5_016, 100),
+            (5_017, 99),
+            (6_017, 98),
+            (999_999, 0),
+        ];
+        for (now, spent) in expected {
+            assert_eq!(usage(now), Some((spent, 30)), "{now}");
+        }
+        assert_eq!(fields.usage(1, 5_000), None);
+    }
+}

@@ -1,0 +1,395 @@
+//! The arithmetic of budgets, against exact fractions: random calls of the shipped scripts, over years and over steps of
+//! the clock.
+//!
+//! Promises: P26.
+
+use std::collections::BTreeMap;
+use testing::rng::Rng;
+use tower_semaphore_model::{
+    lua::Runner,
+    scripts::{Scripts, Verb},
+    stand_in::{Reply, StandIn, Value},
+};
+
+const LEASE: i64 = 10_000;
+const PROVISIONAL: i64 = 1_000;
+const DAY: i64 = 24 * 60 * 60 * 1_000;
+const LONGEST: i64 = 31 * DAY;
+const LIMITS: [i64; 9] = [1, 2, 3, 10, 100, 65_535, 65_536, 1_000_003, u32::MAX as i64];
+const WINDOWS: [i64; 8] = [1, 2, 7, 100, 1_000, 60_000, 3_600_000, LONGEST];
+
+/// A reservation as the oracle knows it.
+#[derive(Debug, Clone)]
+struct Reserved {
+    weight: i64,
+    /// `None`: its claim is not granted yet.
+    settled: Option<i64>,
+    ends: i64,
+    /// It was released while an acquire might still run.
+    is_done: bool,
+}
+
+impl Reserved {
+    fn left(&self) -> i64 {
+        match self.is_done {
+            true => 0,
+            false => (self.weight - self.settled.unwrap_or(0)).max(0),
+        }
+    }
+}
+
+/// The oracle. It counts in parts: a unit has as many as the window has milliseconds, and each millisecond returns as
+/// many as the limit has units. So it needs no fractions.
+#[derive(Debug)]
+struct Oracle {
+    window: i128,
+    parts: i128,
+    at: i64,
+    limit: i64,
+    reserved: BTreeMap<String, Reserved>,
+    /// A clock that was set back may cost units for a while, and never yields any.
+    was_set_back: bool,
+}
+
+impl Oracle {
+    fn pass(&mut self, time: i64) {
+        let passed = i128::from((time - self.at).max(0));
+        self.parts = (self.parts - passed * i128::from(self.limit)).max(0);
+        self.at = self.at.max(time);
+    }
+
+    fn spend(&mut self, units: i64) {
+        self.parts += i128::from(units) * self.window;
+    }
+
+    /// Ends what has ended, in the order of the ends, and passes the time.
+    fn move_to(&mut self, now: i64) {
+        let mut ended: Vec<_> = self
+            .reserved
+            .iter()
+            .filter(|(_, of)| of.ends <= now)
+            .collect();
+        ended.sort_by_key(|(id, of)| (of.ends, *id));
+        let ended: Vec<_> = ended
+            .into_iter()
+            .map(|(id, of)| (id.clone(), of.clone()))
+            .collect();
+        for (id, of) in ended {
+            self.reserved.remove(&id);
+            if of.settled.is_some() {
+                self.pass(of.ends);
+                self.spend(of.left());
+            }
+        }
+        self.pass(now);
+        self.at = now;
+    }
+
+    fn all_reserved(&self) -> i64 {
+        self.reserved.values().map(Reserved::left).sum()
+    }
+
+    /// The spent units after some more milliseconds, rounded up.
+    fn spent_in(&self, ms: i64) -> i64 {
+        let parts = self.parts - i128::from(ms) * i128::from(self.limit);
+        (parts.max(0) + self.window - 1).div_euclid(self.window) as i64
+    }
+
+    fn fits_in(&self, ms: i64, weight: i64, limit: i64) -> bool {
+        self.spent_in(ms) + self.all_reserved() + weight <= limit
+    }
+
+    /// Only the growth of a total counts.
+    fn settle(&mut self, id: &str, total: i64) {
+        let Some(own) = self.reserved.get_mut(id) else {
+            return;
+        };
+        let before = match own.is_done {
+            true => own.settled.unwrap_or(0).max(own.weight),
+            false => own.settled.unwrap_or(0),
+        };
+        own.settled = Some(total.max(before));
+        self.spend((total - before).max(0));
+    }
+}
+
+struct World {
+    rng: Rng,
+    runner: Runner,
+    server: StandIn,
+    keys: Vec<String>,
+    window: i64,
+    limit: i64,
+    oracle: Oracle,
+    ids: Vec<(String, i64, i64, bool)>,
+}
+
+fn base36(mut number: i64) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit((number % 36) as u32, 36).expect("it is a digit"));
+        number /= 36;
+        if number == 0 {
+            return digits.into_iter().rev().collect();
+        }
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let window = match rng.once_in(4) {
+            true => 1 + between(&mut rng, LONGEST),
+            false => rng.one_of(&WINDOWS),
+        };
+        let limit = match rng.once_in(4) {
+            true => 1 + between(&mut rng, u32::MAX.into()),
+            false => rng.one_of(&LIMITS),
+        };
+        let now = 1_795_345_200_000;
+        let keys = ["held", "queue", "alive"].map(|key| format!("s:{{t:a}}{window}:{key}"));
+        let keys = keys.into_iter().chain(["s:{t:a}:budget".to_owned()]);
+        Self {
+            rng,
+            runner: Runner::new(&Scripts::shipped()).expect("the scripts are Lua"),
+            server: StandIn::at(now * 1_000),
+            keys: keys.collect(),
+            window,
+            limit,
+            oracle: Oracle {
+                window: window.into(),
+                parts: 0,
+                at: now,
+                limit: 0,
+                reserved: BTreeMap::new(),
+                was_set_back: false,
+            },
+            ids: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> i64 {
+        self.server.now / 1_000
+    }
+
+    fn up_to(&mut self, most: i64) -> i64 {
+        between(&mut self.rng, most + 1)
+    }
+
+    fn run(&mut self, verb: Verb, args: &[String]) -> Vec<Reply> {
+        let reply = self.runner.run(verb, &mut self.server, &self.keys, args);
+        match reply.expect("no script fails") {
+            Reply::List(items) => items,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let window = self.window;
+        let long = self.up_to(400 * DAY);
+        let (short, of_window) = (self.up_to(50), self.up_to(3 * window));
+        let ms = self
+            .rng
+            .one_of(&[0, 1, 2, short, of_window, LEASE - 1, LEASE, LEASE + 1, long]);
+        self.server.now += ms * 1_000;
+        if self.rng.once_in(10) {
+            self.server.now -= self.up_to(ms + 1_000) * 1_000;
+            self.oracle.was_set_back = true;
+        }
+    }
+
+    fn acquire(&mut self) {
+        let is_known = !self.ids.is_empty() && self.rng.once_in(4);
+        let (id, limit, weight, is_rate) = match is_known {
+            true => {
+                let at = self.rng.below(self.ids.len());
+                self.ids[at].clone()
+            }
+            false => {
+                let limit = match self.rng.once_in(3) {
+                    true => 1 + self.up_to(self.limit - 1),
+                    false => self.limit,
+                };
+                let some = 1 + self.up_to(limit - 1);
+                let weight = self.rng.one_of(&[1, limit, some]);
+                let permit = base36(self.ids.len() as i64);
+                let (of_limit, of_weight) = (base36(limit), base36(weight));
+                let id = format!("p.{permit}.0.0.{of_limit}.{of_weight}.7ps.0...");
+                (id, limit, weight, self.rng.once_in(3))
+            }
+        };
+        let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, LEASE, PROVISIONAL]);
+        let terms = if is_rate { "0 rate" } else { "0" };
+        let numbers = [LEASE, self.now() + 500, 1_000, lasts, 1, 1];
+        let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+        args.extend([terms, "1", &id].map(str::to_owned));
+        let (now, before) = (self.now(), self.oracle.was_set_back);
+        self.oracle.move_to(now);
+        let is_held = self.oracle.reserved.contains_key(&id);
+        let fits = self.oracle.fits_in(0, weight, limit);
+        let answer = self.run(Verb::AcquireBudgets, &args);
+        if let Reply::List(refusal) = &answer[1] {
+            assert!(
+                !is_held && (!fits || before),
+                "{refusal:?} {:?}",
+                self.oracle
+            );
+            if !before {
+                self.is_exact(refusal.get(3), weight, limit);
+            }
+            for of in self.oracle.reserved.values_mut() {
+                of.ends = of.ends.min(now + LEASE);
+            }
+            return;
+        }
+        assert_eq!(answer[1], Reply::Int(1));
+        assert!(is_held || fits, "{:?}", self.oracle);
+        if !is_held {
+            self.oracle.limit = limit;
+            let new = Reserved {
+                weight,
+                settled: None,
+                ends: 0,
+                is_done: false,
+            };
+            self.oracle.reserved.insert(id.clone(), new);
+        }
+        let own = self.oracle.reserved.get_mut(&id).expect("it is there");
+        own.ends = own.ends.max(now + lasts);
+        if lasts == LEASE {
+            self.oracle.settle(&id, if is_rate { weight } else { 0 });
+        }
+        if !is_known {
+            self.ids.push((id, limit, weight, is_rate));
+        }
+    }
+
+    /// The time that a refusal reports is the first at which the units fit.
+    fn is_exact(&self, retry: Option<&Reply>, weight: i64, limit: i64) {
+        match retry {
+            Some(Reply::Int(ms)) => {
+                let fits = |ms| self.oracle.fits_in(ms, weight, limit);
+                assert!(fits(*ms) && !fits(ms - 1), "{ms} {:?}", self.oracle);
+            }
+            None => assert!(self.oracle.all_reserved() + weight > limit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end_or_refresh(&mut self) {
+        let at = self.rng.below(self.ids.len());
+        let (id, _, weight, is_rate) = self.ids[at].clone();
+        let some = self.up_to(2 * weight);
+        let total = match is_rate {
+            true => weight,
+            false => self.rng.one_of(&[0, weight, weight / 2, some]),
+        };
+        let now = self.now();
+        self.oracle.move_to(now);
+        let is_held = self.oracle.reserved.contains_key(&id);
+        if self.rng.once_in(2) {
+            let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, PROVISIONAL]);
+            let args = [lasts.to_string(), "1".to_owned(), format!("{id} {total}")];
+            let answer = self.run(Verb::RefreshBudgets, &args);
+            let is_whole = lasts == LEASE;
+            assert_eq!(answer[1], Reply::Int((is_held || is_whole).into()));
+            if let Some(own) = self.oracle.reserved.get_mut(&id) {
+                own.ends = if is_whole {
+                    now + lasts
+                } else {
+                    own.ends.max(now + lasts)
+                };
+            }
+            if is_whole {
+                self.oracle.settle(&id, total);
+            }
+        } else {
+            let stays = self.rng.once_in(3);
+            let keep = if stays { " keep" } else { "" };
+            let args = ["1", "5", "1", &format!("{id} {total}{keep}")].map(str::to_owned);
+            let answer = self.run(Verb::ReleaseBudgets, &args);
+            assert_eq!(answer[1], Reply::Int(is_held.into()));
+            self.oracle.settle(&id, total);
+            match self.oracle.reserved.get_mut(&id) {
+                Some(own) if stays => own.is_done = true,
+                _ => drop(self.oracle.reserved.remove(&id)),
+            }
+        }
+    }
+
+    /// The server's state is that of the oracle, exactly.
+    fn check(&mut self) {
+        let entry = self.server.key(&self.keys[3]).filter(|entry| {
+            let end = entry.expires_at.expect("every key expires");
+            self.now() < end
+        });
+        let state = match entry.map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => fields.get(&self.window.to_string()).cloned(),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        let state = state.unwrap_or_else(|| format!("0 {} 0 0 0", self.now()));
+        let numbers: Vec<i64> = state
+            .split(' ')
+            .map(|number| number.parse().expect("an integer"))
+            .collect();
+        let [spent, at, reserved, limit, credit] = numbers[..] else {
+            panic!("{state}")
+        };
+        let of_server = i128::from(spent) * self.oracle.window - i128::from(credit);
+        let passed = i128::from((self.now() - at).max(0));
+        let of_server = (of_server - passed * i128::from(limit)).max(0);
+        assert_eq!(
+            reserved,
+            self.oracle.all_reserved(),
+            "{state} {:?}",
+            self.oracle
+        );
+        let is_more = self.oracle.was_set_back && of_server > self.oracle.parts;
+        assert!(
+            of_server == self.oracle.parts || is_more,
+            "{state} {:?}",
+            self.oracle
+        );
+        self.oracle.parts = of_server;
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(10) {
+            0..3 => return self.pass_time(),
+            3..7 => self.acquire(),
+            _ if self.ids.is_empty() => self.acquire(),
+            _ => self.end_or_refresh(),
+        }
+        self.check();
+    }
+}
+
+fn between(rng: &mut Rng, end: i64) -> i64 {
+    let high = rng.below(1 << 31) as i64;
+    let low = rng.below(1 << 31) as i64;
+    ((high << 31) | low) % end
+}
+
+/// Limits from 1 to 2³² − 1, windows from 1 ms to 31 days, jumps of up to 400 days.
+#[test]
+fn no_unit_is_granted_twice_and_none_is_lost_for_good() {
+    for seed in 0..600 {
+        let mut world = World::new(seed);
+        for _ in 0..40 {
+            world.step();
+        }
+        // In the end everything has come back.
+        world.server.now += 20 * 400 * DAY * 1_000;
+        let now = world.now();
+        world.oracle.move_to(now);
+        assert_eq!(
+            (world.oracle.spent_in(0), world.oracle.all_reserved()),
+            (0, 0),
+            "{seed}"
+        );
+        world.ids.clear();
+        world.acquire();
+        world.check();
+    }
+}
