@@ -6,13 +6,14 @@ use super::{
     error::CallError,
     protocol::flow_name,
     report::given,
+    reserved::ReservedUnits,
     store::{RedisPermit, Store},
 };
 use crate::{
     observe::{Outcome, Store::Redis as REDIS, WaitCounter},
     semaphore::{
-        AcquireError, BoxFuture, Budget, Charge, Claim, ClaimError, Claims, Few, Grant, LevelState,
-        Loss, Pause, Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
+        AcquireError, BoxFuture, Charge, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss,
+        Pause, Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use proto::{
@@ -95,6 +96,10 @@ impl Store {
             head_start: wait.head_start,
         });
         let (name, units) = (self.name_of(claim), claim.checked_units());
+        if let Some(budget) = units.budget {
+            let window = budget.window.millis();
+            self.longest_window_ms.fetch_max(window, Relaxed);
+        }
         LevelClaim {
             slot: self.topology.slot(&name),
             name,
@@ -119,7 +124,10 @@ impl Store {
             policy: claim.policy().clone(),
             weight: AtomicU32::new(claim.checked_units().weight),
             limit: claim.limit().unwrap_or_default(),
-            budget: claim.checked_units().budget,
+            reserved: claim.checked_units().budget.map(|budget| {
+                let weight = claim.checked_units().weight;
+                ReservedUnits::granted(claim.policy(), weight, budget.charge)
+            }),
         });
         let grant = RedisGrant {
             levels: levels.collect(),
@@ -286,7 +294,8 @@ struct RedisLevel {
     weight: AtomicU32,
     /// The limit of the claim.
     limit: u32,
-    budget: Option<Budget>,
+    /// `None`: it is no budget.
+    reserved: Option<ReservedUnits>,
 }
 
 /// The semaphore or budget that refuses a claim.
@@ -388,6 +397,22 @@ impl RedisGrant {
     }
 }
 
+impl RedisGrant {
+    fn end_budgets(&self) {
+        let reserved = self
+            .levels
+            .iter()
+            .filter_map(|level| level.reserved.as_ref());
+        reserved.for_each(|reserved| reserved.end(self.held.is_lost()));
+    }
+}
+
+impl Drop for RedisGrant {
+    fn drop(&mut self) {
+        self.end_budgets();
+    }
+}
+
 impl Grant for RedisGrant {
     fn level(&self, level: usize) -> LevelState {
         let mut state = LevelState::new(match self.held.is_gone() {
@@ -396,7 +421,7 @@ impl Grant for RedisGrant {
         });
         // A budget has no tokens.
         let token = given(self.held.token(level));
-        state.token = token.filter(|_| self.levels[level].budget.is_none());
+        state.token = token.filter(|_| self.levels[level].reserved.is_none());
         // Compares the end with the clock, because the keeper may be late to report a loss.
         state.is_lost = self.held.is_lost();
         state.is_degraded = self.held.is_degraded();
@@ -416,6 +441,7 @@ impl Grant for RedisGrant {
     }
 
     fn release(&self) -> BoxFuture<bool> {
+        self.end_budgets();
         match self.is_released.swap(true, Relaxed) {
             true => Box::pin(ready(false)),
             false => Box::pin(self.held.release()),
@@ -430,7 +456,11 @@ impl Grant for RedisGrant {
     }
 
     fn settle(&self, level: usize, used: u32) {
-        self.held.settle(level, used);
+        if let Some(reserved) = &self.levels[level].reserved
+            && reserved.settle(used)
+        {
+            self.held.settle(level, used);
+        }
     }
 
     fn awaits_release(&self) -> bool {

@@ -49,15 +49,19 @@ impl BudgetFields {
         windows
     }
 
-    /// The usage of a budget at this time of the server's clock.
-    pub(super) fn usage(&self, window: u32, now: u64) -> Option<BudgetUsage> {
+    /// The usage of a budget at this time of the server's clock. `held`: the reservations that have not ended. The rest of
+    /// the others is spent, although no call has removed them yet.
+    pub(super) fn usage(&self, window: u32, now: u64, held: &[PermitInfo]) -> Option<BudgetUsage> {
         let state = BudgetState::read(self.0.get(&window.to_string())?)?;
+        let left = held.iter().map(|info| {
+            let settled = info.settled.unwrap_or_default();
+            u128::from(info.weight.saturating_sub(settled))
+        });
+        let reserved = state.reserved.min(left.sum());
+        let spent = state.spent_at(now, window) + state.reserved - reserved;
         let units = |units: u128| u32::try_from(units).unwrap_or(u32::MAX);
-        Some(BudgetUsage::new(
-            Duration::from_millis(window.into()),
-            units(state.spent_at(now, window)),
-            units(state.reserved),
-        ))
+        let window = Duration::from_millis(window.into());
+        Some(BudgetUsage::new(window, units(spent), units(reserved)))
     }
 
     /// Adds to a reservation what the hash has of it.
@@ -90,6 +94,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::semaphore::Process;
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn the_usage_of_a_budget_is_that_of_the_scripts() {
@@ -101,10 +107,15 @@ mod tests {
         let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
         let fields = BudgetFields(fields.into());
         assert_eq!(fields.windows(), [1, 60_000]);
-        let usage = |now| {
-            let usage = fields.usage(60_000, now)?;
+        let held = |weight| {
+            let process = Process::new("p");
+            PermitInfo::new("p.1.0.0.5.2.7ps.0...", process, weight, 5, UNIX_EPOCH)
+        };
+        let usage_beside = |now, weight| {
+            let usage = fields.usage(60_000, now, &[held(weight)])?;
             Some((usage.spent, usage.reserved))
         };
+        let usage = |now| usage_beside(now, 30);
         // A unit comes back each second, and 59 of 60 parts of the first have.
         let expected = [
             (4_000, 100),
@@ -116,6 +127,8 @@ mod tests {
         for (now, spent) in expected {
             assert_eq!(usage(now), Some((spent, 30)), "{now}");
         }
-        assert_eq!(fields.usage(1, 5_000), None);
+        let beside_an_ended_one = usage_beside(5_000, 12);
+        assert_eq!(beside_an_ended_one, Some((118, 12)));
+        assert_eq!(fields.usage(1, 5_000, &[]), None);
     }
 }

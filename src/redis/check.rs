@@ -27,6 +27,9 @@ use tokio::{runtime::Handle, select, time::sleep};
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
 
+/// A server that forgets a budget of such a window is worth a warning.
+const LONG: Duration = Duration::from_secs(60 * 60);
+
 /// If answers are still missing after this time, the check finds out at which command the server ends connections.
 const SOON: Duration = Duration::from_millis(250);
 
@@ -113,6 +116,10 @@ impl Store {
                 false => None,
             };
             return Err(origin.check_error("SUBSCRIBE", ended.unwrap_or(error)));
+        }
+        let window = self.longest_window();
+        if window >= LONG && inspected.field("aof_enabled") == Some("0") {
+            risks.push(Risk::NoPersistence { window });
         }
         // The core reads the limits all the time, so they need no extra call.
         if !self.driver.reads_limits() {

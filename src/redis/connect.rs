@@ -435,6 +435,7 @@ impl Builder {
             max_waiting: self.max_waiting_total,
             waiting: Default::default(),
             turns: Turns::new(),
+            longest_window_ms: 0.into(),
         }))
     }
 }

@@ -26,6 +26,16 @@
 //! | `PREFIX{POLICY:KEY}:alive` | sorted set | waiter's permit → until when it counts as alive, ms |
 //! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
+//! A [budget](crate::Claim::with_window) has its window in the names of the first three keys, `PREFIX{POLICY:KEY}60000:held`
+//! for a minute. In the place of the token, the budgets of all windows of a policy and key share one hash:
+//!
+//! | key | type | holds |
+//! |---|---|---|
+//! | `PREFIX{POLICY:KEY}:budget` | hash | window → spent, reserved and returned units; reservation → settled units |
+//!
+//! Units of a budget are reserved by one member of `held`, however many they are. A settlement travels with the next
+//! refresh or with the release. A lost reservation counts as used, and its permit goes on without it.
+//!
 //! PREFIX is the configured [prefix](Builder::prefix) and the number of the schema: `semaphore:2:`. A permit's id is
 //! `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, with numbers in base 36, and for
 //! each unit after the first `:UNIT` follows. SHARE, FLOW and LABEL may be empty. Units that
@@ -51,7 +61,7 @@
 //! nothing. An acquire without an answer may have run, so the process sends releases for it until the server has
 //! answered a release that ran after the deadline.
 //!
-//! All keys expire eight leases after their last use. A key that remembers a revocation lasts for at least an hour. A
+//! All keys expire eight leases after their last use, those of a budget also not before all of its units have come back. A key that remembers a revocation lasts for at least an hour. A
 //! waiter that is granted is notified by `PUBLISH` on a channel of its process. In case a message is lost, each waiter
 //! also polls at every twelfth of a lease, or every five seconds if that is sooner.
 //!
@@ -151,13 +161,13 @@
 //! `resetchannels`. With `+info`, the server's version, role and eviction policy are checked too. On a cluster the user
 //! also needs `+cluster|slots +cluster|info +asking`. With Sentinels the user of the primary also needs `+role`, and
 //! the user of the Sentinels needs `+sentinel|get-master-addr-by-name +sentinel|master`. [`Builder::min_replicas`]
-//! needs `+wait`. An eviction policy that may evict keys with a time to live may evict permits, so use `noeviction`.
+//! needs `+wait`, and a claim with a [window](crate::Claim::with_window) `+hdel +hset`. An eviction policy that may evict keys with a time to live may evict permits, so use `noeviction`.
 //!
 //! If a right is missing, [`Builder::connect`] and [`RedisSemaphore::check`] fail and name it. Some calls of
 //! [`Operate`](crate::Operate) need further rights: `usage` `+zscan` (and `+hmget` in a store that [only
 //! operates](Builder::operator)), `keys` `+scan`, `counts` `+zcount`, and `set_limit` `+hdel +hexists +hlen +hset`.
-//! Without its right only that call fails, and no claim needs these rights. `check` reports the missing ones as
-//! [`Risk::NoOperate`].
+//! Without its right only that call fails, and a claim without a window needs none of these rights. `check` reports the
+//! missing ones as [`Risk::NoOperate`].
 //!
 //! A proxy in front of the server has to pass on `EVALSHA`, `EVAL` and `SUBSCRIBE`. `CLIENT SETINFO`, `HELLO` and
 //! `INFO` are optional: if a proxy closes the connection at one of them, as twemproxy does, the store sends it none of
@@ -207,6 +217,7 @@ mod fault;
 mod operate;
 mod protocol;
 mod report;
+mod reserved;
 mod risk;
 mod store;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]

@@ -359,7 +359,7 @@ fn with_budget(usage: Usage, listed: &UsageListing, window: u32, budgets: &Budge
         info.weight = UnitId::read(&info.id).map_or(info.weight, |id| id.lease.weight);
         budgets.complete(info, window);
     }
-    let own = budgets.usage(window, listed.now);
+    let own = budgets.usage(window, listed.now, &of_budget.held);
     let used = own.map_or(0, |own| own.spent.saturating_add(own.reserved));
     let mut both = Usage::new(
         of_budget.now,

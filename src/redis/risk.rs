@@ -1,7 +1,7 @@
 //! The warnings of a check.
 
 use super::fault::ConnectError;
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// The result of a check.
 pub(super) type Checked = Result<Vec<Risk>, ConnectError>;
@@ -26,8 +26,17 @@ pub enum Risk {
     /// The limits that operators have set cannot be read, for example because the slot of their key is stuck in a move.
     /// Claims go on under the limits that are known, else under their own.
     NoLimits,
+    /// A claim of this process has a [window](crate::Claim::with_window) of an hour or more, and the server does not write an
+    /// append-only file. A server that is restarted may have forgotten spent units, which it then grants again. Set
+    /// `appendonly yes`.
+    #[non_exhaustive]
+    NoPersistence {
+        /// The longest window of this process's claims so far.
+        window: Duration,
+    },
     /// The user may not run commands that only [`Operate`](crate::Operate) needs, for example `ZSCAN` for
-    /// [`usage`](crate::Operate::usage). Its calls that need them fail. No claim needs them, so
+    /// [`usage`](crate::Operate::usage). Its calls that need them fail. Only claims with a
+    /// [window](crate::Claim::with_window) need `HDEL` and `HSET`, and no other claim needs any of them, so
     /// [`Builder::connect`](crate::redis::Builder::connect) logs nothing.
     #[non_exhaustive]
     NoOperate {
@@ -64,6 +73,11 @@ impl fmt::Display for Risk {
             ),
             Self::NoLimits => f.write_str(
                 "the limits that operators set cannot be read now: claims go on under those that are known",
+            ),
+            Self::NoPersistence { window } => write!(
+                f,
+                "the server may forget units that were spent within {} h when it restarts: appendonly is no",
+                window.as_secs() / 3_600
             ),
             Self::NoOperate { commands } => write!(
                 f,

@@ -22,7 +22,10 @@ use futures_util::future::WeakShared;
 use proto::{core::CoreSettings, verbs::Owner};
 use std::{
     fmt, ptr,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 use tokio::runtime::Id;
@@ -180,6 +183,8 @@ pub(super) struct Store {
     pub(super) max_waiting: u32,
     pub(super) waiting: [AtomicU32; 2],
     pub(super) turns: Turns,
+    /// The longest window of its claims so far, in ms.
+    pub(super) longest_window_ms: AtomicU32,
 }
 
 impl Store {
@@ -209,6 +214,10 @@ impl Store {
             Some(budget) => format!("{name}{}", budget.window.millis()).into(),
             None => name,
         }
+    }
+
+    pub(super) fn longest_window(&self) -> Duration {
+        Duration::from_millis(self.longest_window_ms.load(Relaxed).into())
     }
 
     /// The id of a semaphore, by its name.

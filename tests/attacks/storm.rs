@@ -31,6 +31,7 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 /// Much less than a lease.
 const SOON: Duration = Duration::from_secs(8);
 const LEASE: Duration = Duration::from_secs(30);
+const MOST_STORMS: usize = 6;
 const KEYS: usize = 6;
 const LIMIT: u32 = 4;
 
@@ -172,14 +173,31 @@ async fn storm(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> V
     tallies.map(|tally| tally.expect("no panic")).collect()
 }
 
-/// Asserts that each kind of answer was given, and that none was too late.
-fn judge(tallies: &[Tally]) {
+/// How often claims were granted, refused, and failed.
+fn counts(tallies: &[Tally]) -> [usize; 3] {
     let kinds: [fn(&Tally) -> usize; 3] = [
         |tally| tally.granted,
         |tally| tally.refused,
         |tally| tally.failed,
     ];
-    let counts = kinds.map(|kind| tallies.iter().map(kind).sum::<usize>());
+    kinds.map(|kind| tallies.iter().map(kind).sum::<usize>())
+}
+
+/// Storms until each kind of answer was given: on a busy machine the server may be out of reach for a whole storm.
+async fn storms(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> Vec<Tally> {
+    let mut tallies = Vec::new();
+    for _ in 0..MOST_STORMS {
+        tallies.extend(storm(server, proxy, store).await);
+        if counts(&tallies).iter().all(|count| *count > 0) {
+            break;
+        }
+    }
+    tallies
+}
+
+/// Asserts that each kind of answer was given, and that none was too late.
+fn judge(tallies: &[Tally]) {
+    let counts = counts(tallies);
     let late = tallies.iter().map(|tally| tally.late).max();
     println!("granted, refused, failed: {counts:?}, late by {late:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
@@ -194,7 +212,7 @@ async fn a_storm_leaves_nothing() {
     let tasks = Handle::current().metrics().num_alive_tasks();
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let store = builder.connect(proxy.url()).await.expect("it connects");
-    let tallies = storm(&server, &proxy, &store).await;
+    let tallies = storms(&server, &proxy, &store).await;
     let mut raw = Raw::connect(server.port()).await;
     let is_clean = async || left(&mut raw).await.is_empty();
     eventually("nothing is left", SOON, is_clean).await;

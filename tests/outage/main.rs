@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 mod breaker;
+mod budgets;
 mod ends;
 mod fleet;
 mod healed;

@@ -39,12 +39,17 @@ fn documented() -> BTreeSet<String> {
 /// The rights that the module docs list for operators.
 const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hmget hset";
 
-/// The scripts that only operators run.
-const OF_OPERATORS: [&str; 2] = ["usage.lua", "limits.lua"];
+/// The scripts that only operators run, and those of claims with a window.
+const OF_SOME: [&str; 4] = [
+    "usage.lua",
+    "limits.lua",
+    "budget.lua",
+    "refresh_budgets.lua",
+];
 
 /// The commands that the other scripts run.
 fn scripted() -> BTreeSet<String> {
-    commands(|path| !OF_OPERATORS.iter().any(|name| path.ends_with(name)))
+    commands(|path| !OF_SOME.iter().any(|name| path.ends_with(name)))
 }
 
 /// The commands in the scripts that `is_meant` selects.
@@ -476,4 +481,44 @@ async fn of_a_server_that_is_down_the_reason_is_told_at_once() {
         assert!(usage.contains("refused"), "{round}: {usage}");
         assert!(took < timeout / 10, "{round}: {took:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_window_without_an_append_only_file_is_a_risk() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    let store = store.expect("it connects");
+    let claim = |window| Claim::new("a").with_limit(9).with_window(window);
+    drop(store.acquire(claim(DAY / 48)).await.expect("there is room"));
+    assert_eq!(store.check().await.expect("it works"), []);
+    drop(store.acquire(claim(DAY)).await.expect("there is room"));
+    let risks = store.check().await.expect("it works");
+    assert!(matches!(&risks[..], [Risk::NoPersistence { window, .. }] if *window == DAY));
+    assert!(risks[0].to_string().contains("within 24 h"), "{}", risks[0]);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    assert_eq!(store.check().await.expect("it works"), []);
+}
+
+/// The documented rights of claims with a window, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_with_a_window_need_two_rights_more() {
+    let server = RedisServer::start();
+    let claim = || {
+        let claim = Claim::new("a").with_limit(9);
+        claim.with_window(BOUND).with_estimate(2)
+    };
+    let rights = format!("~shop:* &shop:* {}", may(&documented()));
+    let store = as_user(&server, &rights).await.expect("it connects");
+    let error = store
+        .acquire(claim())
+        .await
+        .expect_err("a right is missing");
+    assert!(!error.is_refusal(), "{error:?}");
+    let store = as_user(&server, &format!("{rights} +hdel +hset")).await;
+    let permit = store.expect("it connects").acquire(claim()).await;
+    let permit = permit.expect("there is room");
+    permit.settle(Policy::DEFAULT, 1);
+    assert!(permit.release().await);
 }

@@ -19,7 +19,8 @@
 --       5 levels    the number of levels of each claim; 0 if the claims differ
 --       and for each run of claims with the same terms: their number of levels, if argument 5 is 0; the number of
 --       claims; for each level its
---         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there.
+--         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. For the claim of a rate
+--                 `LIMIT rate`, and the rest.
 --                 LIMIT: the most units that may be held together; 0 for a permit of several units, so that it
 --                 never takes the fast path; -1 if it was sent before, so that an operator may have revoked it; -2
 --                 if its caller holds the permit, which comes back, so that a pause does not take units that it still has.
@@ -30,7 +31,8 @@
 --         id      the permit's id
 -- Returns the server's time in ms, alone if the call is late; and for each claim, if it is granted, two
 -- items for each level: token, units held now. Else one item:
---         {0, level, units held now}     that level is full; levels count from 1
+--         {0, level, units held now}     that level is full; levels count from 1. For a budget that no claim waits for, a
+--                                        fourth item has the time in ms after which the units come back, if they do
 --         {-1, level, units held now}    the queue of that level is full
 --         {-3, level, units held now}    it was revoked at that level
 --         {-4, level, units held now, pause_ms}
@@ -40,7 +42,9 @@
 --                                        after that time: it is the head, and the earliest lease ends then;
 --                                        or more waiters have died than one call removes; or a pause ends. It
 --                                        holds nothing there, so no token up to last_token is its own.
---                                        pause_ms is there if the level is paused for this time
+--                                        pause_ms is there if the level is paused for this time. For a budget it is -1
+--                                        without a pause, and an eighth item has the time in ms for which the claim
+--                                        cannot be granted, whatever is settled, or -1
 
 -- Locals are faster than globals. Text is converted to a number only when needed, because that takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV

@@ -7,7 +7,8 @@
 -- KEYS  for each semaphore held, queue, alive, token; see grant.lua
 -- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
 --       2 floor        microseconds, the least token for a semaphore that has none yet
---       and for each semaphore every unit of every permit to release
+--       and for each semaphore the number of units, and every unit of every permit to release; of a budget as in
+--       `free_any` of budget.lua
 -- Returns with an answer the server's time in ms and, for each unit, 1 (it was held) or 0 (it was
 -- not); else 0.
 

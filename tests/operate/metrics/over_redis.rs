@@ -292,3 +292,50 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
     let answer = waiter.await;
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
 }
+
+/// The units of a policy: reserved, spent, freed and lost.
+fn units_of(policy: &str) -> [f64; 4] {
+    ["reserved", "spent", "freed", "lost"].map(|used| {
+        let labels = [("store", "redis"), ("policy", policy), ("use", used)];
+        value("tower_semaphore_budget_units_total", &labels)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_unit_of_a_budget_is_counted_by_its_use() {
+    install();
+    let (_server, store) = connected().await;
+    let claim = |policy: &str| {
+        let claim = Claim::new("a").with_policy(policy).with_limit(1_000);
+        claim.with_window(Duration::from_secs(3_600))
+    };
+    let permit = store
+        .acquire(claim("units settled").with_estimate(100))
+        .await;
+    let permit = permit.expect("there is room");
+    permit.settle("units settled", 30);
+    permit.settle("units settled", 20);
+    assert_eq!(units_of("units settled"), [100.0, 30.0, 0.0, 0.0]);
+    assert!(permit.release().await);
+    permit.settle("units settled", 50);
+    drop(permit);
+    assert_eq!(units_of("units settled"), [100.0, 30.0, 70.0, 0.0]);
+    drop(
+        store
+            .acquire(claim("units unsettled").with_estimate(100))
+            .await,
+    );
+    assert_eq!(units_of("units unsettled"), [100.0, 100.0, 0.0, 0.0]);
+    drop(store.acquire(claim("units of a rate").with_weight(7)).await);
+    assert_eq!(units_of("units of a rate"), [0.0, 7.0, 0.0, 0.0]);
+    let lost = store.acquire(claim("units lost").with_estimate(100)).await;
+    let lost = lost.expect("there is room");
+    lost.settle("units lost", 10);
+    let (policy, key) = (claim("units lost").policy().clone(), "a".into());
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let id = &usage.held[0].id;
+    assert!(store.revoke(&policy, &key, id).await.expect("it answers"));
+    within("it is lost", BOUND, lost.lost()).await;
+    drop(lost);
+    assert_eq!(units_of("units lost"), [100.0, 10.0, 0.0, 90.0]);
+}

@@ -1,0 +1,149 @@
+//! Budgets while Redis is unavailable, after it has lost its data, and after a process has died.
+//!
+//! Promises: P8, P19, P26.
+
+use crate::server::{BOUND, builder, is_back, is_refused, know_each_other, store};
+use std::time::Duration;
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
+use tower_semaphore::{
+    AcquireError, Claim, Operate, Permit, RedisSemaphore, Semaphore, redis::WhenUnavailable,
+};
+
+use WhenUnavailable::{Admit, Refuse, Share};
+
+/// Next to nothing comes back while a test runs.
+const WINDOW: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+fn tokens(limit: u32, estimate: u32) -> Claim {
+    let claim = Claim::new("a").with_policy("tokens").with_limit(limit);
+    claim.with_window(WINDOW).with_estimate(estimate)
+}
+
+async fn granted(store: &RedisSemaphore, claim: Claim) -> Permit {
+    let permit = store.acquire(claim).await.expect("there is room");
+    assert!(!permit.is_degraded());
+    permit
+}
+
+fn is_full(answer: &Result<Permit, AcquireError>) {
+    assert!(
+        matches!(answer, Err(AcquireError::Full { .. })),
+        "{answer:?}"
+    );
+}
+
+/// The spent and the reserved units of the key's only budget.
+async fn in_use(store: &RedisSemaphore) -> (u32, u32) {
+    let claim = tokens(1, 1);
+    let usage = store.usage(claim.policy(), claim.key()).await;
+    match usage.expect("the server answers").budgets[..] {
+        [] => (0, 0),
+        [budget] => (budget.spent, budget.reserved),
+        ref several => panic!("{several:?}"),
+    }
+}
+
+async fn until_in_use(store: &RedisSemaphore, expected: (u32, u32)) {
+    let is_so = async || in_use(store).await == expected;
+    eventually("so many units are in use", BOUND, is_so).await;
+}
+
+/// The estimates that a store admits while the server is away, until the first refusal.
+async fn admitted(store: &RedisSemaphore, limit: u32, estimate: u32) -> usize {
+    let mut permits = Vec::new();
+    while let Ok(permit) = store.acquire(tokens(limit, estimate)).await {
+        assert!(permit.is_degraded());
+        permits.push(permit);
+        if permits.len() == 100 {
+            break;
+        }
+    }
+    permits.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_decides_claims_of_budgets_while_the_server_is_away() {
+    for (policy, expected) in [(Refuse, 0), (Admit, 100), (Share, 3)] {
+        let mut server = RedisServer::start();
+        let own = store(&server, policy).await;
+        let _other = store(&server, policy).await;
+        know_each_other(&server, 2).await;
+        server.kill();
+        // Two processes share 100 units, and each claim takes 15.
+        assert_eq!(admitted(&own, 100, 15).await, expected, "{policy:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_share_of_a_budget_outlives_an_outage_and_the_server_is_not_charged_for_it() {
+    let mut server = RedisServer::start();
+    let store = store(&server, Share).await;
+    know_each_other(&server, 1).await;
+    drop(granted(&store, tokens(100, 40)).await);
+    server.kill();
+    // A full bucket admits a claim that is larger than a share.
+    let large = store.acquire(tokens(100, 100)).await;
+    assert!(large.expect("the bucket is full").is_degraded());
+    is_refused(store.acquire(tokens(100, 1)).await);
+    server.restart();
+    is_back(&store).await;
+    // The server has lost what was spent, and knows nothing of the outage.
+    assert_eq!(in_use(&store).await, (0, 0));
+    server.kill();
+    is_refused(store.acquire(tokens(100, 1)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reservation_is_not_acquired_again_and_the_permit_goes_on() {
+    let server = RedisServer::start();
+    let store = store(&server, Refuse).await;
+    let claims = [Claim::new("a").with_limit(5), tokens(100, 60)];
+    let permit = store.acquire_all(claims.into()).await;
+    let permit = permit.expect("there is room");
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["FLUSHALL"]).await;
+    let is_held = async || raw.zcard("semaphore:2:{concurrency:a}:held").await == 1;
+    eventually("the permit is back", BOUND, is_held).await;
+    assert_eq!(in_use(&store).await, (0, 0));
+    assert!(!permit.is_lost());
+    permit.settle("tokens", 30);
+    drop(permit);
+    let mut raw = Raw::connect(server.port()).await;
+    let is_free = async || raw.zcard("semaphore:2:{concurrency:a}:held").await == 0;
+    eventually("the permit is released", BOUND, is_free).await;
+    assert_eq!(in_use(&store).await, (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reservation_of_a_dead_process_is_spent_when_its_lease_ends() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let dead = connected(async || builder(Refuse).connect(proxy.url()).await).await;
+    let other = store(&server, Refuse).await;
+    let permit = granted(&dead, tokens(100, 60)).await;
+    permit.settle("tokens", 20);
+    let is_settled = async || in_use(&other).await == (20, 40);
+    eventually("a refresh has settled it", BOUND, is_settled).await;
+    proxy.black_hole();
+    until_in_use(&other, (60, 0)).await;
+    // The first call after that removes it.
+    is_full(&other.acquire(tokens(100, 41)).await);
+    drop(granted(&other, tokens(100, 40)).await);
+    drop(permit);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_before_an_outage_counts_once_after_it() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let long = builder(Admit).lease(Duration::from_secs(60));
+    let store = connected(async || long.clone().connect(proxy.url()).await).await;
+    let permit = granted(&store, tokens(100, 60)).await;
+    proxy.black_hole();
+    permit.settle("tokens", 10);
+    permit.settle("tokens", 25);
+    drop(permit);
+    proxy.forward();
+    let other = self::store(&server, Refuse).await;
+    until_in_use(&other, (25, 0)).await;
+}
