@@ -20,7 +20,7 @@
 //! | a primary that Sentinels name | `+role` |
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
-//! | claims with a [window](crate::Claim::with_window) | `+hdel +hset` |
+//! | claims with a [window](crate::Claim::with_window) | `+hdel +hmget +hset` |
 //! | [`Operate`](crate::Operate): `usage` | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
 //! | `keys` | `+scan` |
 //! | `counts` | `+zcount` |

@@ -161,7 +161,7 @@
 //! `resetchannels`. With `+info`, the server's version, role and eviction policy are checked too. On a cluster the user
 //! also needs `+cluster|slots +cluster|info +asking`. With Sentinels the user of the primary also needs `+role`, and
 //! the user of the Sentinels needs `+sentinel|get-master-addr-by-name +sentinel|master`. [`Builder::min_replicas`]
-//! needs `+wait`, and a claim with a [window](crate::Claim::with_window) `+hdel +hset`. An eviction policy that may evict keys with a time to live may evict permits, so use `noeviction`.
+//! needs `+wait`, and a claim with a [window](crate::Claim::with_window) `+hdel +hmget +hset`. An eviction policy that may evict keys with a time to live may evict permits, so use `noeviction`.
 //!
 //! If a right is missing, [`Builder::connect`] and [`RedisSemaphore::check`] fail and name it. Some calls of
 //! [`Operate`](crate::Operate) need further rights: `usage` `+zscan` (and `+hmget` in a store that [only

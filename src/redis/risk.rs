@@ -36,7 +36,8 @@ pub enum Risk {
     },
     /// The user may not run commands that only [`Operate`](crate::Operate) needs, for example `ZSCAN` for
     /// [`usage`](crate::Operate::usage). Its calls that need them fail. Only claims with a
-    /// [window](crate::Claim::with_window) need `HDEL` and `HSET`, and no other claim needs any of them, so
+    /// [window](crate::Claim::with_window) need `HDEL`, `HMGET` and `HSET`, and no other claim needs any of them,
+    /// so
     /// [`Builder::connect`](crate::redis::Builder::connect) logs nothing.
     #[non_exhaustive]
     NoOperate {

@@ -503,7 +503,7 @@ async fn a_long_window_without_an_append_only_file_is_a_risk() {
 
 /// The documented rights of claims with a window, and no others.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_with_a_window_need_two_rights_more() {
+async fn claims_with_a_window_need_three_rights_more() {
     let server = RedisServer::start();
     let claim = || {
         let claim = Claim::new("a").with_limit(9);
@@ -516,7 +516,7 @@ async fn claims_with_a_window_need_two_rights_more() {
         .await
         .expect_err("a right is missing");
     assert!(!error.is_refusal(), "{error:?}");
-    let store = as_user(&server, &format!("{rights} +hdel +hset")).await;
+    let store = as_user(&server, &format!("{rights} +hdel +hmget +hset")).await;
     let permit = store.expect("it connects").acquire(claim()).await;
     let permit = permit.expect("there is room");
     permit.settle(Policy::DEFAULT, 1);

@@ -53,15 +53,17 @@ if now > ARGV[2] + 0 then
   return {now}
 end
 local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
-local anything_waits = budgets or any_queue(KEYS)
+local anything_waits = any_queue(KEYS)
 
 -- For each semaphore, the number of held units, and whether claims wait. See `granting` for `ended`.
 local used, is_contended, ended = {0}, {}, {}
 for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
-  if budgets or anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
+  if anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
     is_contended[number] = true
-    used[number], ended[held] = count_held(held, now)
+    used[number], ended[held] = count_held(held, now, true)
+  elseif budgets and string.find(KEYS[key + 3], ':budget', 1, true) then
+    used[number] = count_held(held, now)
   else
     local count = call('ZCARD', held)
     -- The first write is a removal: a server whose memory is full accepts other writes only after one.
@@ -86,6 +88,9 @@ while ARGV[at] do
     for level = 0, levels - 1 do
       local number, limit = ARGV[claim + 2 * level] + 0, ARGV[terms + level]
       local room = (tonumber(limit) or string.match(limit, '^%-?%d+')) - used[number]
+      if budgets and budgets[KEYS[number * 4 - 3]] then
+        room = fits(budgets[KEYS[number * 4 - 3]], ARGV[claim + 2 * level + 1], limit) and 1 or 0
+      end
       free = is_contended[number] and 0 or room < free and room or free
     end
     while free > 1 and stop < at do
@@ -102,36 +107,43 @@ while ARGV[at] do
       -- The fast path: one unit for each of these claims. It has the effect of `grant` for one after the other, but
       -- never moves an end back: an end that is there already belongs to the same call.
       local number, first, count = ARGV[claim + level - 1] + 0, claim + level, 1
-      local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
-      local new_token = call('INCR', token)
-      if stop - claim == width then
-        added = call('ZADD', held, 'GT', expires_at, ARGV[first])
+      local budget = budgets and budgets[KEYS[number * 4 - 3]]
+      if budget then
+        -- One claim at a time.
+        reserve(budget, ARGV[first], ARGV[terms + (level - 1) / 2], now, expires_at)
+        answer[size + level], answer[size + level + 1] = 1, used_of(budget)
       else
-        local ids = {}
-        for id = first, stop - 1, width do
-          local last = #ids
-          ids[last + 1], ids[last + 2] = expires_at, ARGV[id]
+        local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
+        local new_token = call('INCR', token)
+        if stop - claim == width then
+          added = call('ZADD', held, 'GT', expires_at, ARGV[first])
+        else
+          local ids = {}
+          for id = first, stop - 1, width do
+            local last = #ids
+            ids[last + 1], ids[last + 2] = expires_at, ARGV[id]
+          end
+          count = #ids / 2
+          added = call('ZADD', held, 'GT', unpack(ids))
         end
-        count = #ids / 2
-        added = call('ZADD', held, 'GT', unpack(ids))
-      end
-      local is_new, is_due = new_token < micros / 2, count > 1 or new_token % 4 == 0
-      if is_new then
-        new_token = math.max(micros, ARGV[3] + 0)
-      end
-      if is_new or count > 1 then
-        call('SET', token, text(new_token + count - 1), 'PX', ttl)
-      elseif is_due then
-        call('PEXPIRE', token, ttl)
-      end
-      if before == 0 or is_due then
-        call('PEXPIRE', held, ttl)
-      end
-      local now_used = before + added
-      used[number] = now_used
-      for nth = 1, count do
-        local place, own = size + (nth - 1) * width + level, before + nth
-        answer[place], answer[place + 1] = new_token + nth - 1, own < now_used and own or now_used
+        local is_new, is_due = new_token < micros / 2, count > 1 or new_token % 4 == 0
+        if is_new then
+          new_token = math.max(micros, ARGV[3] + 0)
+        end
+        if is_new or count > 1 then
+          call('SET', token, text(new_token + count - 1), 'PX', ttl)
+        elseif is_due then
+          call('PEXPIRE', token, ttl)
+        end
+        if before == 0 or is_due then
+          call('PEXPIRE', held, ttl)
+        end
+        local now_used = before + added
+        used[number] = now_used
+        for nth = 1, count do
+          local place, own = size + (nth - 1) * width + level, before + nth
+          answer[place], answer[place + 1] = new_token + nth - 1, own < now_used and own or now_used
+        end
       end
     end
     if free > 0 then
@@ -146,7 +158,11 @@ while ARGV[at] do
     claim = stop
   end
 end
-for key = 1, finish and #KEYS or 0, 4 do
-  finish(KEYS[key], KEYS[key + 1], KEYS[key + 2])
+for key = 1, (finish or budgets) and #KEYS or 0, 4 do
+  if finish then
+    finish(KEYS[key], KEYS[key + 1], KEYS[key + 2])
+  elseif budgets[KEYS[key]] then
+    close(budgets[KEYS[key]])
+  end
 end
 return answer

@@ -4,8 +4,7 @@
 -- The names of a budget's keys have the window in ms behind the key's tag: `{POLICY:KEY}60000:held`. Its queue is that of
 -- a semaphore. The other keys:
 --
--- held    reservation of a permit -> lease end, ms. One member, however many units it reserves: those that its id names.
---         0: it is not counted any more, and is removed at the end of the script
+-- held    reservation of a permit -> lease end, ms. One member, however many units it reserves: those that its id names
 -- budget  a hash instead of the token, which the budgets of all windows of a policy and key share: `{POLICY:KEY}:budget`.
 --         window -> SPENT AT RESERVED LIMIT CREDIT: the units that were spent and have not returned by AT, in ms; the units that
 --         permits have reserved and not settled; how many units return within a window, the limit of the last grant; and
@@ -16,8 +15,7 @@
 -- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and nothing
 -- is rounded.
 --
--- A script may be aborted. So a reservation is counted before it is a member of `held`, and a member is removed before its
--- units are free. Units that are reserved although no reservation is left count as spent.
+-- No script empties `held` before its end (`close`), because a cluster's node may then abort it. See grant.lua.
 
 budgets = {}
 
@@ -43,7 +41,8 @@ end
 
 -- Returns the units that come back until a time.
 local function move_to(budget, time)
-  if time <= budget.at then
+  if time <= budget.at or budget.spent == 0 then
+    budget.at = math.max(time, budget.at)
     return
   end
   local passed, window = time - budget.at, budget.window
@@ -86,17 +85,17 @@ local function save(budget, ...)
 end
 
 -- Extends the TTLs. No key expires before time has returned everything, even if what is reserved is spent at the end of a
--- lease. The hash outlives `held`.
+-- lease. `held` lasts as long as the hash, and both get more than they need, so that this is rarely done.
 local function outlive(budget, lease)
   local windows = (budget.spent + budget.reserved) / math.max(budget.limit, 1) + 1
-  local ttl = math.max(windows, 2) * budget.window + lease * LEASES
-  if call('PTTL', budget.held) < ttl then
-    -- Longer than needed, so that it is rarely set.
-    ttl = math.min(math.ceil(ttl * 1.25), MOST_UNITS)
-    call('PEXPIRE', budget.held, text(ttl))
-    if call('PTTL', budget.hash) < ttl then
+  local needed = math.max(windows, 2) * budget.window + lease * LEASES
+  if budget.is_empty or call('PTTL', budget.held) < needed then
+    local left, ttl = call('PTTL', budget.hash), math.min(math.ceil(needed * 1.25), MOST_UNITS)
+    if left < ttl then
       call('PEXPIRE', budget.hash, text(ttl))
     end
+    call('PEXPIRE', budget.held, text(math.max(left, ttl)))
+    budget.is_empty = false
   end
 end
 
@@ -112,94 +111,169 @@ local function due_for(budget, id)
   return due(budget, weight, limit, budget.reserved)
 end
 
--- Removes reservations that have ended, in the order of their ends. The rest of a granted permit's reservation is spent at
--- its end. Returns true if no reservation is left. Then the last member stays.
-local function remove_ended(budget, now)
-  local held, members, fields = budget.held, {}, {}
-  local ended = call('ZRANGEBYSCORE', held, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, MOST_ENDED)
-  for at = 1, #ended, 2 do
-    local id, ends = ended[at], tonumber(ended[at + 1])
-    members[#members + 1], fields[#fields + 1] = id, id
-    if ends > 0 then
-      local _, weight = terms_of(id)
-      local settled = call('HGET', budget.hash, id)
-      local left = math.max(weight - (settled or 0), 0)
-      if settled then
-        move_to(budget, ends)
-        spend(budget, left)
-      end
-      budget.reserved = math.max(budget.reserved - left, 0)
-    end
+-- Returns how many units a reservation has settled, as text, or false.
+local function settled_of(budget, id)
+  local known = budget.known[id]
+  if known == nil then
+    known = call('HGET', budget.hash, id)
   end
-  if not members[1] then
-    return false
-  end
-  local is_empty = call('ZCARD', held) == #members
-  if is_empty then
-    call('ZADD', held, 'XX', 0, table.remove(members))
-  end
-  if members[1] then
-    call('ZREM', held, unpack(members))
-  end
-  save(budget)
-  call('HDEL', budget.hash, unpack(fields))
-  outlive(budget, 0)
-  return is_empty
+  return known
 end
 
--- Reads a budget. Returns it, and true if all of its reservations have ended, and one is still a member.
-local function open(held, tag, window, now)
+-- Removes reservations that have ended, in the order of their ends. The rest of a granted permit's reservation is spent at
+-- its end.
+local function remove_ended(budget, now)
+  local members = {}
+  local ended = call('ZRANGEBYSCORE', budget.held, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, MOST_ENDED)
+  for at = 1, #ended, 2 do
+    local id = ended[at]
+    local _, weight = terms_of(id)
+    local settled = settled_of(budget, id)
+    local left = math.max(weight - (settled or 0), 0)
+    if settled then
+      move_to(budget, tonumber(ended[at + 1]))
+      spend(budget, left)
+    end
+    budget.reserved = math.max(budget.reserved - left, 0)
+    budget.removed[id], budget.known[id], members[#members + 1] = true, nil, id
+  end
+  save(budget)
+  call('HDEL', budget.hash, unpack(members))
+  outlive(budget, 0)
+end
+
+-- Reads a budget. `may_wait`: claims may wait in its queue. `id`: the only one that the call names, if it is one.
+local function open(held, tag, window, now, may_wait, id)
   local budget = {
-    held = held, queue = tag .. window .. ':queue', hash = tag .. ':budget', field = window, window = tonumber(window)
+    held = held, queue = tag .. window .. ':queue', hash = tag .. ':budget', field = window, window = tonumber(window),
+    known = {}, removed = {}
   }
-  -- The first write is a removal: a server whose memory is full accepts other writes only after one.
-  call('ZREM', held, '')
-  local state = call('HGET', budget.hash, window)
-  local spent, at, reserved, limit, credit = string.match(state or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if held == KEYS[1] then
+    -- The first write is a removal: a server whose memory is full accepts other writes only after one.
+    call('ZREM', held, '')
+  end
+  local fields = call('HMGET', budget.hash, window, id or window)
+  if id then
+    budget.known[id] = fields[2]
+  end
+  local spent, at, reserved, limit, credit = string.match(fields[1] or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   budget.spent, budget.at, budget.reserved = tonumber(spent or 0), tonumber(at or now), tonumber(reserved or 0)
   budget.limit, budget.credit = tonumber(limit or 0), tonumber(credit or 0)
-  local count = call('ZCARD', held)
-  if not limit then
-    -- The state is lost. Nothing is known of what was spent, so all of it is.
-    for _, id in ipairs(count > 0 and call('ZRANGE', held, 0, -1) or {}) do
-      local its_limit, weight = terms_of(id)
-      budget.reserved, budget.limit = budget.reserved + weight, its_limit
-      budget.spent = its_limit
-      call('HSET', budget.hash, id, 0)
+  local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
+  budget.is_empty = not first[1]
+  if not limit and first[1] then
+    -- The state is lost. All that may have been spent is.
+    for _, member in ipairs(call('ZRANGE', held, 0, -1)) do
+      local its_limit, weight = terms_of(member)
+      budget.reserved, budget.limit, budget.spent = budget.reserved + weight, its_limit, its_limit
+      call('HSET', budget.hash, member, 0)
     end
+    budget.known = {}
+    save(budget)
   end
-  local is_empty = count > 0 and remove_ended(budget, now)
-  if (count == 0 or is_empty) and budget.reserved > 0 then
+  if first[1] and tonumber(first[2]) <= now then
+    remove_ended(budget, now)
+  elseif budget.is_empty then
     spend(budget, budget.reserved)
     budget.reserved = 0
   end
   move_to(budget, now)
   -- The clock may have been set back.
   budget.at = now
-  budget.is_empty = count == 0
-  budget.head = call('ZRANGE', budget.queue, 0, 0)[1]
+  budget.head = may_wait and call('ZRANGE', budget.queue, 0, 0)[1] or nil
   budget.due = budget.head and due_for(budget, budget.head)
-  return budget, is_empty
+  return budget
 end
 
 -- The scripts find a budget by its `held`. From here on the functions of grant.lua know budgets too.
 local count_units = count_held
-count_held = function(held, now)
+count_held = function(held, now, may_wait, id)
   local tag, window = string.match(held, '^(.*})(%d+):held$')
   if not window then
     return count_units(held, now)
   end
-  local is_empty
-  budgets[held], is_empty = open(held, tag, window, now)
-  return used_of(budgets[held]), is_empty or nil
+  budgets[held] = open(held, tag, window, now, may_wait, id)
+  return used_of(budgets[held])
 end
 
--- Returns the amount that a unit adds to the tags of a flow of share 1: less if many units may be granted, so that the tags
--- of a queue that is never empty stay below those of revocations.
-unit_cost = function(queue, id)
-  local window = string.match(queue, '}(%d+):queue$')
-  local limit = terms_of(id)
-  return window and math.min(UNIT, 1000000 * window / math.max(limit, 1)) or UNIT
+-- True if a reservation is there and has not ended.
+local function is_reserved(budget, id, now)
+  return not budget.is_empty and not budget.removed[id] and tonumber(call('ZSCORE', budget.held, id) or 0) > now
+end
+
+-- Settles a reservation of `weight` units. Only the growth of a total counts. Returns how many units it has still reserved,
+-- and the total. `is_new`: it was not there before.
+local function settle(budget, id, weight, total, is_new)
+  local before = tonumber(not is_new and settled_of(budget, id) or 0)
+  total = math.max(total, before)
+  spend(budget, total - before)
+  budget.known[id] = text(total)
+  local settled = math.min(total, weight)
+  budget.reserved = math.max(budget.reserved - settled + math.min(before, weight), 0)
+  return weight - settled, total
+end
+
+-- Reserves the units of a claim, once, or moves the end of its reservation. See acquire.lua for `terms`.
+local function reserve(budget, id, terms, now, expires_at)
+  local limit, weight = terms_of(id)
+  local is_new = not is_reserved(budget, id, now)
+  call('ZADD', budget.held, 'GT', expires_at, id)
+  if is_new then
+    budget.reserved, budget.limit = math.min(budget.reserved + weight, MOST_UNITS), limit
+    budget.removed[id] = nil
+  end
+  -- Else the claim is not granted yet.
+  if ARGV[4] == ARGV[1] then
+    local is_rate = string.find(terms, ' rate', 1, true)
+    local _, settled = settle(budget, id, weight, is_rate and weight or 0, is_new)
+    save(budget, id, text(settled))
+  else
+    save(budget)
+    -- If `held` has expired before the hash, an earlier field may be left.
+    call('HDEL', budget.hash, is_new and id or '')
+  end
+  outlive(budget, ARGV[1] + 0)
+end
+
+-- True if a claim that was not sent before fits. `terms` is as in acquire.lua.
+local function fits(budget, id, terms)
+  local limit, weight = terms_of(id)
+  return string.find(terms, '^%d') and used_of(budget) + weight <= limit
+end
+
+-- Ends a reservation: `ID`, without any use, `ID TOTAL`, or `ID TOTAL keep` if an acquire of it may still run. Then it stays
+-- until it is released again, and has no units. Returns 1 if it was there, else 0.
+local function release_reservation(budget, unit, now)
+  local id, total, keep = string.match(unit, '^(%S+) ?(%d*) ?(%a*)$')
+  if string.find(id, ':', 1, true) or not is_reserved(budget, id, now) then
+    return 0
+  end
+  local _, weight = terms_of(id)
+  local left, settled = settle(budget, id, weight, tonumber(total) or 0)
+  budget.reserved = math.max(budget.reserved - left, 0)
+  if keep ~= '' then
+    budget.known[id] = text(settled + left)
+    save(budget, id, budget.known[id])
+  else
+    save(budget)
+    call('HDEL', budget.hash, id)
+    budget.removed[id], budget.known[id] = true, nil
+  end
+  if settled > weight then
+    outlive(budget, 0)
+  end
+  return 1
+end
+
+-- Removes the members that have ended or were released. The script does not use the budget after this.
+local function close(budget)
+  local members = {}
+  for id in pairs(budget.removed) do
+    members[#members + 1] = id
+  end
+  if members[1] then
+    call('ZREM', budget.held, unpack(members))
+  end
 end
 
 local semaphores = granting
@@ -207,51 +281,22 @@ granting = function(now, micros, floor, ended, is_provisional)
   local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
     grant, hold, flow_of, last_of = semaphores(now, micros, floor, ended, is_provisional)
 
-  -- Settles a reservation. Only the growth of a total counts. Returns how many units it has still reserved, and the
-  -- total. `is_new`: it was not there before.
-  local function settle(budget, id, total, is_new)
-    local _, weight = terms_of(id)
-    local before = tonumber(not is_new and call('HGET', budget.hash, id) or 0)
-    total = math.max(total, before)
-    spend(budget, total - before)
-    local settled = math.min(total, weight)
-    budget.reserved = math.max(budget.reserved - settled + math.min(before, weight), 0)
-    return weight - settled, total
+  -- Returns the amount that a unit adds to the tags of a flow of share 1: less if many units may be granted, so that the tags
+  -- of a queue that is never empty stay below those of revocations.
+  unit_cost = function(queue, id)
+    local window = string.match(queue, '}(%d+):queue$')
+    local limit = terms_of(id)
+    return window and math.min(UNIT, 1000000 * window / math.max(limit, 1)) or UNIT
   end
 
-  -- True if a reservation is there and has not ended.
-  local function is_reserved(budget, id)
-    return not budget.is_empty and tonumber(call('ZSCORE', budget.held, id) or 0) > now
-  end
-
-  -- Ends a reservation: `ID`, without any use, `ID TOTAL`, or `ID TOTAL keep` if an acquire of it may still run. Then it stays
-  -- until it is released again, and has no units. Returns 1 if it was there, else 0.
   local function free_any(semaphore, unit)
     local budget = budgets[semaphore.held]
     if not budget then
       return free(semaphore, unit)
     end
-    local id, total, keep = string.match(unit, '^(%S+) ?(%d*) ?(%a*)$')
-    if string.find(id, ':', 1, true) or not is_reserved(budget, id) then
-      return 0
-    end
-    local left, settled = settle(budget, id, tonumber(total) or 0)
-    budget.reserved = math.max(budget.reserved - left, 0)
-    if keep ~= '' then
-      save(budget, id, text(settled + left))
-    else
-      if call('ZCARD', budget.held) == 1 then
-        call('ZADD', budget.held, 'XX', 0, id)
-        ended[budget.held] = true
-      else
-        call('ZREM', budget.held, id)
-      end
-      save(budget)
-      call('HDEL', budget.hash, id)
-    end
-    outlive(budget, 0)
+    local freed = release_reservation(budget, unit, now)
     semaphore.used = used_of(budget)
-    return 1
+    return freed
   end
 
   local function leave_any(queue, alive, unit)
@@ -273,29 +318,12 @@ granting = function(now, micros, floor, ended, is_provisional)
     return head
   end
 
-  -- Reserves the units of a claim, once. With `is_rate` they are spent as soon as the claim is granted.
   local function grant_any(semaphore, id, weight, expires_at, lease, is_short)
     local budget = budgets[semaphore.held]
     if not budget then
       return grant(semaphore, id, weight, expires_at, lease, is_short)
     end
-    local held, is_known = budget.held, is_reserved(budget, id)
-    if not is_known then
-      budget.reserved, budget.limit = math.min(budget.reserved + weight, MOST_UNITS), semaphore.limit
-    end
-    if is_provisional then
-      save(budget)
-    else
-      local _, settled = settle(budget, id, semaphore.is_rate and weight or 0, not is_known)
-      save(budget, id, text(settled))
-    end
-    call('ZADD', held, 'GT', expires_at, id)
-    if ended[held] then
-      call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-      ended[held] = nil
-    end
-    budget.is_empty = false
-    outlive(budget, lease)
+    reserve(budget, id, semaphore.terms, now, expires_at)
     semaphore.used = used_of(budget)
     return 1
   end
@@ -318,9 +346,12 @@ granting = function(now, micros, floor, ended, is_provisional)
         tell_to_poll({held = held, queue = queue, used = used_of(budget)}, 0, -math.huge)
       end
     end
+    if budget then
+      close(budget)
+    end
     finish(held, queue, alive)
   end
 
   return free_any, leave_any, advance_any, finish_any, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
-    grant_any, hold_any, flow_of, last_of, settle, is_reserved
+    grant_any, hold_any, flow_of, last_of
 end

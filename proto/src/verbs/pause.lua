@@ -23,7 +23,7 @@ local now, micros = clock()
 local semaphore, ended = {held = held, queue = queue, alive = alive, token = token}, {}
 local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll =
   granting(now, micros, floor, ended)
-semaphore.used, ended[held] = count_held(held, now)
+semaphore.used, ended[held] = count_held(held, now, true)
 
 local old = call('ZRANGE', queue, 0, 0)[1]
 old = is_pause(old) and old

@@ -12,7 +12,7 @@ end
 local function contended_claims(at, equal, used, is_contended, ended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
   local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
-    grant, hold, flow_of, last_of, settle, is_reserved = granting(now, micros, floor, ended, is_provisional)
+    grant, hold, flow_of, last_of = granting(now, micros, floor, ended, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives, and even if another program has overwritten
@@ -152,7 +152,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local budget = budgets and budgets[level.held]
     local is_next = not head or head == id and (budget or not waits)
     if level.used + level.weight <= level.limit and is_next
-      or budget and is_reserved(budget, id)
+      or budget and is_reserved(budget, id, now)
       or not budget and level.used > 0 and call('ZSCORE', level.held, id)
     then
       return true
@@ -306,7 +306,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         head = false, is_stuck = false
       }
       if budgets and budgets[KEYS[key - 3]] then
-        levels[level].units, levels[level].is_rate = 1, string.find(own, ' rate', 1, true) ~= nil
+        levels[level].units = 1
       end
     end
     local is_granted, refusal = admit(levels)

@@ -11,39 +11,65 @@
 -- spent, and its permit goes on.
 
 local now, micros = clock()
-local lease, ended = tonumber(ARGV[1]), {}
+local lease, ended, finish = tonumber(ARGV[1]), {}, nil
 local own = tonumber(string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)'), 36)
 local is_provisional = lease < own
-local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll,
-  grant, hold, flow_of, last_of, settle, is_reserved = granting(now, micros, 0, ended, is_provisional)
 local option, expires_at = is_provisional and 'GT' or 'XX', text(now + lease)
+local anything_waits = any_queue(KEYS)
 local answer, at = {now}, 2
-for key = 1, #KEYS, 4 do
-  local held, queue, alive, last = KEYS[key], KEYS[key + 1], KEYS[key + 2], at + ARGV[at]
-  local semaphore = {held = held, queue = queue, alive = alive, token = KEYS[key + 3]}
-  semaphore.used, ended[held] = count_held(held, now)
-  local budget, fields = budgets[held], {}
-  for arg = at + 1, last do
-    local id, total = string.match(ARGV[arg], '^(%S+) ?(%d*)$')
-    local is_held = budget and is_reserved(budget, id)
-      or not budget and semaphore.used > 0 and tonumber(call('ZSCORE', held, id) or 0) > now
+
+-- Refreshes and settles the reservations of a budget in the arguments from `first` to `last`.
+local function refresh(budget, first, last)
+  local fields = {}
+  for arg = first, last do
+    local id, total = string.match(ARGV[arg], '^(%S+) (%d+)$')
+    local is_held = is_reserved(budget, id, now)
     if is_held then
-      call('ZADD', held, 'XX', option, expires_at, id)
+      call('ZADD', budget.held, 'XX', option, expires_at, id)
     end
-    if is_held and budget and not is_provisional then
-      local _, settled = settle(budget, id, tonumber(total))
+    if is_held and not is_provisional then
+      local _, weight = terms_of(id)
+      local _, settled = settle(budget, id, weight, tonumber(total))
       fields[#fields + 1], fields[#fields + 2] = id, text(settled)
     end
-    answer[#answer + 1] = (is_held or budget and not is_provisional) and 1 or 0
+    answer[#answer + 1] = (is_held or not is_provisional) and 1 or 0
   end
-  if budget and not budget.is_empty then
+  if fields[1] then
     save(budget, unpack(fields))
-    outlive(budget, lease)
-  elseif semaphore.used > 0 and not budget and call('PTTL', held) < lease * (LEASES - 1) then
-    call('PEXPIRE', held, text(lease * LEASES))
-    call('PEXPIRE', semaphore.token, text(lease * LEASES))
   end
-  finish(held, queue, alive)
+  if not budget.is_empty then
+    outlive(budget, lease)
+  end
+end
+
+for key = 1, #KEYS, 4 do
+  local held, queue, token, last = KEYS[key], KEYS[key + 1], KEYS[key + 3], at + ARGV[at]
+  if string.find(token, ':budget', 1, true) then
+    local is_contended = anything_waits and call('EXISTS', queue) == 1
+    count_held(held, now, is_contended, last == at + 1 and string.match(ARGV[last], '^%S+'))
+    refresh(budgets[held], at + 1, last)
+    if is_contended then
+      finish = finish or select(4, granting(now, micros, 0, ended, is_provisional))
+      finish(held, queue, KEYS[key + 2])
+    else
+      close(budgets[held])
+    end
+  else
+    -- All units may have ended. Then their set is empty, and is not named any more.
+    local count = call('ZCARD', held)
+    count = count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+    for arg = at + 1, last do
+      local is_held = count > 0 and call('ZSCORE', held, ARGV[arg])
+      if is_held then
+        call('ZADD', held, 'XX', option, expires_at, ARGV[arg])
+      end
+      answer[#answer + 1] = is_held and 1 or 0
+    end
+    if count > 0 and call('PTTL', held) < lease * (LEASES - 1) then
+      call('PEXPIRE', held, text(lease * LEASES))
+      call('PEXPIRE', token, text(lease * LEASES))
+    end
+  end
   at = last + 1
 end
 return answer

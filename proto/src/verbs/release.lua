@@ -13,7 +13,7 @@
 -- not); else 0.
 
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
-local anything_waits = budgets or any_queue(KEYS)
+local anything_waits = any_queue(KEYS)
 
 local now, micros, free, leave, advance, finish
 local answer, at, ended = {}, 3, {}
@@ -21,14 +21,23 @@ local answer, at, ended = {}, 3, {}
 -- Frees the units and waiters of a semaphore in the arguments from `first` to `last`.
 local function release(key, first, last)
   local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
-  local is_contended = budgets or anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
-  if not is_contended and not with_answer then
+  local is_contended = anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
+  local is_budget = budgets and string.find(token, ':budget', 1, true)
+  if not is_contended and not with_answer and not is_budget then
     call('ZREM', held, unpack(ARGV, first, last))
     return
   end
   if not now then
     now, micros = clock()
     answer[1] = now
+  end
+  if not is_contended and is_budget then
+    count_held(held, now, false, first == last and string.match(ARGV[first], '^%S+'))
+    for arg = first, last do
+      answer[#answer + 1] = release_reservation(budgets[held], ARGV[arg], now)
+    end
+    close(budgets[held])
+    return
   end
   if not is_contended then
     call('ZREMRANGEBYSCORE', held, '-inf', text(now))
@@ -41,12 +50,12 @@ local function release(key, first, last)
     free, leave, advance, finish = granting(now, micros, floor, ended)
   end
   local semaphore = {held = held, queue = queue, alive = alive, token = token}
-  semaphore.used, ended[held] = count_held(held, now)
+  semaphore.used, ended[held] = count_held(held, now, true)
   for arg = first, last do
     answer[#answer + 1] = free(semaphore, ARGV[arg])
   end
   -- Usually none of them waits, and one call to Redis shows that. The call is skipped if it could empty the set.
-  local may_wait = budgets or call('ZCARD', alive) <= last - first + 1
+  local may_wait = is_budget or call('ZCARD', alive) <= last - first + 1
     or call('ZREM', alive, unpack(ARGV, first, last)) > 0
   -- From the last to the first, because the last waiter of a flow moves no other.
   for arg = last, may_wait and first or last + 1, -1 do

@@ -1,9 +1,9 @@
 //! Commands as the headers of the scripts have them, and every reply.
 
 use super::{
-    Acquired, Answer, Command, CommandSink, Flow, Group, LeaseId, LeaseName, LeaseUnits, Message,
-    OperatorLimits, Owner, Part, PauseEntry, Position, Query, Reply, RevokeQuery, Sink, Standing,
-    UsageListing, Verb, Wanted, is_done,
+    Acquired, Answer, Charge, Command, CommandSink, Flow, Group, LeaseId, LeaseName, LeaseUnits,
+    Message, OperatorLimits, Owner, Part, PauseEntry, Position, Query, Queued, Reply, RevokeQuery,
+    Sink, Standing, UsageListing, Verb, Wanted, is_done,
 };
 use std::{fmt::Display, time::Duration};
 
@@ -483,4 +483,126 @@ fn a_change_is_done_if_its_reply_says_one() {
     for reply in [list([100]), list([-1, 1]), Reply::Other] {
         assert_eq!(is_done(&reply), None, "{reply:?}");
     }
+}
+
+/// A reservation of a budget of a minute.
+fn reservation(permit: u64, weight: u32, charge: Charge) -> LeaseUnits {
+    LeaseUnits::reserved(units(permit, 100, weight).id, charge)
+}
+
+#[test]
+fn levels_that_include_budgets_have_their_own_scripts_and_keys() {
+    let name = "s:{t:a}60000";
+    let rate = reservation(1, 40, Charge::Grant);
+    let level = wanted(name, rate, None, Standing::New);
+    let flight = wanted("s:{f:a}", units(1, 5, 1), None, Standing::New);
+    let (verb, keys, args) = written(&acquire(vec![vec![flight, level]]));
+    assert_eq!(verb, Verb::AcquireBudgets);
+    assert_eq!(
+        keys[4..],
+        ["held", "queue", "alive"]
+            .map(|key| format!("{name}:{key}"))
+            .into_iter()
+            .chain(["s:{t:a}:budget".to_owned()])
+            .collect::<Vec<_>>()
+    );
+    let terms = ["5", "100 rate", "1", "p1.1.0.0.5.1.2bc.1z..."];
+    assert_eq!(args[6..10], terms);
+    let (verb, ..) = written(&acquire(vec![vec![wanted(
+        "s:{f:a}",
+        units(1, 5, 1),
+        None,
+        Standing::New,
+    )]]));
+    assert_eq!(verb, Verb::Acquire);
+}
+
+#[test]
+fn a_refresh_and_a_release_report_what_is_settled() {
+    let name = "s:{t:a}60000";
+    let id = "p1.1.0.0.2s.14.2bc.1z...";
+    let mut of_tokens = reservation(1, 40, Charge::Settlement);
+    let refreshed = |units: &LeaseUnits| {
+        let (verb, keys, args) = written(&refresh(vec![group(name, vec![units.clone()])]));
+        assert_eq!((verb, keys.len()), (Verb::RefreshBudgets, 4));
+        args[2].clone()
+    };
+    assert_eq!(refreshed(&of_tokens), format!("{id} 0"));
+    of_tokens.settle(30);
+    of_tokens.settle(20);
+    assert_eq!(refreshed(&of_tokens), format!("{id} 30"));
+    let released = |units: &LeaseUnits| {
+        let (verb, _, args) = written(&release(true, vec![group(name, vec![units.clone()])]));
+        assert_eq!(verb, Verb::ReleaseBudgets);
+        args[3].clone()
+    };
+    // A claim that was not granted has used nothing.
+    let unsettled = reservation(1, 40, Charge::Settlement);
+    assert_eq!(released(&unsettled), format!("{id} 0"));
+    for (charge, settled, expected) in [
+        (Charge::Settlement, None, "40"),
+        (Charge::Settlement, Some(0), "0"),
+        (Charge::Settlement, Some(50), "50"),
+        (Charge::Grant, None, "40"),
+    ] {
+        let mut ended = reservation(1, 40, charge);
+        settled.into_iter().for_each(|used| ended.settle(used));
+        ended.settle_rest();
+        assert_eq!(released(&ended), format!("{id} {expected}"));
+        if let Some(own) = &mut ended.reservation {
+            own.stays = true;
+        }
+        assert_eq!(released(&ended), format!("{id} {expected} keep"));
+    }
+}
+
+#[test]
+fn a_reservation_is_one_unit_whatever_it_reserves_and_keeps_its_weight_under_a_new_id() {
+    let mut units = reservation(1, 40, Charge::Settlement);
+    units.settle(7);
+    let renewed = units.under(50);
+    assert_eq!((renewed.count(), renewed.made_with()), (1, 1));
+    assert_eq!((renewed.id.weight, renewed.id.limit), (40, 50));
+    assert_eq!(renewed.reservation, units.reservation);
+    assert_eq!(renewed.id.name.generation, 1);
+}
+
+#[test]
+fn a_refusal_by_a_budget_has_the_time_until_it_has_room() {
+    let level = wanted("a", units(1, 9, 1), None, Standing::New);
+    let command = acquire(vec![vec![level]]);
+    let answered = |items: &[i64]| {
+        let items = items.iter().map(|item| int(*item)).collect();
+        match command.decode(&Reply::List(vec![int(5), Reply::List(items)])) {
+            Some(Answer::Acquired(5, mut answers)) => answers.pop(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let ms = Duration::from_millis;
+    let full = Acquired::Full {
+        level: 0,
+        held: 3,
+        retry_after: Some(ms(70)),
+    };
+    assert_eq!(answered(&[0, 1, 3, 70]), Some(full));
+    let queued = |pause: Option<u64>, earliest: Option<u64>| {
+        Some(Acquired::Queued(Queued {
+            level: 0,
+            arrival: 8,
+            recheck: Some(ms(60)),
+            last_token: 0,
+            pause: pause.map(ms),
+            earliest: earliest.map(ms),
+        }))
+    };
+    assert_eq!(answered(&[-2, 1, 3, 8, 60, 0]), queued(None, None));
+    assert_eq!(answered(&[-2, 1, 3, 8, 60, 0, 9]), queued(Some(9), None));
+    assert_eq!(
+        answered(&[-2, 1, 3, 8, 60, 0, -1, 40]),
+        queued(None, Some(40))
+    );
+    assert_eq!(
+        answered(&[-2, 1, 3, 8, 60, 0, 9, -1]),
+        queued(Some(9), None)
+    );
 }

@@ -166,6 +166,14 @@ impl StandIn {
                 let value = self.hash(key)?.remove(*field);
                 Ok(value.map_or(Reply::Nil, Reply::Text))
             }
+            ("HMGET", [key, fields @ ..]) if !fields.is_empty() => {
+                let hash = self.hash(key)?;
+                let value = |field: &&str| hash.get(*field).cloned();
+                let values = fields
+                    .iter()
+                    .map(|field| value(field).map_or(Reply::Nil, Reply::Text));
+                Ok(Reply::List(values.collect()))
+            }
             ("HGETALL", [key]) => {
                 let items = self.hash(key)?.into_iter();
                 let items = items.flat_map(|(field, value)| [field, value].map(Reply::Text));

@@ -219,7 +219,7 @@ impl World {
             }
         };
         let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, LEASE, PROVISIONAL]);
-        let terms = if is_rate { "0 rate" } else { "0" };
+        let terms = if is_rate { "1 rate" } else { "1" };
         let numbers = [LEASE, self.now() + 500, 1_000, lasts, 1, 1];
         let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
         args.extend([terms, "1", &id].map(str::to_owned));
