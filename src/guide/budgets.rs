@@ -86,6 +86,20 @@
 //! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others. Several such
 //!   waiters lose their places one after the other.
 //!
+//! # Over Redis
+//!
+//! - One script decides permits and budgets together, so all processes share a budget. A settlement takes no separate call:
+//!   it travels with the next refresh, a third of a lease later at most, or with the release.
+//! - The reservation of a process that dies is spent when its lease ends.
+//! - A reservation that the server has lost counts as used and is not acquired again. The request goes on, and its permits
+//!   come back.
+//! - While Redis is unavailable, [`Share`](crate::redis::WhenUnavailable::Share) gives each process a bucket of its share of
+//!   the limit, which refills with time. Redis never learns of these units.
+//! - A server without an append-only file forgets spent units when it restarts. For windows of an hour or more
+//!   [`check`](crate::RedisSemaphore::check) reports that as a [risk](crate::redis::Risk::NoPersistence).
+//! - On a cluster each policy and key has its own slot, and only one slot is decided in one step. The claims of a request are
+//!   acquired one after the other, and a request that waits for a wider budget has its units of the narrower ones reserved.
+//!
 //! # For operators
 //!
 //! - [`usage`](crate::Operate::usage) lists each budget with its spent and reserved units. A store [with

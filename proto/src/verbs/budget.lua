@@ -142,7 +142,7 @@ local function remove_ended(budget, now)
   outlive(budget, 0)
 end
 
--- Reads a budget. `may_wait`: claims may wait in its queue. `id`: the only one that the call names, if it is one.
+-- Reads a budget. `may_wait`: claims may wait in its queue. `id`: the reservation that the call names, if it names no other.
 local function open(held, tag, window, now, may_wait, id)
   local budget = {
     held = held, queue = tag .. window .. ':queue', hash = tag .. ':budget', field = window, window = tonumber(window),
