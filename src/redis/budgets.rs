@@ -42,7 +42,7 @@ impl BudgetState {
 impl BudgetFields {
     /// The windows of the key's budgets, in ms.
     pub(super) fn windows(&self) -> Vec<u32> {
-        // The other fields are ids, which have dots.
+        // The other fields have an id behind the window.
         let windows = self.0.keys().filter_map(|field| field.parse().ok());
         let mut windows: Vec<_> = windows.collect();
         windows.sort_unstable();
@@ -66,7 +66,8 @@ impl BudgetFields {
 
     /// Adds to a reservation what the hash has of it.
     pub(super) fn complete(&self, info: &mut PermitInfo, window: u32) {
-        let settled = self.0.get(&info.id).and_then(|units| units.parse().ok());
+        let field = self.0.get(&format!("{window}:{}", info.id));
+        let settled = field.and_then(|units| units.parse().ok());
         info.settled = settled.filter(|units| *units > 0);
         info.window = Some(Duration::from_millis(window.into()));
     }
@@ -102,7 +103,7 @@ mod tests {
         let fields = [
             ("60000", "100 5000 30 60 59000"),
             ("1", "bad"),
-            ("p.1.0.0.5.2.7ps.0...", "7"),
+            ("1:p.1.0.0.5.2.7ps.0...", "7"),
         ];
         let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
         let fields = BudgetFields(fields.into());

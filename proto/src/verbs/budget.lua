@@ -9,7 +9,7 @@
 --         window -> SPENT AT RESERVED LIMIT CREDIT: the units that were spent and have not returned by AT, in ms; the units that
 --         permits have reserved and not settled; how many units return within a window, the limit of the last grant; and
 --         what has returned of the next unit, in parts: a unit has as many parts as the window has ms
---         reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
+--         window:reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
 --
 -- Spent units return with time, and reserved units do not. A grant reserves, a settlement moves units from reserved to
 -- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and nothing
@@ -78,7 +78,12 @@ local function due(budget, weight, limit, reserved)
   return math.max((over - part) / rate * budget.window + ms, 0)
 end
 
--- Writes the state, and what a reservation has settled, if one is named.
+-- Returns the field of what a reservation has settled. A permit may have one id in the budgets of several windows.
+local function field_of(budget, id)
+  return budget.field .. ':' .. id
+end
+
+-- Writes the state, and what a reservation has settled, if its field is named.
 local function save(budget, ...)
   call('HSET', budget.hash, budget.field, string.format(
     '%d %d %d %d %d', budget.spent, budget.at, budget.reserved, budget.limit, budget.credit), ...)
@@ -115,7 +120,7 @@ end
 local function settled_of(budget, id)
   local known = budget.known[id]
   if known == nil then
-    known = call('HGET', budget.hash, id)
+    known = call('HGET', budget.hash, field_of(budget, id))
   end
   return known
 end
@@ -123,7 +128,7 @@ end
 -- Removes reservations that have ended, in the order of their ends. The rest of a granted permit's reservation is spent at
 -- its end.
 local function remove_ended(budget, now)
-  local members = {}
+  local fields = {}
   local ended = call('ZRANGEBYSCORE', budget.held, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, MOST_ENDED)
   for at = 1, #ended, 2 do
     local id = ended[at]
@@ -135,10 +140,10 @@ local function remove_ended(budget, now)
       spend(budget, left)
     end
     budget.reserved = math.max(budget.reserved - left, 0)
-    budget.removed[id], budget.known[id], members[#members + 1] = true, nil, id
+    budget.removed[id], budget.known[id], fields[#fields + 1] = true, nil, field_of(budget, id)
   end
   save(budget)
-  call('HDEL', budget.hash, unpack(members))
+  call('HDEL', budget.hash, unpack(fields))
   outlive(budget, 0)
 end
 
@@ -152,7 +157,7 @@ local function open(held, tag, window, now, may_wait, id)
     -- The first write is a removal: a server whose memory is full accepts other writes only after one.
     call('ZREM', held, '')
   end
-  local fields = call('HMGET', budget.hash, window, id or window)
+  local fields = call('HMGET', budget.hash, window, id and field_of(budget, id) or window)
   if id then
     budget.known[id] = fields[2]
   end
@@ -166,7 +171,7 @@ local function open(held, tag, window, now, may_wait, id)
     for _, member in ipairs(call('ZRANGE', held, 0, -1)) do
       local its_limit, weight = terms_of(member)
       budget.reserved, budget.limit, budget.spent = budget.reserved + weight, its_limit, its_limit
-      call('HSET', budget.hash, member, 0)
+      call('HSET', budget.hash, field_of(budget, member), 0)
     end
     budget.known = {}
     save(budget)
@@ -178,8 +183,11 @@ local function open(held, tag, window, now, may_wait, id)
     budget.reserved = 0
   end
   move_to(budget, now)
-  -- The clock may have been set back.
-  budget.at = now
+  if budget.at > now then
+    -- The clock was set back. Saved, because a script that changes nothing else must not keep units from returning.
+    budget.at = now
+    save(budget)
+  end
   budget.head = may_wait and call('ZRANGE', budget.queue, 0, 0)[1] or nil
   budget.due = budget.head and due_for(budget, budget.head)
   return budget
@@ -226,11 +234,11 @@ local function reserve(budget, id, terms, now, expires_at)
   if ARGV[4] == ARGV[1] then
     local is_rate = string.find(terms, ' rate', 1, true)
     local _, settled = settle(budget, id, weight, is_rate and weight or 0, is_new)
-    save(budget, id, text(settled))
+    save(budget, field_of(budget, id), text(settled))
   else
     save(budget)
     -- If `held` has expired before the hash, an earlier field may be left.
-    call('HDEL', budget.hash, is_new and id or '')
+    call('HDEL', budget.hash, is_new and field_of(budget, id) or '')
   end
   outlive(budget, ARGV[1] + 0)
 end
@@ -253,10 +261,10 @@ local function release_reservation(budget, unit, now)
   budget.reserved = math.max(budget.reserved - left, 0)
   if keep ~= '' then
     budget.known[id] = text(settled + left)
-    save(budget, id, budget.known[id])
+    save(budget, field_of(budget, id), budget.known[id])
   else
     save(budget)
-    call('HDEL', budget.hash, id)
+    call('HDEL', budget.hash, field_of(budget, id))
     budget.removed[id], budget.known[id] = true, nil
   end
   if settled > weight then

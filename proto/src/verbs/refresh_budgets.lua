@@ -30,7 +30,7 @@ local function refresh(budget, first, last)
     if is_held and not is_provisional then
       local _, weight = terms_of(id)
       local _, settled = settle(budget, id, weight, tonumber(total))
-      fields[#fields + 1], fields[#fields + 2] = id, text(settled)
+      fields[#fields + 1], fields[#fields + 2] = field_of(budget, id), text(settled)
     end
     answer[#answer + 1] = (is_held or not is_provisional) and 1 or 0
   end
