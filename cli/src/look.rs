@@ -104,7 +104,8 @@ pub(crate) async fn usage(
 ) -> Result<(), Failure> {
     let target = PolicyKey::new(arguments);
     let usage = target.usage(store).await?;
-    if usage.held.is_empty() && usage.waiting.is_empty() && usage.pause.is_none() {
+    let is_free = usage.held.is_empty() && usage.waiting.is_empty() && usage.budgets.is_empty();
+    if is_free && usage.pause.is_none() {
         return Err(Failure::nothing(
             "nobody holds a permit of this key, or waits for one, and it is not paused",
         ));

@@ -99,6 +99,11 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
         .map_or("-".to_owned(), |limit| limit.to_string());
     let (held, waiting) = (usage.units, usage.waiting.len());
     let mut text = format!("{name}: limit {limit}{set}, held {held}, waiting {waiting}\n");
+    for budget in &usage.budgets {
+        let (spent, reserved) = (budget.spent, budget.reserved);
+        let window = age(budget.window);
+        text += &format!("budget of {window}: spent {spent}, reserved {reserved}\n");
+    }
     if let Some(pause) = &usage.pause {
         let (since, left) = (
             between(pause.since, usage.now),
@@ -157,12 +162,16 @@ fn whose(process: &Process) -> String {
     }
 }
 
-/// The label and the flow, if the permit has them.
+/// The label and the flow, if the permit has them, and for a budget its window and the settled units.
 fn label(info: &PermitInfo) -> String {
     let flow = info.flow.as_ref().map(|flow| format!("flow {}", key(flow)));
     let label = info.label.as_deref().map(shown);
-    let both: Vec<_> = label.into_iter().chain(flow).collect();
-    both.join(", ")
+    let budget = info.window.map(|window| {
+        let settled = info.settled.unwrap_or_default();
+        format!("settled {settled} in {}", age(window))
+    });
+    let all: Vec<_> = label.into_iter().chain(flow).chain(budget).collect();
+    all.join(", ")
 }
 
 pub(crate) fn processes(processes: &[Process], look: Look) -> String {
@@ -245,6 +254,27 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
+    use tower_semaphore::semaphore::BudgetUsage;
+
+    #[test]
+    fn the_usage_of_a_key_shows_its_budgets_and_what_each_reservation_has_settled() {
+        let minute = Duration::from_secs(60);
+        let mut info = PermitInfo::new("p.1", Process::new("p"), 60, 100, UNIX_EPOCH);
+        (info.window, info.settled) = (Some(minute), Some(20));
+        info.label = Some("GET /".to_owned());
+        let mut of_key = Usage::new(UNIX_EPOCH, 90, vec![info], Vec::new());
+        of_key.budgets = vec![BudgetUsage::new(minute, 50, 40)];
+        let plain = Look {
+            width: None,
+            has_colours: false,
+        };
+        let text = usage("tokens ann", &of_key, plain);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "tokens ann: limit 100, held 90, waiting 0");
+        assert_eq!(lines[1], "budget of 60 s: spent 50, reserved 40");
+        assert!(lines[4].ends_with("GET /, settled 20 in 60 s"), "{text}");
+    }
 
     #[test]
     fn an_id_is_as_short_as_it_can_be_told_apart_and_ends_with_a_part() {
