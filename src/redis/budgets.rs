@@ -42,7 +42,7 @@ impl BudgetState {
 impl BudgetFields {
     /// The windows of the key's budgets, in ms.
     pub(super) fn windows(&self) -> Vec<u32> {
-        // The other fields have an id behind the window.
+        // The other fields are a pause, and the windows with an id behind.
         let windows = self.0.keys().filter_map(|field| field.parse().ok());
         let mut windows: Vec<_> = windows.collect();
         windows.sort_unstable();
@@ -89,6 +89,17 @@ impl Store {
         let windows = self.budgets(name).await?.windows().into_iter();
         let budgets = windows.map(|window| format!("{name}{window}"));
         Ok([name.to_owned()].into_iter().chain(budgets).collect())
+    }
+
+    /// The same, and the name under which a pause is stored for all other windows. A process that claims no budget of a key
+    /// without budgets may lack the rights for it, and leaves it out.
+    pub(super) async fn paused_names_of(&self, name: &str) -> Result<Vec<String>, CallError> {
+        let mut names = self.names_of(name).await?;
+        let claims_none = self.settings.claims && self.longest_window().is_zero();
+        if names.len() > 1 || !claims_none {
+            names.push(format!("{name}0"));
+        }
+        Ok(names)
     }
 }
 

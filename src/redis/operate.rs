@@ -238,7 +238,7 @@ impl Store {
     /// Sets or ends a pause, of a semaphore and of the budgets of its key.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let mut is_any = false;
-        for name in self.names_of(name).await? {
+        for name in self.paused_names_of(name).await? {
             is_any |= self.set_pause_of(&name, pause).await?;
         }
         Ok(is_any)

@@ -78,6 +78,17 @@ impl Core {
         }
     }
 
+    /// Charges a claim that is granted for its rates. While its servers are not well, other processes may have admitted claims
+    /// without them, so the claim also spends its units in the buckets of this process.
+    pub(super) fn charge(&mut self, id: PermitId) {
+        if self.needs_share(id) {
+            self.spend_locally(id);
+        }
+        for level in &mut self.permits[id].levels {
+            level.units.charge();
+        }
+    }
+
     /// True unless a claim of a budget does not fit into its bucket.
     pub(super) fn fits_bucket(&self, level: &ClaimedLevel) -> bool {
         let name = &self.keys[level.key].name;

@@ -170,9 +170,7 @@ impl Core {
     /// semaphores.
     fn decide(&mut self, id: PermitId, server: usize) {
         let permit = &self.permits[id];
-        let mut levels = permit.levels.iter();
-        let has_room = levels.all(|level| self.fits_bucket(level));
-        let is_refused = permit.is_strict || permit.adds_to.is_some() || !has_room;
+        let is_refused = permit.is_strict || permit.adds_to.is_some();
         if is_refused || !self.is_within_share(permit) {
             return self.refuse(id, Refusal::Unavailable(server));
         }
@@ -233,8 +231,14 @@ impl Core {
     }
 
     fn is_within_share(&self, permit: &PermitState) -> bool {
-        let mut levels = permit.levels.iter().filter(|level| !level.is_of_budget());
-        levels.all(|level| self.counted_with(permit, level) <= self.share(level))
+        let mut levels = permit.levels.iter();
+        levels.all(|level| {
+            if level.is_of_budget() {
+                self.fits_bucket(level)
+            } else {
+                self.counted_with(permit, level) <= self.share(level)
+            }
+        })
     }
 
     /// The units of a semaphore that count in the share, including those of a permit.
@@ -246,11 +250,16 @@ impl Core {
     /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12). While a server is not well, other
     /// processes may have admitted claims without it, and this process must never take their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
+        self.needs_share(id) && !self.is_within_share(&self.permits[id])
+    }
+
+    /// True if a claim must fit into its share now.
+    pub(super) fn needs_share(&self, id: PermitId) -> bool {
         let permit = &self.permits[id];
         let mut leases = 0..permit.leases.len();
         let needs_none = !self.settings.policy.shares() || permit.is_strict || !permit.is_claim();
         let is_well = |lease| self.is_well(LeaseRef(id, lease));
-        !(needs_none || leases.all(is_well) || self.is_within_share(permit))
+        !(needs_none || leases.all(is_well))
     }
 
     /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.

@@ -400,6 +400,7 @@ impl Core {
             return self.reacquire(at);
         }
         self.count(at.0);
+        self.charge(at.0);
         self.permits[at.0].phase = Phase::Granted(Reported::default());
         let permit = &self.permits[at.0];
         let event = Event::Granted(permit.grants().collect());

@@ -183,7 +183,7 @@ impl Core {
             let mut old = mem::replace(&mut level.units, renewed);
             if was_granted {
                 // The reservations of a lost lease count as used.
-                old.settle_rest();
+                old.settle_lost();
             }
             ClaimedLevel::new(level.key, old, None)
         });

@@ -143,14 +143,26 @@ impl LeaseUnits {
         }
     }
 
+    /// Notes that its claim is granted: a rate is used at once.
+    pub fn charge(&mut self) {
+        let weight = self.id.weight;
+        if let Some(own) = &mut self.reservation
+            && own.charge == Charge::Grant
+        {
+            own.settled = Some(weight);
+        }
+    }
+
+    /// Notes that the server has lost it, so that its whole estimate counts as used.
+    pub fn settle_lost(&mut self) {
+        self.settle(self.id.weight);
+    }
+
     /// Notes that the holder uses no more. Without a settlement the whole estimate counts as used.
     pub fn settle_rest(&mut self) {
         let weight = self.id.weight;
         if let Some(own) = &mut self.reservation {
-            own.settled = match own.charge {
-                Charge::Grant => Some(weight),
-                Charge::Settlement => own.settled.or(Some(weight)),
-            };
+            own.settled = own.settled.or(Some(weight));
         }
     }
 

@@ -9,7 +9,10 @@
 -- as they are. The end is at most LENGTH ahead, even if the clock is set back. The keys outlive the pause only if claims
 -- wait.
 --
--- KEYS  held, queue, alive, token; see grant.lua
+-- The pause of a budget is also stored in the hash that the budgets of all windows share, so that it holds for windows that are
+-- used for the first time during the pause: see `open` of budget.lua. Window 0 stands for these.
+--
+-- KEYS  held, queue, alive, token; see grant.lua. Of a budget: see budget.lua
 -- ARGV  1 floor   microseconds, the least token for a semaphore that has none yet
 --       2 length  ms, how long the pause lasts from now on; 0: the pause ends now, and the next waiters are granted
 --       3 2, the number of arguments that follow
@@ -47,7 +50,11 @@ local function expire_again()
   end
 end
 
+local is_budget = string.find(token, ':budget', 1, true)
 if length == 0 then
+  if is_budget then
+    call('HDEL', token, 'pause')
+  end
   if old then
     leave(queue, alive, old)
     expire_again()
@@ -70,7 +77,10 @@ elseif now + length > ends then
       drop(queue, alive, old)
     end
   end
-  for _, key in ipairs({queue, alive}) do
+  if is_budget then
+    call('HSET', token, 'pause', text(now + length) .. ' ' .. id)
+  end
+  for _, key in ipairs({queue, alive, is_budget and token or nil}) do
     if call('PTTL', key) < length then
       call('PEXPIRE', key, text(length))
     end

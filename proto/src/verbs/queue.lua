@@ -225,7 +225,11 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local recheck, budget = level.is_stuck and 0 or pause or -1, budgets and budgets[level.held]
     if budget then
       if is_head then
-        recheck, budget.answered = due_at(level) or recheck, id
+        -- A reservation that ends may make room too.
+        local first = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
+        local ends = first and math.max(first - now, 0) or math.huge
+        local soonest = math.min(due_at(level) or math.huge, ends)
+        recheck, budget.answered = soonest < math.huge and soonest or recheck, id
       end
       return arrival, recheck, 0, pause or -1, due_at(level, 0) or -1
     end
@@ -243,7 +247,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     for number = 1, last do
       local level, alive_ms = levels[number], wait_of(levels[at].terms)
       hold(level, level.id, level.weight, text(now + alive_ms), ttl)
-      if call('PTTL', level.held) < short then
+      local is_held = not (budgets and budgets[level.held])
+      if is_held and call('PTTL', level.held) < short then
         call('PEXPIRE', level.held, ttl)
       end
     end

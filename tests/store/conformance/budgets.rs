@@ -36,6 +36,8 @@ facts_everywhere! {
     flows_take_turns_by_units
     a_limit_of_an_operator_holds_for_all_windows
     a_pause_holds_for_all_windows
+    a_pause_holds_for_a_window_that_is_used_for_the_first_time
+    a_rate_is_spent_also_beside_other_limits
     usage_lists_reservations_and_what_is_settled
     a_revoked_permit_has_used_its_estimate
     a_weight_beyond_that_of_permits_is_no_problem
@@ -341,6 +343,39 @@ async fn a_pause_holds_for_all_windows(store: Store) {
         .expect("no panic");
     drop(permit.expect("there is room"));
     drop(granted(&store, rate(10, 2 * HOUR)).await);
+}
+
+async fn a_pause_holds_for_a_window_that_is_used_for_the_first_time(store: Store) {
+    drop(granted(&store, tokens(9, 1)).await);
+    let claim = rate(10, Duration::from_millis(50));
+    let paused = store.pause(claim.policy(), claim.key(), HOUR, "");
+    paused.await.expect("the store answers");
+    for window in [Duration::from_millis(50), HOUR] {
+        let refused = store.acquire(rate(10, window)).await;
+        let error = refused.expect_err("it is paused");
+        assert!(matches!(error, AcquireError::Paused { .. }), "{error:?}");
+    }
+    assert!(usage(&store, &claim).await.pause.is_some());
+    let resumed = store.resume(claim.policy(), claim.key()).await;
+    assert!(resumed.expect("the store answers"));
+    for window in [Duration::from_millis(50), HOUR] {
+        drop(granted(&store, rate(10, window)).await);
+    }
+    let resumed = store.resume(claim.policy(), claim.key()).await;
+    assert!(!resumed.expect("the store answers"));
+}
+
+/// On a cluster the narrower limit is acquired before the wider one, for a short time at first.
+async fn a_rate_is_spent_also_beside_other_limits(store: Store) {
+    let claims = [
+        flight(5),
+        rate(10, HOUR).with_weight(4),
+        tokens(100, 10).with_window(MINUTE),
+    ];
+    let permit = granted(&store, claims).await;
+    until_in_use(&store, &rate(10, HOUR), (4, 0)).await;
+    drop(permit);
+    until_in_use(&store, &rate(10, HOUR), (4, 0)).await;
 }
 
 async fn usage_lists_reservations_and_what_is_settled(store: Store) {
