@@ -9,9 +9,8 @@ use crate::{
 use axum::{
     body::Bytes,
     http::{
-        HeaderValue, Method, Request, Response, StatusCode, Uri,
+        Request, Response, StatusCode, Uri,
         header::{CONTENT_TYPE, RETRY_AFTER},
-        uri::InvalidUri,
     },
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -37,11 +36,11 @@ pub(crate) const UPSTREAM_TOKENS: Policy = Policy::from_static("upstream-tokens"
 /// The quota of an account: tokens per minute.
 pub(crate) const QUOTA: u32 = 1_000_000;
 
-/// The pause of an account whose upstream answers 429 and names no time, or zero.
+/// The pause of an account whose upstream answers 429 without a number of seconds, or with zero.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// All accounts. A request needs one of them, so their limits are claimed after those of the tenant: a request that
-/// waits for its tenant's tokens keeps no account from others.
+/// All accounts. A request needs one of them, and claims its limits after those of the tenant. So a request that
+/// waits for its tenant's tokens keeps no account from others. While it waits for an account, its tokens stay reserved.
 pub(crate) struct Accounts {
     store: Store,
     http: Client<HttpConnector, Full<Bytes>>,
@@ -72,33 +71,23 @@ pub(crate) enum SendError {
 
 impl Accounts {
     /// The accounts of the settings. This process serves the accounts without a URL at `address`.
-    pub(crate) fn new(
-        settings: &Settings,
-        address: SocketAddr,
-        store: Store,
-    ) -> Result<Self, InvalidUri> {
+    pub(crate) fn new(settings: &Settings, address: SocketAddr, store: Store) -> Self {
         let account = |(name, url): (&String, &Option<Uri>)| {
-            let url = match url {
-                Some(url) => url.clone(),
-                None => format!("http://{address}/fake/{name}/v1/completions").parse()?,
-            };
-            Ok::<_, InvalidUri>(Account {
+            let fake = || format!("http://{address}/fake/{name}/v1/completions");
+            let url = url.clone().map_or_else(|| fake().parse(), Ok);
+            Account {
                 name: name.clone(),
-                url,
-            })
+                url: url.expect("a name is valid in a path"),
+            }
         };
-        Ok(Self {
+        Self {
             store,
             http: Client::builder(TokioExecutor::new()).build_http(),
-            accounts: settings
-                .upstreams
-                .iter()
-                .map(account)
-                .collect::<Result<_, _>>()?,
+            accounts: settings.upstreams.iter().map(account).collect(),
             next: AtomicUsize::new(0),
             limit: settings.upstream_limit,
             longest_pause: settings.cooldown,
-        })
+        }
     }
 
     /// Requests `completion` from the first account that has room. An account that answers 429 is paused in all
@@ -189,10 +178,8 @@ fn post(account: &Account, completion: &Completion) -> Request<Full<Bytes>> {
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    let mut request = Request::new(Full::from(body.to_string()));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = account.url.clone();
-    let json = HeaderValue::from_static("application/json");
-    request.headers_mut().insert(CONTENT_TYPE, json);
-    request
+    Request::post(&account.url)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::from(body.to_string()))
+        .expect("a valid request")
 }

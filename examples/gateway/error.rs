@@ -5,7 +5,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tower_semaphore::{AcquireError, Reason, Rejection, semaphore::ClaimError};
+use tower_semaphore::{
+    AcquireError, Reason, Rejection,
+    semaphore::{ClaimError, StoreError},
+};
 
 const UNAVAILABLE: &str = "no request can be admitted now";
 
@@ -40,6 +43,12 @@ impl From<Rejection> for ApiError {
             headers: head.headers,
             message,
         }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(_: StoreError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
 use axum::{
     Json, Router,
     extract::{Query, State},
-    http::{StatusCode, request::Parts},
+    http::request::Parts,
     response::{Sse, sse::Event},
     routing::post,
 };
@@ -105,7 +105,8 @@ async fn overload(
     let answer = format!("{} answers 429 for {seconds} s\n", account.name);
     let pause = Duration::from_secs(seconds);
     let (quotas, name) = (account.quotas, account.name.into());
-    let paused = quotas.pause(&QUOTA_TOKENS, &name, pause, "overload").await;
-    paused.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    quotas
+        .pause(&QUOTA_TOKENS, &name, pause, "overload")
+        .await?;
     Ok(answer)
 }

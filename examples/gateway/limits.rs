@@ -5,12 +5,7 @@ use crate::{
     error::ApiError,
     request::{ApiKey, ApiRequest},
 };
-use axum::{
-    Json,
-    extract::State,
-    http::{StatusCode, request::Parts},
-    response::IntoResponse,
-};
+use axum::{Json, extract::State, http::request::Parts, response::IntoResponse};
 use serde::Serialize;
 use std::time::Duration;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, Policy};
@@ -79,19 +74,16 @@ pub(crate) async fn show(
     ];
     let mut all = Vec::new();
     for (policy, limit, window) in limits {
-        let usage = app.store.usage(&policy, &key).await;
-        let usage = usage
-            .map_err(|error| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
-        let paused = usage
-            .pause
-            .map(|pause| pause.until.duration_since(usage.now));
+        let usage = app.store.usage(&policy, &key).await?;
+        let pause = usage.pause.as_ref();
+        let paused = pause.and_then(|pause| pause.until.duration_since(usage.now).ok());
         all.push(LimitUsage {
             policy: policy.to_string(),
             // An operator may have set another limit.
             limit: usage.limit.unwrap_or(limit),
             used: usage.units,
             window_ms: window.map(|window: Duration| window.as_millis()),
-            paused_ms: paused.and_then(Result::ok).unwrap_or_default().as_millis(),
+            paused_ms: paused.unwrap_or_default().as_millis(),
         });
     }
     Ok(Json(all))

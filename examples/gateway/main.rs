@@ -75,7 +75,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let address = listener.local_addr()?;
     let app = App {
         estimates: Arc::new(Estimates::new(&settings)),
-        accounts: Arc::new(Accounts::new(&settings, address, store.clone())?),
+        accounts: Arc::new(Accounts::new(&settings, address, store.clone())),
         settings: Arc::new(settings),
         store,
     };

@@ -1,6 +1,6 @@
 //! The settings, from the environment.
 
-use axum::http::Uri;
+use axum::http::{Uri, uri::PathAndQuery};
 use std::{
     collections::BTreeMap, env, fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration,
 };
@@ -119,16 +119,12 @@ fn upstreams() -> Result<BTreeMap<String, Option<Uri>>, String> {
 
 /// The URL to which completions are posted.
 fn completions(url: &str) -> Result<Uri, String> {
-    let wrong = || format!("UPSTREAMS: {url:?} is not a URL that begins with `http://`");
-    let uri: Uri = url.parse().map_err(|_| wrong())?;
-    match (uri.scheme_str(), uri.path()) {
-        (Some("http"), "/") => format!(
-            "http://{}/v1/completions",
-            uri.authority().ok_or_else(wrong)?
-        )
-        .parse()
-        .map_err(|_| wrong()),
-        (Some("http"), _) => Ok(uri),
-        _ => Err(wrong()),
-    }
+    let uri: Option<Uri> = url.parse().ok();
+    let uri = uri.filter(|uri| uri.scheme_str() == Some("http"));
+    let uri = uri.ok_or_else(|| format!("UPSTREAMS: {url:?} is not a URL with `http://`"))?;
+    let mut parts = uri.into_parts();
+    let path = parts.path_and_query.take().filter(|path| path != "/");
+    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/v1/completions"));
+    parts.path_and_query = Some(path);
+    Uri::from_parts(parts).map_err(|error| format!("UPSTREAMS: {url:?}: {error}"))
 }

@@ -15,7 +15,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Opens the store in Redis if there is a URL, and otherwise in memory.
+    /// Opens the store in Redis at this URL, or in memory without a URL.
     pub(crate) async fn open(redis_url: Option<&str>) -> Result<Self, String> {
         match redis_url {
             #[cfg(feature = "redis")]

@@ -193,6 +193,16 @@ async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
 }
 
 #[tokio::test]
+async fn without_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
+    for (tokens, left) in [(700, 300), (5_000, 0)] {
+        let gateway = Gateway::start(&[SILENT, ("KEY_TPM", "1000")]).await;
+        let answer = gateway.stream("ann", tokens).await;
+        let left = format!(r#""tokens";r={left},"#);
+        assert!(answer.header("ratelimit").contains(&left), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
     let gateway = Gateway::start(&[&RICH[..], &[("WORD_MS", "0")]].concat()).await;
     let request = async || {
