@@ -1,35 +1,9 @@
 //! The accounts at upstreams.
 //!
-//! Promises: P1, P17, P26.
+//! Promises: P17, P26.
 
-use super::client::{BOUND, Gateway, REFUSING, RICH, SILENT};
+use super::client::{Gateway, REFUSING, RICH, SILENT};
 use std::time::{Duration, Instant};
-#[cfg(feature = "redis")]
-use testing::redis::RedisServer;
-use testing::wait::eventually;
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_account_serves() {
-    let server = RedisServer::start();
-    let redis = server.url();
-    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
-    let [one, other] = Gateway::pair(&[&REFUSING[..], &own].concat()).await;
-    one.overload("fake-1", 600).await;
-    // The accounts take turns, so one of two requests has tried the first account.
-    for _ in 0..2 {
-        assert_eq!(one.stream("ann", 1).await.account(), "fake-2");
-    }
-    // The built-in upstream of the other gateway is not overloaded.
-    for _ in 0..4 {
-        assert_eq!(other.stream("ann", 1).await.account(), "fake-2");
-    }
-    one.overload("fake-2", 100).await;
-    one.complete("ann", 1).await.refused_by("upstream").await;
-    // The second account is back earlier than the first.
-    let retry_after = other.complete("ann", 1).await.refused_by("upstream").await;
-    assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
-}
 
 #[tokio::test]
 async fn an_upstream_causes_no_longer_pause_than_the_cooldown() {
@@ -52,28 +26,6 @@ async fn a_request_waits_until_a_pause_of_all_accounts_ends() {
     gateway.overload("fake-2", 600).await;
     assert_eq!(gateway.stream("ann", 1).await.account(), "fake-1");
     assert!(begun.elapsed() >= Duration::from_secs(2));
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn an_account_has_its_number_of_requests_in_flight_in_all_gateways_together() {
-    let server = RedisServer::start();
-    let redis = server.url();
-    let own = [
-        SILENT,
-        ("REDIS_URL", &redis),
-        ("UPSTREAMS", "only"),
-        ("UPSTREAM_LIMIT", "2"),
-    ];
-    let [one, other] = Gateway::pair(&[&REFUSING[..], &own].concat()).await;
-    let _first = one.stream("ann", 1).await;
-    let second = other.stream("ann", 1).await;
-    one.complete("bob", 1).await.refused_by("upstream").await;
-    drop(second);
-    eventually("a request is admitted", BOUND, async || {
-        one.complete("bob", 1).await.status() == 200
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -53,11 +53,6 @@ impl Gateway {
         }
     }
 
-    /// Starts two gateways with the same settings.
-    pub(crate) async fn pair(settings: &[(&str, &str)]) -> [Self; 2] {
-        [Self::start(settings).await, Self::start(settings).await]
-    }
-
     fn send(
         &self,
         method: &str,

@@ -1,9 +1,11 @@
 //! The example `gateway`, run as separate processes and used over real sockets.
 //!
-//! Promises: P18, P20.
+//! Promises: P20.
 
 mod accounts;
 mod client;
+#[cfg(feature = "redis")]
+mod fleet;
 mod tenants;
 mod upstream;
 
@@ -97,22 +99,4 @@ async fn a_wrong_setting_is_an_error_that_names_it() {
             "{name}={value}: {error}"
         );
     }
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn without_redis_a_stream_goes_on_and_the_next_request_gets_503() {
-    let mut server = testing::redis::RedisServer::start();
-    let url = server.url();
-    let gateway = Gateway::start(&[("REDIS_URL", &url), ("WORD_MS", "10")]).await;
-    let mut stream = gateway.stream("ann", 200).await;
-    stream.read_words(1).await;
-    server.kill();
-    let refused = gateway.complete("ann", 1).await;
-    assert_eq!(refused.status(), 503);
-    assert_eq!(refused.header("retry-after"), "1");
-    let error = refused.error().await;
-    assert_eq!(error["type"], "server_error");
-    assert_eq!(error["message"], "no request can be admitted now");
-    assert!(stream.text().await.ends_with("data: [DONE]\n\n"));
 }
