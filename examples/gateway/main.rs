@@ -18,7 +18,7 @@
 //! ```
 //!
 //! With `REDIS_URL` set, all gateways share the limits and pauses. `settings.rs` has the other settings.
-//! `--features metrics` adds `GET /metrics`.
+//! `GET /health` reports whether their store works, and `--features metrics` adds `GET /metrics`.
 //!
 //! A request goes through `request.rs`, `limits.rs`, `accounts.rs` and `answer.rs`, in this order. `estimate.rs` has the
 //! number of tokens that it reserves, and `fake.rs` the upstream that is built in.

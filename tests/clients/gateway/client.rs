@@ -96,11 +96,23 @@ impl Gateway {
         answer
     }
 
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        key: Option<&str>,
+    ) -> impl Future<Output = Answer> + use<> {
+        self.send("GET", path, key, String::new())
+    }
+
+    /// The limits of a key, and their use.
+    pub(crate) async fn limits(&self, key: &str) -> Value {
+        let limits = self.get("/v1/limits", Some(key)).await.text().await;
+        serde_json::from_str(&limits).expect("JSON")
+    }
+
     /// The units of a key that are in use.
     pub(crate) async fn used(&self, key: &str, policy: &str) -> u64 {
-        let limits = self.send("GET", "/v1/limits", Some(key), String::new());
-        let limits = limits.await.text().await;
-        let limits: Value = serde_json::from_str(&limits).expect("JSON");
+        let limits = self.limits(key).await;
         let limits = limits.as_array().expect("a list");
         let limit = limits.iter().find(|limit| limit["policy"] == policy);
         limit.expect("the policy")["used"]

@@ -177,5 +177,6 @@ async fn without_redis_a_stream_goes_on_and_the_next_request_gets_503() {
     let error = refused.error().await;
     assert_eq!(error["type"], "server_error");
     assert_eq!(error["message"], "no request can be admitted now");
+    assert_eq!(gateway.get("/health", None).await.status(), 503);
     assert!(stream.text().await.ends_with("data: [DONE]\n\n"));
 }

@@ -9,7 +9,7 @@ mod fleet;
 mod tenants;
 mod upstream;
 
-use client::{Gateway, REFUSING, soon};
+use client::{Gateway, REFUSING, SILENT, soon};
 use serde_json::json;
 use std::process::Stdio;
 use testing::example;
@@ -46,6 +46,22 @@ async fn an_answer_has_the_fields_of_each_policy_of_its_tenant() {
         r#""model-tokens";r=59900"#,
     ];
     assert_eq!(answer.header("ratelimit"), left.join(", "));
+}
+
+#[tokio::test]
+async fn a_key_sees_its_limits_and_their_use() {
+    let gateway = Gateway::start(&[&REFUSING[..], &[SILENT]].concat()).await;
+    let limits = |requests: u32, tokens: u32| {
+        json!([
+            {"policy": "requests", "limit": 5, "used": requests, "window_ms": null, "paused_ms": 0},
+            {"policy": "tokens", "limit": 10000, "used": tokens, "window_ms": 60000, "paused_ms": 0},
+        ])
+    };
+    let _stream = gateway.stream("ann", 100).await;
+    assert_eq!(gateway.limits("ann").await, limits(1, 100));
+    assert_eq!(gateway.limits("bob").await, limits(0, 0));
+    assert_eq!(gateway.get("/v1/limits", None).await.status(), 401);
+    assert_eq!(gateway.get("/health", None).await.status(), 200);
 }
 
 #[tokio::test]
