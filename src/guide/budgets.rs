@@ -34,7 +34,7 @@
 //! ```
 //!
 //! The claims of a layer's key extractor have windows in the same way. The handler takes the permit from the request's
-//! extensions to settle it.
+//! extensions to settle it. The example `gateway` does so for API keys, models, and accounts at upstreams.
 //!
 //! - Without an estimate a claim with a window is a *rate*: its weight is spent when it is granted. With an
 //!   [estimate](crate::Claim::with_estimate) it is a *reservation*, and [`settle`](crate::Permit::settle) reports its

@@ -111,8 +111,8 @@
 //! # drop(layer);
 //! ```
 //!
-//! If the cost is known only while the work runs, claim the most and [`resize`](crate::Permit::resize) downwards: the
-//! example `gateway` does so with the tokens of an answer.
+//! If the cost is known only while the work runs, claim the most and [`resize`](crate::Permit::resize) downwards. A cost
+//! per minute, such as the tokens of an answer, belongs in a [budget](super::budgets).
 //!
 //! # The lease and the timeout (Redis)
 //!

@@ -49,7 +49,7 @@
 //!   idle flow saves nothing up.
 //! - *A head that does not fit* holds up all claims behind it, whatever their flows, so that it does not starve. So do
 //!   not give a class a lower limit on the same key if it should have less than the others. Give it a separate,
-//!   narrower limit with a separate queue, as `examples/gateway` does.
+//!   narrower limit with a separate queue.
 //! - *Claims without a flow* are one flow of share 1, from the first claim with a flow until nothing waits.
 //! - *A flow has no head start*: a claim with both is refused as not valid. Use a flow for each class instead, such as
 //!   `ann/interactive` with a share of 4 and `ann/batch` with 1, which starves neither.

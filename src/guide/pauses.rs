@@ -41,7 +41,7 @@
 //! - [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) has the same method, for a key per request. Give it a
 //!   [wait](crate::ConcurrencyLimitLayer::with_wait), or it refuses requests during a pause.
 //! - reqwest as a tower service is in a [recipe](super::recipes::calls#reqwest). The example `crawler` obeys its hosts in
-//!   all its processes.
+//!   all its processes. The example `gateway` pauses an account, and sends the request to another account.
 //!
 //! Without a layer, [`Permit::pause`](crate::Permit::pause) pauses a key of the permit, for any client and any sign that
 //! an upstream is overloaded. Await it before the permit is dropped, so that no waiter is granted before the pause:

@@ -97,8 +97,8 @@ impl Store {
         });
         let (name, units) = (self.name_of(claim), claim.checked_units());
         if let Some(budget) = units.budget {
-            let window = budget.window.millis();
-            self.longest_window_ms.fetch_max(window, Relaxed);
+            let window = budget.window.time().as_millis();
+            self.longest_window_ms.fetch_max(window as u32, Relaxed);
         }
         LevelClaim {
             slot: self.topology.slot(&name),
@@ -175,7 +175,14 @@ impl Store {
                 }
             }
             ClaimRefusal::By(Full(level, held, limit, retry_after)) => {
-                full(level, held, limit).after(retry_after)
+                let mut error = full(level, held, limit);
+                if let AcquireError::Full {
+                    retry_after: own, ..
+                } = &mut error
+                {
+                    *own = retry_after;
+                }
+                error
             }
             ClaimRefusal::By(TimedOut(level, held, limit)) => full(level, held, limit),
             ClaimRefusal::By(QueueFull(level, limit)) => full(level, limit, limit),

@@ -211,7 +211,7 @@ impl Store {
     pub(super) fn name_of(&self, claim: &Claim) -> Arc<str> {
         let name = self.name(claim.policy(), claim.key());
         match claim.checked_units().budget {
-            Some(budget) => format!("{name}{}", budget.window.millis()).into(),
+            Some(budget) => format!("{name}{}", budget.window.time().as_millis()).into(),
             None => name,
         }
     }

@@ -37,8 +37,8 @@ impl Problem {
             } => Self::closed(error.to_string()),
             Reason::Acquire {
                 error: error @ AcquireError::Paused { .. },
-            } => Self::paused(error.to_string()),
-            Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
+            } => Self::paused(error),
+            Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(error),
             Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
             Reason::Aborted { error } => Self::aborted(error.to_string()),
             Reason::Key {
@@ -48,21 +48,24 @@ impl Problem {
         }
     }
 
-    fn quota_exceeded() -> Self {
+    fn quota_exceeded(error: &AcquireError) -> Self {
         Self {
             status: StatusCode::TOO_MANY_REQUESTS,
             grpc_status: "8",
             kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            title: "Too many requests in flight",
+            title: match error.window() {
+                Some(_) => "Too much used for now",
+                None => "Too many requests in flight",
+            },
             detail: None,
             violated: true,
         }
     }
 
-    fn paused(detail: String) -> Self {
+    fn paused(error: &AcquireError) -> Self {
         Self {
-            detail: Some(detail),
-            ..Self::quota_exceeded()
+            detail: Some(error.to_string()),
+            ..Self::quota_exceeded(error)
         }
     }
 

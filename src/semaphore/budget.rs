@@ -21,10 +21,6 @@ impl Window {
     pub(crate) fn time(self) -> Duration {
         Duration::from_millis(self.0.get().into())
     }
-
-    pub(crate) fn millis(self) -> u32 {
-        self.0.get()
-    }
 }
 
 /// The budget that a claim takes units of.

@@ -182,14 +182,6 @@ impl AcquireError {
         self
     }
 
-    /// Adds the time until a budget has room to a refusal.
-    pub(crate) fn after(mut self, time: Option<Duration>) -> Self {
-        if let Self::Full { retry_after, .. } = &mut self {
-            *retry_after = time;
-        }
-        self
-    }
-
     /// Adds the window of a budget to a refusal.
     pub(crate) fn of_window(mut self, time: Option<Duration>) -> Self {
         if let Self::Full { window, .. } = &mut self {

@@ -9,13 +9,23 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use std::{future::Future, process::Stdio, time::Duration};
-use testing::{example, wait::within};
-use tokio::{process::Child, task::JoinSet};
+use testing::{
+    example,
+    wait::{eventually, within},
+};
+use tokio::process::Child;
 
-/// Shorter than a stream of all tokens that a key may have in flight, which takes 25 s.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
-/// The number of tokens that a key may have in flight.
-pub(crate) const ALL: u32 = 512;
+/// The bound for each step on a busy machine.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+
+/// Settings under which a request that finds no room is refused at once, and reserves its `max_tokens`.
+pub(crate) const REFUSING: [(&str, &str); 2] = [("WAIT_MS", "0"), ("ESTIMATE", "max")];
+
+/// A setting under which streams send no word while a test runs.
+pub(crate) const SILENT: (&str, &str) = ("WORD_MS", "3600000");
+
+/// Settings under which the budgets of tenants are never full.
+pub(crate) const RICH: [(&str, &str); 2] = [("KEY_TPM", "4000000000"), ("MODEL_TPM", "4000000000")];
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(what, BOUND, future).await
@@ -24,7 +34,7 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 /// A running gateway. Dropping it kills the process.
 pub(crate) struct Gateway {
     http: Client<HttpConnector, Full<Bytes>>,
-    url: String,
+    pub(crate) url: String,
     _child: Child,
 }
 
@@ -34,79 +44,101 @@ impl Gateway {
         command.env("PORT", "0").stdout(Stdio::piped());
         let mut child = command.spawn().expect("the gateway starts");
         Self {
-            http: Client::builder(TokioExecutor::new()).build_http(),
-            url: example::address(&mut child).await + "/v1/completions",
+            // Each request has a separate connection, so that a dropped answer is a client that hangs up.
+            http: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build_http(),
+            url: example::address(&mut child).await,
             _child: child,
         }
     }
 
-    /// Sends this body. Returns the head of the answer; its stream is still to come.
-    pub(crate) fn post(
+    fn send(
         &self,
+        method: &str,
+        path: &str,
         key: Option<&str>,
         body: String,
     ) -> impl Future<Output = Answer> + use<> {
-        let request = Request::post(&self.url);
-        let request = match key {
-            Some(key) => request.header("authorization", format!("Bearer {key}")),
-            None => request,
-        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.url.clone() + path)
+            .header("content-type", "application/json");
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
         let request = request.body(Full::from(body)).expect("a request");
         let response = self.http.request(request);
         async move { Answer(soon("an answer", response).await.expect("it answers")) }
     }
 
-    pub(crate) fn complete(
+    /// Posts this body. Returns the head of the answer; its stream is still to come.
+    pub(crate) fn post(
         &self,
-        key: &str,
-        wanted: &Value,
+        path: &str,
+        key: Option<&str>,
+        body: String,
     ) -> impl Future<Output = Answer> + use<> {
-        let mut body = json!({"model": "small", "prompt": "one two"});
-        for (name, value) in wanted.as_object().expect("an object") {
-            body[name] = value.clone();
-        }
-        self.post(Some(key), body.to_string())
+        self.send("POST", path, key, body)
     }
 
-    /// Opens a stream of `tokens` tokens, which is not read.
-    pub(crate) async fn stream(&self, key: &str, model: &str, tokens: u32) -> Answer {
-        let wanted = json!({"model": model, "max_tokens": tokens});
-        let answer = self.complete(key, &wanted).await;
-        assert_eq!(answer.status(), 200, "{key} {model} {tokens}");
+    /// Requests `tokens` words, and reserves the same number under [`REFUSING`].
+    pub(crate) fn complete(&self, key: &str, tokens: u32) -> impl Future<Output = Answer> + use<> {
+        let prompt = format!("{tokens} words");
+        let body = json!({"model": "small", "prompt": prompt, "max_tokens": tokens});
+        self.post("/v1/completions", Some(key), body.to_string())
+    }
+
+    /// Opens a stream, which is not read. Dropping it hangs up.
+    pub(crate) async fn stream(&self, key: &str, tokens: u32) -> Answer {
+        let answer = self.complete(key, tokens).await;
+        assert_eq!(answer.status(), 200, "{key} {tokens}: {:?}", answer.0);
         answer
     }
 
-    /// Opens streams that use all tokens of their keys, and fill these models to their limits.
-    pub(crate) async fn crowd(&self, models: usize) -> Vec<Answer> {
-        let mut streams = JoinSet::new();
-        for (model, key) in (0..models).flat_map(|model| (0..8).map(move |key| (model, key))) {
-            let wanted = json!({"model": format!("model-{model}"), "max_tokens": ALL});
-            streams.spawn(self.complete(&format!("key-{model}-{key}"), &wanted));
-        }
-        let streams = streams.join_all().await;
-        assert!(streams.iter().all(|stream| stream.status() == 200));
-        streams
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        key: Option<&str>,
+    ) -> impl Future<Output = Answer> + use<> {
+        self.send("GET", path, key, String::new())
     }
 
-    /// Asks for all tokens of a new key at each of these models at once. Returns the limits that refused the refused
-    /// requests.
-    pub(crate) async fn overflow(&self, models: impl Iterator<Item = String>) -> Vec<String> {
-        let mut answers = JoinSet::new();
-        for (number, model) in models.enumerate() {
-            let wanted = json!({"model": model, "max_tokens": ALL});
-            answers.spawn(self.complete(&format!("more-{number}"), &wanted));
-        }
-        let mut refused_by = Vec::new();
-        for answer in answers.join_all().await {
-            if answer.status() != 200 {
-                refused_by.push(answer.error().await["message"].to_string());
-            }
-        }
-        refused_by
+    /// The limits of a key, and their use.
+    pub(crate) async fn limits(&self, key: &str) -> Value {
+        let limits = self.get("/v1/limits", Some(key)).await.text().await;
+        serde_json::from_str(&limits).expect("JSON")
+    }
+
+    /// The units of a key that are in use.
+    pub(crate) async fn used(&self, key: &str, policy: &str) -> u64 {
+        let limits = self.limits(key).await;
+        let limits = limits.as_array().expect("a list");
+        let limit = limits.iter().find(|limit| limit["policy"] == policy);
+        limit.expect("the policy")["used"]
+            .as_u64()
+            .expect("a number")
+    }
+
+    /// Waits until a key has this number of requests in flight. Requests that wait for tokens count too.
+    pub(crate) async fn has_in_flight(&self, key: &str, requests: u64) {
+        let what = format!("{key} has {requests} requests in flight");
+        eventually(&what, BOUND, async || {
+            self.used(key, "requests").await == requests
+        })
+        .await;
+    }
+
+    /// Makes an account of the built-in upstream answer 429.
+    pub(crate) async fn overload(&self, account: &str, seconds: u32) {
+        let path = format!("/fake/{account}/overload?seconds={seconds}");
+        let answer = self.post(&path, None, String::new()).await;
+        assert_eq!(answer.status(), 200);
     }
 }
 
-pub(crate) struct Answer(Response<Incoming>);
+#[derive(Debug)]
+pub(crate) struct Answer(pub(crate) Response<Incoming>);
 
 impl Answer {
     pub(crate) fn status(&self) -> u16 {
@@ -120,16 +152,50 @@ impl Answer {
         values.collect::<Vec<_>>().join(", ")
     }
 
+    /// The account that serves it.
+    pub(crate) fn account(&self) -> String {
+        assert_eq!(self.status(), 200, "{self:?}");
+        self.header("x-upstream")
+    }
+
     pub(crate) async fn text(self) -> String {
         let body = soon("the end of the stream", self.0.into_body().collect()).await;
         let bytes = body.expect("it does not break off").to_bytes();
         String::from_utf8(bytes.into()).expect("it is text")
     }
 
-    /// The error object of a refusal.
+    /// Reads the stream until it has this number of words.
+    pub(crate) async fn read_words(&mut self, words: usize) {
+        let mut text = String::new();
+        soon("the words", async {
+            while text.matches(r#""text""#).count() < words {
+                let frame = self.0.body_mut().frame().await.expect("more words");
+                let data = frame.expect("it does not break off").into_data();
+                text += std::str::from_utf8(&data.expect("data")).expect("text");
+            }
+        })
+        .await;
+    }
+
+    /// The error object of a response.
     pub(crate) async fn error(self) -> Value {
         assert_eq!(self.header("content-type"), "application/json");
         let mut body: Value = serde_json::from_str(&self.text().await).expect("JSON");
         body["error"].take()
+    }
+
+    /// The time of a refusal's `Retry-After`. It must be a refusal by this policy.
+    pub(crate) async fn refused_by(self, policy: &str) -> Duration {
+        assert_eq!(self.status(), 429, "{self:?}");
+        assert!(
+            self.header("ratelimit")
+                .starts_with(&format!("\"{policy}\";"))
+        );
+        let seconds = self.header("retry-after").parse().expect("seconds");
+        let error = self.error().await;
+        assert_eq!(error["type"], "rate_limit_exceeded");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.starts_with(&format!("{policy}: ")), "{message}");
+        Duration::from_secs(seconds)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises: P21, P26.
 
-use super::rig::{send, values};
+use super::rig::{problem, send, values};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::Full;
@@ -62,6 +62,7 @@ async fn a_response_names_the_window_of_a_budget_and_a_refusal_the_time_until_it
     assert_eq!(policies, [tokens, flight]);
     assert_eq!(remaining, [r#""tokens";r=40;t=12"#]);
     assert_eq!(retry_after, ["12"]);
+    assert_eq!(problem(refused).await["title"], "Too much used for now");
     advance(Duration::from_secs(12)).await;
     let answer = send(&service, request("ann")).await;
     assert_eq!(answer.status(), StatusCode::OK);

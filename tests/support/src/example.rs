@@ -16,7 +16,7 @@ use tokio::{
 const BOUND: Duration = Duration::from_secs(60);
 
 /// All environment variables that examples read.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 21] = [
     "PORT",
     "SITE",
     "REDIS_URL",
@@ -30,6 +30,14 @@ const SETTINGS: [&str; 13] = [
     "WAIT_MS",
     "MAX_STALL_MS",
     "WHEN_UNAVAILABLE",
+    "KEY_LIMIT",
+    "KEY_TPM",
+    "MODEL_TPM",
+    "UPSTREAMS",
+    "UPSTREAM_LIMIT",
+    "WORD_MS",
+    "ESTIMATE",
+    "COOLDOWN_MS",
 ];
 
 /// A command for an example with these settings and no others. The process is killed when it is dropped.

@@ -1,0 +1,185 @@
+//! The accounts at upstreams.
+
+use crate::{
+    limits::MINUTE,
+    request::{ApiRequest, Completion},
+    settings::Settings,
+    store::Store,
+};
+use axum::{
+    body::Bytes,
+    http::{
+        Request, Response, StatusCode, Uri,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::json;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use tower_semaphore::{AcquireError, Claim, Claims, Permit, Policy, Semaphore};
+
+/// Requests in flight at an account.
+const UPSTREAM: Policy = Policy::from_static("upstream");
+/// Tokens per minute of an account.
+pub(crate) const UPSTREAM_TOKENS: Policy = Policy::from_static("upstream-tokens");
+
+/// The quota of an account: tokens per minute.
+pub(crate) const QUOTA: u32 = 1_000_000;
+
+/// The pause of an account whose upstream answers 429 without a number of seconds, or with zero.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// All accounts. A request needs one of them, and claims its limits after those of the tenant. So a request that
+/// waits for its tenant's tokens keeps no account from others. While it waits for an account, its tokens stay reserved.
+pub(crate) struct Accounts {
+    store: Store,
+    http: Client<HttpConnector, Full<Bytes>>,
+    accounts: Vec<Account>,
+    /// The account that is tried first by the next request.
+    next: AtomicUsize,
+    limit: u32,
+    longest_pause: Duration,
+}
+
+pub(crate) struct Account {
+    pub(crate) name: String,
+    url: Uri,
+}
+
+/// The answer of an upstream, and the permit of the account that it came from.
+pub(crate) struct Answer<'a> {
+    pub(crate) account: &'a Account,
+    pub(crate) permit: Permit,
+    pub(crate) response: Response<Incoming>,
+}
+
+/// Why no upstream has answered.
+pub(crate) enum SendError {
+    Acquire(AcquireError),
+    Http(legacy::Error),
+}
+
+impl Accounts {
+    /// The accounts of the settings. This process serves the accounts without a URL at `address`.
+    pub(crate) fn new(settings: &Settings, address: SocketAddr, store: Store) -> Self {
+        let account = |(name, url): (&String, &Option<Uri>)| {
+            let fake = || format!("http://{address}/fake/{name}/v1/completions");
+            let url = url.clone().map_or_else(|| fake().parse(), Ok);
+            Account {
+                name: name.clone(),
+                url: url.expect("a name is valid in a path"),
+            }
+        };
+        Self {
+            store,
+            http: Client::builder(TokioExecutor::new()).build_http(),
+            accounts: settings.upstreams.iter().map(account).collect(),
+            next: AtomicUsize::new(0),
+            limit: settings.upstream_limit,
+            longest_pause: settings.cooldown,
+        }
+    }
+
+    /// Requests `completion` from the first account that has room. An account that answers 429 is paused in all
+    /// gateways, and the request goes to another account.
+    pub(crate) async fn send(&self, request: &ApiRequest) -> Result<Answer<'_>, SendError> {
+        loop {
+            let (account, permit) = self.acquire(request).await.map_err(SendError::Acquire)?;
+            // A permit that is never settled would count as used.
+            permit.settle(UPSTREAM_TOKENS, 0);
+            let response = self.http.request(post(account, &request.completion)).await;
+            let response = response.map_err(SendError::Http)?;
+            let Some(pause) = self.pause(&response) else {
+                return Ok(Answer {
+                    account,
+                    permit,
+                    response,
+                });
+            };
+            // Awaited while the permit is held, so that no waiter is granted before the pause.
+            let paused = permit.pause(UPSTREAM, pause, "429 from the upstream").await;
+            paused.map_err(SendError::Acquire)?;
+        }
+    }
+
+    /// Returns a permit of an account that has room, or of the first account that gets room while the request waits.
+    async fn acquire(&self, request: &ApiRequest) -> Result<(&Account, Permit), AcquireError> {
+        let first = self.next.fetch_add(1, Relaxed) % self.accounts.len();
+        let (last, rest) = self.accounts.split_at(first);
+        for account in rest.iter().chain(last) {
+            let claims = self.claims(account, request, Instant::now());
+            match self.store.acquire_all(claims).await {
+                Ok(permit) => return Ok((account, permit)),
+                Err(error) if error.is_refusal() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let wait = async |account| {
+            let claims = self.claims(account, request, request.deadline);
+            (account, self.store.acquire_all(claims).await)
+        };
+        let mut waits: FuturesUnordered<_> = self.accounts.iter().map(wait).collect();
+        let mut errors = Vec::new();
+        while let Some((account, answer)) = waits.next().await {
+            match answer {
+                Ok(permit) => return Ok((account, permit)),
+                Err(error) => errors.push(error),
+            }
+        }
+        let soonest = errors.into_iter().min_by_key(AcquireError::retry_after);
+        Err(soonest.expect("`UPSTREAMS` names an account"))
+    }
+
+    fn claims(&self, account: &Account, request: &ApiRequest, deadline: Instant) -> Claims {
+        let claim = |policy, limit| {
+            Claim::new(&*account.name)
+                .with_policy(policy)
+                .with_limit(limit)
+                .with_flow(&*request.key)
+                .with_wait_until(deadline)
+        };
+        let estimate = request.estimate.min(QUOTA);
+        let tokens = claim(UPSTREAM_TOKENS, QUOTA).with_window(MINUTE);
+        [claim(UPSTREAM, self.limit), tokens.with_estimate(estimate)].into()
+    }
+
+    /// Returns the pause for which a response asks.
+    fn pause(&self, response: &Response<Incoming>) -> Option<Duration> {
+        if response.status() != StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
+        let value = response.headers().get(RETRY_AFTER);
+        let seconds = value.and_then(|value| value.to_str().ok()?.parse().ok());
+        let pause = seconds.map_or(SHORTEST_PAUSE, Duration::from_secs);
+        Some(pause.max(SHORTEST_PAUSE).min(self.longest_pause))
+    }
+}
+
+fn post(account: &Account, completion: &Completion) -> Request<Full<Bytes>> {
+    let Completion {
+        model,
+        prompt,
+        max_tokens,
+    } = completion;
+    let body = json!({
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    Request::post(&account.url)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::from(body.to_string()))
+        .expect("a valid request")
+}

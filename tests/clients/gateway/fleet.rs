@@ -1,0 +1,182 @@
+//! Gateways that share one Redis.
+//!
+//! Promises: P1, P9, P16, P17, P18, P26.
+
+use super::{
+    client::{Answer, BOUND, Gateway, REFUSING, SILENT},
+    tenants::charges_the_words_sent,
+    upstream::{End, Upstream},
+};
+use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, wait::eventually};
+use tokio::task::JoinHandle;
+
+/// Starts two gateways with the same settings.
+async fn pair(settings: &[(&str, &str)]) -> [Gateway; 2] {
+    [
+        Gateway::start(settings).await,
+        Gateway::start(settings).await,
+    ]
+}
+
+#[tokio::test]
+async fn a_key_has_its_number_of_requests_in_flight_in_all_gateways_together() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let own = [SILENT, ("REDIS_URL", &redis), ("KEY_LIMIT", "3")];
+    let gateways = pair(&[&REFUSING[..], &own].concat()).await;
+    let _one = gateways[0].stream("ann", 10).await;
+    let _other = gateways[1].stream("ann", 10).await;
+    let third = gateways[1].stream("ann", 10).await;
+    for gateway in &gateways {
+        let refused = gateway.complete("ann", 10).await;
+        refused.refused_by("requests").await;
+    }
+    gateways[0].stream("bob", 10).await;
+    drop(third);
+    gateways[0].has_in_flight("ann", 2).await;
+    gateways[0].stream("ann", 10).await;
+}
+
+/// The key may use a token per second, and has used those of a minute.
+#[tokio::test]
+async fn tokens_come_back_with_time_for_all_gateways_and_retry_after_is_exact() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let server = RedisServer::start();
+    let redis = server.url();
+    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0"), ("KEY_TPM", "60")];
+    let gateways = pair(&[&REFUSING[..], &own].concat()).await;
+    gateways[0].stream("ann", 60).await.text().await;
+    gateways[0].has_in_flight("ann", 0).await;
+    let (mut earliest, mut latest) = (Instant::now(), None::<Instant>);
+    let (mut turns, mut refusals) = (gateways.iter().cycle(), 0);
+    eventually("the tokens are back", BOUND, async || {
+        let gateway = turns.next().expect("it never ends");
+        let sent = Instant::now();
+        let answer = gateway.complete("ann", 4).await;
+        if answer.status() == 200 {
+            return true;
+        }
+        let is_early = latest.is_none_or(|latest| sent < latest);
+        assert!(is_early, "refused after Retry-After");
+        let retry_after = answer.refused_by("tokens").await;
+        assert!((SECOND..=4 * SECOND).contains(&retry_after));
+        // It is rounded up to whole seconds.
+        earliest = earliest.max(sent + retry_after - SECOND);
+        let end = Instant::now() + retry_after;
+        latest = Some(latest.map_or(end, |latest| latest.min(end)));
+        refusals += 1;
+        false
+    })
+    .await;
+    assert!(refusals > 1);
+    assert!(Instant::now() >= earliest, "granted before Retry-After");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_is_charged_in_all_gateways_only_the_words_that_it_was_sent() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let upstream = Upstream::start(400, End::Never).await;
+    let own = [
+        ("REDIS_URL", &*redis),
+        ("UPSTREAMS", &*upstream.account),
+        ("KEY_TPM", "1000"),
+    ];
+    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
+    charges_the_words_sent(&one, &other).await;
+}
+
+/// A silent stream has reserved the model's whole budget, so all requests of both keys wait. Its end makes room for six.
+#[tokio::test]
+async fn two_keys_that_wait_for_a_model_take_turns_in_all_gateways() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let settings = [
+        SILENT,
+        ("REDIS_URL", &redis),
+        ("ESTIMATE", "max"),
+        ("WAIT_MS", "600000"),
+        ("KEY_LIMIT", "20"),
+        ("MODEL_TPM", "6000"),
+    ];
+    let gateways = pair(&settings).await;
+    let all = gateways[0].stream("zoe", 6_000).await;
+    let requests = |number: usize, key: &'static str, count: u64| {
+        let requests = (0..count).map(|_| tokio::spawn(gateways[number].complete(key, 1_000)));
+        requests.collect::<Vec<_>>()
+    };
+    let of_ann = requests(0, "ann", 8);
+    gateways[0].has_in_flight("ann", 8).await;
+    let of_bob = requests(1, "bob", 4);
+    gateways[1].has_in_flight("bob", 4).await;
+    drop(all);
+    let admitted = |requests: &[JoinHandle<Answer>]| {
+        let admitted = requests.iter().filter(|request| request.is_finished());
+        admitted.count()
+    };
+    let six = async || admitted(&of_ann) + admitted(&of_bob) >= 6;
+    eventually("six requests are admitted", BOUND, six).await;
+    assert_eq!((admitted(&of_ann), admitted(&of_bob)), (3, 3));
+}
+
+#[tokio::test]
+async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_account_serves() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
+    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
+    one.overload("fake-1", 600).await;
+    // The accounts take turns, so one of two requests has tried the first account.
+    for _ in 0..2 {
+        assert_eq!(one.stream("ann", 1).await.account(), "fake-2");
+    }
+    // The built-in upstream of the other gateway is not overloaded.
+    for _ in 0..4 {
+        assert_eq!(other.stream("ann", 1).await.account(), "fake-2");
+    }
+    one.overload("fake-2", 100).await;
+    one.complete("ann", 1).await.refused_by("upstream").await;
+    // The second account is back earlier than the first.
+    let retry_after = other.complete("ann", 1).await.refused_by("upstream").await;
+    assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
+}
+
+#[tokio::test]
+async fn an_account_has_its_number_of_requests_in_flight_in_all_gateways_together() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let own = [
+        SILENT,
+        ("REDIS_URL", &redis),
+        ("UPSTREAMS", "only"),
+        ("UPSTREAM_LIMIT", "2"),
+    ];
+    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
+    let _first = one.stream("ann", 1).await;
+    let second = other.stream("ann", 1).await;
+    one.complete("bob", 1).await.refused_by("upstream").await;
+    drop(second);
+    eventually("a request is admitted", BOUND, async || {
+        one.complete("bob", 1).await.status() == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_redis_a_stream_goes_on_and_the_next_request_gets_503() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    let gateway = Gateway::start(&[("REDIS_URL", &url), ("WORD_MS", "10")]).await;
+    let mut stream = gateway.stream("ann", 200).await;
+    stream.read_words(1).await;
+    server.kill();
+    let refused = gateway.complete("ann", 1).await;
+    assert_eq!(refused.status(), 503);
+    assert_eq!(refused.header("retry-after"), "1");
+    let error = refused.error().await;
+    assert_eq!(error["type"], "server_error");
+    assert_eq!(error["message"], "no request can be admitted now");
+    assert_eq!(gateway.get("/health", None).await.status(), 503);
+    assert!(stream.text().await.ends_with("data: [DONE]\n\n"));
+}

@@ -1,0 +1,123 @@
+//! The limits of API keys and models.
+//!
+//! Promises: P9, P26.
+
+use super::{
+    client::{BOUND, Gateway, REFUSING, RICH, SILENT},
+    upstream::{End, Upstream},
+};
+use serde_json::json;
+use std::time::Instant;
+use testing::wait::eventually;
+
+#[tokio::test]
+async fn a_client_that_hangs_up_is_charged_only_the_words_that_it_was_sent() {
+    let upstream = Upstream::start(400, End::Never).await;
+    let own = [("UPSTREAMS", &*upstream.account), ("KEY_TPM", "1000")];
+    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+    charges_the_words_sent(&gateway, &gateway).await;
+}
+
+/// A client of the first gateway hangs up after 400 words. The other gateway is asked for the use.
+pub(crate) async fn charges_the_words_sent(one: &Gateway, other: &Gateway) {
+    let begun = Instant::now();
+    let mut stream = one.stream("ann", 1_000).await;
+    stream.read_words(400).await;
+    other
+        .complete("ann", 1_000)
+        .await
+        .refused_by("tokens")
+        .await;
+    drop(stream);
+    other.has_in_flight("ann", 0).await;
+    let used = other.used("ann", "tokens").await;
+    let returned = begun.elapsed().as_secs_f64() * 1_000.0 / 60.0;
+    assert!(
+        used <= 400 && used as f64 >= 400.0 - returned.ceil(),
+        "{used}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_while_it_waits_for_an_account_is_charged_nothing() {
+    let own = [("WAIT_MS", "600000"), ("UPSTREAMS", "fake")];
+    let gateway = Gateway::start(&own).await;
+    gateway.overload("fake", 200).await;
+    let waits = tokio::spawn(gateway.complete("ann", 500));
+    let reserves = async || gateway.used("ann", "tokens").await == 500;
+    eventually("the request has its tokens", BOUND, reserves).await;
+    waits.abort();
+    gateway.has_in_flight("ann", 0).await;
+    assert_eq!(gateway.used("ann", "tokens").await, 0);
+}
+
+#[tokio::test]
+async fn the_upstream_s_own_count_takes_precedence_over_the_words() {
+    let upstream = Upstream::start(10, End::Usage(700)).await;
+    let settings = [
+        &REFUSING[..],
+        &[("UPSTREAMS", &*upstream.account), ("KEY_TPM", "1000")],
+    ];
+    let gateway = Gateway::start(&settings.concat()).await;
+    let begun = Instant::now();
+    let text = gateway.stream("ann", 1_000).await.text().await;
+    assert_eq!(text.matches(r#""text""#).count(), 10);
+    assert!(
+        !text.contains("usage") && text.ends_with("data: [DONE]\n\n"),
+        "{text}"
+    );
+    gateway.has_in_flight("ann", 0).await;
+    let used = gateway.used("ann", "tokens").await;
+    let returned = begun.elapsed().as_secs_f64() * 1_000.0 / 60.0;
+    assert!(
+        used <= 700 && used as f64 >= 700.0 - returned.ceil(),
+        "{used}"
+    );
+}
+
+#[tokio::test]
+async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
+    let own = [SILENT, ("MODEL_TPM", "1000")];
+    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+    let _stream = gateway.stream("ann", 600).await;
+    gateway
+        .complete("bob", 600)
+        .await
+        .refused_by("model-tokens")
+        .await;
+    let body = json!({"model": "large", "prompt": "", "max_tokens": 600}).to_string();
+    let other = gateway.post("/v1/completions", Some("bob"), body).await;
+    assert_eq!(other.status(), 200);
+}
+
+#[tokio::test]
+async fn without_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
+    for (tokens, left) in [(700, 300), (5_000, 0)] {
+        let gateway = Gateway::start(&[SILENT, ("KEY_TPM", "1000")]).await;
+        let answer = gateway.stream("ann", tokens).await;
+        let left = format!(r#""tokens";r={left},"#);
+        assert!(answer.header("ratelimit").contains(&left), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
+    let gateway = Gateway::start(&[&RICH[..], &[("WORD_MS", "0")]].concat()).await;
+    let request = async || {
+        let body = json!({"model": "small", "prompt": "100 words", "max_tokens": 50000});
+        let answer = gateway.post("/v1/completions", Some("ann"), body.to_string());
+        let answer = answer.await;
+        let left = answer.header("ratelimit");
+        answer.text().await;
+        gateway.has_in_flight("ann", 0).await;
+        let left = left
+            .split(", ")
+            .find_map(|field| field.strip_prefix("\"tokens\";r="));
+        4_000_000_000 - left.expect("the field").parse::<u64>().expect("a number")
+    };
+    // Used tokens come back within a few milliseconds.
+    for _ in 0..10 {
+        assert!((50_000..=51_000).contains(&request().await));
+    }
+    assert!((150..=1_150).contains(&request().await));
+}
