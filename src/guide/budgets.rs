@@ -83,6 +83,8 @@
 //! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if only time is to pass, and no
 //!   claim waits. Otherwise it is from observed permits, as for other limits.
 //! - A claim is refused at once if its units cannot have returned before its wait ends.
+//! - A request has no place in the queue of a budget that has room for it. If it waits for another budget, later requests may
+//!   take that room, and then it waits there, behind them.
 //! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others. Several such
 //!   waiters lose their places one after the other.
 //!
@@ -91,6 +93,7 @@
 //! - One script decides permits and budgets together, so all processes share a budget. A settlement takes no separate call:
 //!   it travels with the next refresh, a third of a lease later at most, or with the release.
 //! - The reservation of a process that dies is spent when its lease ends.
+//! - A claim of a rate that is cancelled while its call is on the way may be spent.
 //! - A reservation that the server has lost counts as used and is not acquired again. The request goes on, and its permits
 //!   come back.
 //! - While Redis is unavailable, [`Share`](crate::redis::WhenUnavailable::Share) gives each process a bucket of its share of

@@ -5,6 +5,9 @@ use crate::semaphore::{BudgetUsage, PermitInfo};
 use redis::cmd;
 use std::{collections::HashMap, time::Duration};
 
+/// The window under which a pause is stored for all windows that are not in use yet.
+pub(super) const NO_WINDOW: &str = "0";
+
 /// The fields of the hash in which the budgets of a key have their states: see `budget.lua`.
 pub(super) struct BudgetFields(HashMap<String, String>);
 
@@ -89,17 +92,6 @@ impl Store {
         let windows = self.budgets(name).await?.windows().into_iter();
         let budgets = windows.map(|window| format!("{name}{window}"));
         Ok([name.to_owned()].into_iter().chain(budgets).collect())
-    }
-
-    /// The same, and the name under which a pause is stored for all other windows. A process that claims no budget of a key
-    /// without budgets may lack the rights for it, and leaves it out.
-    pub(super) async fn paused_names_of(&self, name: &str) -> Result<Vec<String>, CallError> {
-        let mut names = self.names_of(name).await?;
-        let claims_none = self.settings.claims && self.longest_window().is_zero();
-        if names.len() > 1 || !claims_none {
-            names.push(format!("{name}0"));
-        }
-        Ok(names)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ask::{To, only, with_metrics},
-    budgets::BudgetFields,
+    budgets::{BudgetFields, NO_WINDOW},
     error::CallError,
     protocol::{
         Form, flow_of, key_of, limit_command, limit_target_and_note, limits, names_of, process,
@@ -237,11 +237,16 @@ impl Store {
 
     /// Sets or ends a pause, of a semaphore and of the budgets of its key.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
-        let mut is_any = false;
-        for name in self.paused_names_of(name).await? {
-            is_any |= self.set_pause_of(&name, pause).await?;
+        let (names, mut is_any) = (self.names_of(name).await?, false);
+        for name in &names {
+            is_any |= self.set_pause_of(name, pause).await?;
         }
-        Ok(is_any)
+        let others = format!("{name}{NO_WINDOW}");
+        match self.set_pause_of(&others, pause).await {
+            // A user who may not use budgets has none.
+            Err(error) if error.is_denied() && names.len() == 1 => Ok(is_any),
+            paused => Ok(is_any | paused?),
+        }
     }
 
     /// Sets or ends a pause. An end runs at most once, because a second run would report that the key was not paused.

@@ -39,10 +39,11 @@ fn documented() -> BTreeSet<String> {
 /// The rights that the module docs list for operators.
 const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hmget hset";
 
-/// The scripts that only operators run, and those of claims with a window.
-const OF_SOME: [&str; 4] = [
+/// The scripts that only operators run, and those of claims with a window. A pause of one needs their rights too.
+const OF_SOME: [&str; 5] = [
     "usage.lua",
     "limits.lua",
+    "pause.lua",
     "budget.lua",
     "refresh_budgets.lua",
 ];

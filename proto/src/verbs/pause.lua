@@ -71,14 +71,15 @@ elseif now + length > ends then
     call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
   end
   local id = ARGV[4] .. text(now) .. ARGV[5]
+  if is_budget then
+    -- Before the queue, because HSET fails if the user may not use it.
+    call('HSET', token, 'pause', text(now + length) .. ' ' .. id)
+  end
   if id ~= old then
     enter(queue, alive, id, '0', text(now + length))
     if old then
       drop(queue, alive, old)
     end
-  end
-  if is_budget then
-    call('HSET', token, 'pause', text(now + length) .. ' ' .. id)
   end
   for _, key in ipairs({queue, alive, is_budget and token or nil}) do
     if call('PTTL', key) < length then

@@ -346,7 +346,6 @@ async fn a_pause_holds_for_all_windows(store: Store) {
 }
 
 async fn a_pause_holds_for_a_window_that_is_used_for_the_first_time(store: Store) {
-    drop(granted(&store, tokens(9, 1)).await);
     let claim = rate(10, Duration::from_millis(50));
     let paused = store.pause(claim.policy(), claim.key(), HOUR, "");
     paused.await.expect("the store answers");
