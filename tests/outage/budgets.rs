@@ -147,3 +147,19 @@ async fn a_settlement_before_an_outage_counts_once_after_it() {
     let other = self::store(&server, Refuse).await;
     until_in_use(&other, (25, 0)).await;
 }
+
+/// The permit comes back, because Redis has lost its units of another limit. Its reservation gets a new id then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_beside_lost_units_counts_as_used() {
+    let server = RedisServer::start();
+    let store = store(&server, Refuse).await;
+    let flight = Claim::new("a").with_limit(5).with_weight(2);
+    let permit = store.acquire_all([flight, tokens(1_000, 600)].into()).await;
+    let permit = permit.expect("there is room");
+    permit.settle("tokens", 10);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", "semaphore:2:{concurrency:a}:held"]).await;
+    until_in_use(&store, (600, 0)).await;
+    assert!(!permit.is_lost());
+    drop(permit);
+}

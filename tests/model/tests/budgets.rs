@@ -393,3 +393,36 @@ fn no_unit_is_granted_twice_and_none_is_lost_for_good() {
         world.check();
     }
 }
+
+/// As when a process with many permits has died. All of them count as used at their ends, in one call.
+#[test]
+fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
+    const COUNT: i64 = 520;
+    let mut world = World::new(1);
+    (world.window, world.limit) = (60_000, 2_000);
+    world.keys = ["held", "queue", "alive"]
+        .map(|key| format!("s:{{t:a}}60000:{key}"))
+        .into_iter()
+        .chain(["s:{t:a}:budget".to_owned()])
+        .collect();
+    let acquire = |world: &mut World, id: String| {
+        let numbers = [LEASE, world.now() + 500, 1_000, LEASE, 1, 1];
+        let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+        args.extend(["1".to_owned(), "1".to_owned(), id]);
+        world.run(Verb::AcquireBudgets, &args)
+    };
+    for permit in 0..COUNT {
+        let id = format!("p.{}.0.0.1jk.1.7ps.0...", base36(permit));
+        assert_eq!(acquire(&mut world, id)[1], Reply::Int(1));
+    }
+    // 6 s after the ends a tenth of the limit has come back.
+    world.server.now += (LEASE + 6_000) * 1_000;
+    let all = "q.1.0.0.1jk.1jk.7ps.0...".to_owned();
+    let refused = acquire(&mut world, all);
+    let ms = (COUNT * 60_000 - 6_000 * 2_000) / 2_000;
+    let expected = [0, 1, 320, ms].map(Reply::Int).to_vec();
+    assert_eq!(refused[1], Reply::List(expected));
+    assert!(world.server.key(&world.keys[0]).is_none(), "none is left");
+    let fields = world.server.key(&world.keys[3]).map(|entry| &entry.value);
+    assert!(matches!(fields, Some(Value::Hash(fields)) if fields.len() == 1));
+}
