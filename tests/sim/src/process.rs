@@ -19,6 +19,8 @@ pub enum Input {
     Grow(Key),
     /// The process is closed: it makes no more claims, and gives up everything.
     Shutdown,
+    /// The holder of a permit has used this number of units of the budget of a level.
+    Settle(PermitId, usize, u32),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.

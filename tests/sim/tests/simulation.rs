@@ -126,6 +126,7 @@ mod the_shipped_core_passes_further {
         Pauses with_pauses: second = 1;
         Questions with_questions: second = 1;
         Mixed with_a_mixture: second = 1;
+        Budgets with_budgets: second = 1;
     }
 }
 
@@ -222,6 +223,11 @@ fn the_shipped_core_passes_with_questions() {
 #[test]
 fn the_shipped_core_passes_with_a_mixture() {
     pass(Workload::Mixed);
+}
+
+#[test]
+fn the_shipped_core_passes_with_budgets() {
+    pass(Workload::Budgets);
 }
 
 #[test]
