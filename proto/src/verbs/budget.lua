@@ -10,7 +10,7 @@
 --         window -> SPENT AT RESERVED LIMIT CREDIT: the units that were spent and have not returned by AT, in ms; the units that
 --         permits have reserved and not settled; how many units return within a window, the limit of the last grant; and
 --         what has returned of the next unit, in parts: a unit has as many parts as the window has ms
---         reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
+--         window:reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
 --
 -- Spent units return with time, and reserved units do not. A grant reserves, a settlement moves units from reserved to
 -- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and nothing
@@ -79,7 +79,12 @@ local function due(budget, weight, limit, reserved)
   return math.max((over - part) / rate * budget.window + ms, 0)
 end
 
--- Writes the state, and what a reservation has settled, if one is named.
+-- Returns the field of what a reservation has settled. A permit may have one id in budgets of several windows.
+local function field_of(budget, id)
+  return budget.field .. ':' .. id
+end
+
+-- Writes the state, and what a reservation has settled, if its field is named.
 local function save(budget, ...)
   call('HSET', budget.hash, budget.field, string.format(
     '%d %d %d %d %d', budget.spent, budget.at, budget.reserved, budget.limit, budget.credit), ...)
@@ -119,10 +124,10 @@ local function remove_ended(budget, now)
   local ended = call('ZRANGEBYSCORE', held, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, MOST_ENDED)
   for at = 1, #ended, 2 do
     local id, ends = ended[at], tonumber(ended[at + 1])
-    members[#members + 1], fields[#fields + 1] = id, id
+    members[#members + 1], fields[#fields + 1] = id, field_of(budget, id)
     if ends > 0 then
       local _, weight = terms_of(id)
-      local settled = call('HGET', budget.hash, id)
+      local settled = call('HGET', budget.hash, field_of(budget, id))
       local left = math.max(weight - (settled or 0), 0)
       if settled then
         move_to(budget, ends)
@@ -165,7 +170,7 @@ local function open(held, tag, window, now)
       local its_limit, weight = terms_of(id)
       budget.reserved, budget.limit = budget.reserved + weight, its_limit
       budget.spent = its_limit
-      call('HSET', budget.hash, id, 0)
+      call('HSET', budget.hash, field_of(budget, id), 0)
     end
   end
   local is_empty = count > 0 and remove_ended(budget, now)
@@ -211,7 +216,7 @@ granting = function(now, micros, floor, ended, is_provisional)
   -- total. `is_new`: it was not there before.
   local function settle(budget, id, total, is_new)
     local _, weight = terms_of(id)
-    local before = tonumber(not is_new and call('HGET', budget.hash, id) or 0)
+    local before = tonumber(not is_new and call('HGET', budget.hash, field_of(budget, id)) or 0)
     total = math.max(total, before)
     spend(budget, total - before)
     local settled = math.min(total, weight)
@@ -238,7 +243,7 @@ granting = function(now, micros, floor, ended, is_provisional)
     local left, settled = settle(budget, id, tonumber(total) or 0)
     budget.reserved = math.max(budget.reserved - left, 0)
     if keep ~= '' then
-      save(budget, id, text(settled + left))
+      save(budget, field_of(budget, id), text(settled + left))
     else
       if call('ZCARD', budget.held) == 1 then
         call('ZADD', budget.held, 'XX', 0, id)
@@ -247,7 +252,7 @@ granting = function(now, micros, floor, ended, is_provisional)
         call('ZREM', budget.held, id)
       end
       save(budget)
-      call('HDEL', budget.hash, id)
+      call('HDEL', budget.hash, field_of(budget, id))
     end
     outlive(budget, 0)
     semaphore.used = used_of(budget)
@@ -287,7 +292,7 @@ granting = function(now, micros, floor, ended, is_provisional)
       save(budget)
     else
       local _, settled = settle(budget, id, semaphore.is_rate and weight or 0, not is_known)
-      save(budget, id, text(settled))
+      save(budget, field_of(budget, id), text(settled))
     end
     call('ZADD', held, 'GT', expires_at, id)
     if ended[held] then

@@ -32,7 +32,7 @@ for key = 1, #KEYS, 4 do
     end
     if is_held and budget and not is_provisional then
       local _, settled = settle(budget, id, tonumber(total))
-      fields[#fields + 1], fields[#fields + 2] = id, text(settled)
+      fields[#fields + 1], fields[#fields + 2] = field_of(budget, id), text(settled)
     end
     answer[#answer + 1] = (is_held or budget and not is_provisional) and 1 or 0
   end

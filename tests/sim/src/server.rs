@@ -541,8 +541,10 @@ impl Server {
             if *field == window {
                 let numbers = value.split(' ').filter_map(|number| number.parse().ok());
                 view.state = numbers.collect::<Vec<_>>().try_into().ok();
-            } else if let Ok(settled) = value.parse() {
-                view.settled.insert(field.clone(), settled);
+            } else if let (Some((own, id)), Ok(settled)) = (field.split_once(':'), value.parse())
+                && own == window
+            {
+                view.settled.insert(id.to_owned(), settled);
             }
         }
         view
