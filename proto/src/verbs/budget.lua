@@ -179,8 +179,11 @@ local function open(held, tag, window, now)
     budget.reserved = 0
   end
   move_to(budget, now)
-  -- The clock may have been set back.
-  budget.at = now
+  if budget.at > now then
+    -- The clock was set back. Saved, because a script that changes nothing else must not keep units from returning.
+    budget.at = now
+    save(budget)
+  end
   budget.is_empty = count == 0
   budget.head = call('ZRANGE', budget.queue, 0, 0)[1]
   budget.due = budget.head and due_for(budget, budget.head)
