@@ -146,7 +146,7 @@ impl Core {
         let is_known = may_exist && lease.remote.may_exist_until() > self.now;
         // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names. So
         // all of these levels get new ids.
-        let mut old = Vec::new();
+        let (mut old, was_granted) = (Vec::new(), self.permits[at.0].is_granted());
         for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);
             let own = &mut self.permits[at.0].levels[level];
@@ -154,11 +154,12 @@ impl Core {
                 own.units.id.limit = limit;
             } else {
                 let units = own.units.under(limit);
-                old.push(ClaimedLevel::new(
-                    own.key,
-                    mem::replace(&mut own.units, units),
-                    None,
-                ));
+                let mut units = mem::replace(&mut own.units, units);
+                if was_granted {
+                    // The reservations of a lost lease count as used.
+                    units.settle_rest();
+                }
+                old.push(ClaimedLevel::new(own.key, units, None));
                 // The call that acquires the lease begins with this release too.
                 self.keys[own.key].released_in = CallId(0);
             }
