@@ -441,6 +441,8 @@ pub enum Command {
     Budgets {
         /// The permits that it wants.
         wanted: Vec<PermitId>,
+        /// Its arguments.
+        args: Vec<String>,
     },
 }
 

@@ -259,7 +259,8 @@ impl Script {
             _ => Vec::new(),
         };
         *args = Args(&[]);
-        Some(Command::Budgets { wanted })
+        let args = self.args.clone();
+        Some(Command::Budgets { wanted, args })
     }
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {

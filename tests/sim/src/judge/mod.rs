@@ -280,7 +280,7 @@ impl Judge {
         let flight = self.flights.get(&(at, call)).into_iter();
         let commands = flight.flat_map(|flight| &flight.call.commands);
         let with_budgets = commands.flat_map(|command| match command {
-            Command::Budgets { wanted } => wanted.clone(),
+            Command::Budgets { wanted, .. } => wanted.clone(),
             _ => Vec::new(),
         });
         claims

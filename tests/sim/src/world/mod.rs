@@ -225,8 +225,8 @@ impl<'a> World<'a> {
         let next = wake.map(|(at, _)| at).into_iter().chain(filed).min();
         let Some(next) = next.filter(|next| *next <= self.schedule.end()) else {
             self.now = self.schedule.end();
-            self.judge.end(&self.processes, &self.servers, self.now);
             self.touch_budgets();
+            self.judge.end(&self.processes, &self.servers, self.now);
             return false;
         };
         if next > self.now {

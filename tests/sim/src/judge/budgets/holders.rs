@@ -26,6 +26,10 @@ pub(super) struct Holder {
     pub(super) phase: Phase,
     /// The most that it has settled at each level.
     pub(super) used: [Option<u32>; LEVELS],
+    /// True if it was lost or degraded, maybe for a while.
+    pub(super) was_lost: bool,
+    /// True if its process has refused it.
+    pub(super) is_refused: bool,
     /// True until its caller has given it up.
     pub(super) is_open: bool,
 }
@@ -45,6 +49,8 @@ impl Budgets {
             asked: local,
             phase: Phase::Claim,
             used: [None; LEVELS],
+            was_lost: false,
+            is_refused: false,
             is_open: true,
         };
         self.holders.insert(who, holder);
@@ -90,7 +96,9 @@ impl Budgets {
     }
 
     /// A process makes no more claims, and gives up everything.
-    pub(in super::super) fn closed(&mut self, _at: usize) {}
+    pub(in super::super) fn closed(&mut self, at: usize) {
+        self.closed.insert(at);
+    }
 
     /// A caller receives an event.
     pub(in super::super) fn told(
@@ -125,6 +133,7 @@ impl Budgets {
             }
             Event::Refused(_, why) => {
                 (holder.phase, holder.is_open) = (Phase::Over, false);
+                holder.is_refused = true;
                 let is_right = !matches!(why, Refusal::Failed | Refusal::Revoked);
                 check(is_right || !is_clean, "a refusal", || {
                     format!("{who:?} is refused: {why:?}")
@@ -134,7 +143,13 @@ impl Budgets {
                 holder.is_open = false;
                 Ok(())
             }
+            // A process that is closed gives up its permits.
+            Event::Lost(_) if self.closed.contains(&who.0) => {
+                holder.is_open = false;
+                Ok(())
+            }
             Event::Lost(_) | Event::Degraded(_) => {
+                holder.was_lost = true;
                 check(!is_clean, "a loss", || format!("{who:?} is lost"))
             }
             Event::Regained(..) | Event::Released(_) | Event::GivenUp(..) => Ok(()),

@@ -38,6 +38,8 @@ pub(super) struct Use {
     pub(super) at: i64,
     /// True if the reservation has expired.
     pub(super) expires: bool,
+    /// True if it has expired, and its claim was not granted at full length.
+    pub(super) is_freed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -49,19 +51,18 @@ pub(super) struct Ledger {
     pub(super) reserved: BTreeMap<String, Reserved>,
     /// Units that are reserved although no reservation is left, after a script that was aborted.
     leak: i64,
-    /// True if the clock was set back. Then units may return later.
-    was_set_back: bool,
 }
 
 /// The limit and the weight in an id.
 pub(super) fn terms(id: &str) -> (i64, i64) {
-    let parts = Parts::read(id);
+    let parts = id.split(':').next().and_then(Parts::read);
     parts.map_or((0, 0), |parts| {
         (parts.id.limit.into(), parts.id.weight.into())
     })
 }
 
-fn lease_of(id: &str) -> i64 {
+/// The lease in an id, in ms.
+pub(super) fn lease_of(id: &str) -> i64 {
     Parts::read(id).map_or(0, |parts| parts.lease_ms as i64)
 }
 
@@ -88,10 +89,29 @@ impl Ledger {
             rate,
             reserved: members.collect(),
             leak: 0,
-            was_set_back: false,
         };
         ledger.leak = (reserved - ledger.all_reserved()).max(0);
         ledger
+    }
+
+    /// The clock was set back: units that have returned since the server last saved its state are spent again. Returns true
+    /// if no others are free.
+    pub(super) fn rewind(&mut self, budget: &BudgetView) -> bool {
+        let [spent, at, _, _, credit] = budget.state.unwrap_or([0, self.at, 0, 0, 0]);
+        let parts = i128::from(spent) * i128::from(self.window) - i128::from(credit);
+        let is_right = parts >= self.parts;
+        (self.parts, self.at) = (parts, at);
+        is_right
+    }
+
+    /// True if anything is spent or reserved.
+    pub(super) fn is_used(&self) -> bool {
+        self.parts > 0 || !self.reserved.is_empty()
+    }
+
+    /// The time up to which units have returned.
+    pub(super) fn time(&self) -> i64 {
+        self.at
     }
 
     /// True if an aborted script has left units that nothing will release.
@@ -118,7 +138,7 @@ impl Ledger {
         for (at, id) in ended {
             let own = self.reserved.remove(&id).expect("it is there");
             let units = if own.settled.is_some() { own.left() } else { 0 };
-            let expires = own.settled.is_some() && !own.is_over;
+            let (expires, is_freed) = (own.settled.is_some() && !own.is_over, own.settled.is_none());
             self.pass(at);
             self.parts += i128::from(units) * i128::from(self.window);
             uses.push(Use {
@@ -126,9 +146,9 @@ impl Ledger {
                 units,
                 at,
                 expires,
+                is_freed,
             });
         }
-        self.was_set_back |= self.at > now;
         self.pass(now);
         self.at = now;
         uses
@@ -236,17 +256,17 @@ impl Ledger {
         let parts = i128::from(spent) * i128::from(self.window) - i128::from(credit);
         let passed = i128::from((now - at).max(0));
         let parts = (parts - passed * i128::from(rate)).max(0);
-        self.was_set_back |= at > now;
-        if self.was_set_back && parts > self.parts {
-            self.parts = parts;
-        }
         (parts != self.parts).then(|| format!("{parts} parts are spent instead of {}", self.parts))
     }
 
-    /// When time has returned all units, if all that is reserved is spent at its end, in ms.
-    pub(super) fn full_at(&self) -> i64 {
+    /// When time has returned all units, if all that is reserved is spent at its end, in ms. No end is further ahead than a
+    /// lease, unless the clock was set back.
+    pub(super) fn full_at(&self, now: i64) -> i64 {
         let mut later = self.clone();
-        let last = self.reserved.values().map(|own| own.ends).max();
+        for (id, own) in &mut later.reserved {
+            own.ends = own.ends.min(now + lease_of(id));
+        }
+        let last = later.reserved.values().map(|own| own.ends).max();
         later.touch(last.unwrap_or(self.at).max(self.at));
         let rate = i128::from(later.rate.max(1));
         later.at + ((later.parts + rate - 1) / rate) as i64
