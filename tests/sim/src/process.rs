@@ -9,6 +9,7 @@ use crate::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// An input of a process.
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Debug)]
 pub enum Input {
     /// A caller in a runtime makes a claim.

@@ -183,6 +183,7 @@ pub struct Schedule {
 }
 
 /// An event from outside.
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// A caller in a process makes a claim.
@@ -398,7 +399,11 @@ impl Schedule {
         let most = random.pick(&[1, 5, 40, 1_000]);
         let limits = [(); BUDGETS as usize].map(|()| random.from(most.min(2), most) as u32);
         // Budgets of one policy and key may have one limit.
-        let limits = if random.one_in(3) { [limits[0]; BUDGETS as usize] } else { limits };
+        let limits = if random.one_in(3) {
+            [limits[0]; BUDGETS as usize]
+        } else {
+            limits
+        };
         let (exceeds, has_flows) = (random.one_in(3), random.one_in(3));
         let how = (limits, exceeds, has_flows);
         self.steps.retain(|(_, step)| {
@@ -435,7 +440,8 @@ impl Schedule {
             self.steps.push((random.up_to_ms(within), step));
         }
         if random.one_in(3) {
-            self.steps.retain(|(_, step)| matches!(step, Step::Claim { .. }));
+            self.steps
+                .retain(|(_, step)| matches!(step, Step::Claim { .. }));
             self.delay = self.delay.min(10);
             self.subscribes_late = Duration::ZERO;
         } else {
@@ -483,7 +489,9 @@ impl Schedule {
         active: u64,
     ) -> Claim {
         let mut levels: Vec<_> = claim.levels().collect();
-        let first = levels.first().map(|level| usize::from(level.key) % self.servers);
+        let first = levels
+            .first()
+            .map(|level| usize::from(level.key) % self.servers);
         let server = first.unwrap_or_else(|| random.below(self.servers as u64) as usize);
         let is_here = |key: &Key| self.is_cluster || self.settings(0).server_of(*key) == server;
         let all: Vec<_> = (BUDGET..BUDGET + BUDGETS).filter(is_here).collect();

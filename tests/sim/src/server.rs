@@ -527,7 +527,11 @@ impl Server {
     /// The data of a budget, beside its sets.
     pub fn budget(&self, key: Key) -> BudgetView {
         let names = [wire::name(key) + ":held", wire::tag(key) + ":budget"];
-        let is_live = |entry: &&Entry| entry.expires_at.is_none_or(|end| self.data.now / 1_000 < end);
+        let is_live = |entry: &&Entry| {
+            entry
+                .expires_at
+                .is_none_or(|end| self.data.now / 1_000 < end)
+        };
         let [held, hash] = names.map(|name| self.data.key(&name).filter(is_live));
         let mut view = BudgetView {
             expires: [held, hash].map(|entry| entry.and_then(|entry| entry.expires_at)),

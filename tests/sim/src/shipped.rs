@@ -11,8 +11,8 @@ use proto::{
         OutagePolicy, PermitId, Refusal, RuntimeId, Time,
     },
     verbs::{
-        Answer, Charge, Command, CommandFault, CommandSink, Flow, LeaseName, Message, Owner, Query, Reply,
-        Sink, Verb,
+        Answer, Charge, Command, CommandFault, CommandSink, Flow, LeaseName, Message, Owner, Query,
+        Reply, Sink, Verb,
     },
 };
 use std::{

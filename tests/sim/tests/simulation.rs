@@ -132,7 +132,7 @@ mod the_shipped_core_passes_further {
 
 /// Schedules that a core, or the judge, has failed. Each is short. Most would come up again only after hundreds of
 /// thousands of others.
-const FAILED: [(Workload, &[u64]); 9] = [
+const FAILED: [(Workload, &[u64]); 10] = [
     (
         Workload::Server,
         &[
@@ -185,6 +185,7 @@ const FAILED: [(Workload, &[u64]); 9] = [
     ),
     (Workload::Questions, &[20_051_673, 20_064_856, 41_001_345]),
     (Workload::Mixed, &[84_000_274, 86_017_670, 88_034_969]),
+    (Workload::Budgets, &[18, 82, 136, 139, 142, 462, 872, 3_369]),
 ];
 
 #[test]
@@ -280,6 +281,11 @@ fn each_bug_of_a_fair_queue_is_found() {
 #[test]
 fn each_bug_of_a_pause_is_found() {
     assert_each_is_found(Workload::Pauses, bugs("In the scripts, of pauses"));
+}
+
+#[test]
+fn each_bug_of_a_budget_is_found() {
+    assert_each_is_found(Workload::Budgets, bugs("In the scripts, of budgets"));
 }
 
 #[test]

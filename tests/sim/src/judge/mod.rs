@@ -21,8 +21,7 @@ use crate::{
     shipped::Shipped,
     subject::{
         Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Key, Level, Message,
-        PermitId,
-        Resize, Time,
+        PermitId, Resize, Time,
     },
 };
 use budgets::Budgets;
@@ -687,13 +686,7 @@ impl Judge {
     }
 
     /// The holder of a permit has used this number of units of a level's budget.
-    pub fn settled_use(
-        &mut self,
-        at: usize,
-        permit: PermitId,
-        used: (usize, u32),
-        now: Duration,
-    ) {
+    pub fn settled_use(&mut self, at: usize, permit: PermitId, used: (usize, u32), now: Duration) {
         if let Some(budgets) = &mut self.budgets {
             budgets.uses((at, permit), used, now);
         }

@@ -7,6 +7,7 @@ mod processes;
 mod questions;
 mod steps;
 
+use crate::wire::{BUDGET, BUDGETS};
 use crate::{
     judge::{Judge, Violation},
     process::{Conduct, Input, Process},
@@ -14,7 +15,6 @@ use crate::{
     server::Server,
     subject::{Call, CallId, Key, PermitId, Resize, Said, SlotNo},
 };
-use crate::wire::{BUDGET, BUDGETS};
 use model::lua::Runner;
 use questions::{Asked, Outcome, Sent};
 use std::{

@@ -69,12 +69,7 @@ impl Budgets {
     }
 
     /// The holder of a permit has used some of a level's budget.
-    pub(in super::super) fn uses(
-        &mut self,
-        who: Who,
-        (level, used): (usize, u32),
-        _now: Duration,
-    ) {
+    pub(in super::super) fn uses(&mut self, who: Who, (level, used): (usize, u32), _now: Duration) {
         let holder = self.holders.get_mut(&who);
         let Some(holder) = holder.filter(|holder| holder.is_open) else {
             return;

@@ -138,7 +138,8 @@ impl Ledger {
         for (at, id) in ended {
             let own = self.reserved.remove(&id).expect("it is there");
             let units = if own.settled.is_some() { own.left() } else { 0 };
-            let (expires, is_freed) = (own.settled.is_some() && !own.is_over, own.settled.is_none());
+            let (expires, is_freed) =
+                (own.settled.is_some() && !own.is_over, own.settled.is_none());
             self.pass(at);
             self.parts += i128::from(units) * i128::from(self.window);
             uses.push(Use {
@@ -204,7 +205,11 @@ impl Ledger {
             return 0;
         };
         let before = own.settled.unwrap_or(0);
-        let before = if own.is_over { before.max(own.weight) } else { before };
+        let before = if own.is_over {
+            before.max(own.weight)
+        } else {
+            before
+        };
         let growth = (total - before).max(0);
         own.settled = Some(before + growth);
         self.parts += i128::from(growth) * i128::from(self.window);
@@ -225,7 +230,11 @@ impl Ledger {
         let members: BTreeMap<_, _> = view.held.iter().map(|(id, ends)| (id, *ends)).collect();
         let (has, expected): (Vec<_>, Vec<_>) =
             (members.keys().collect(), self.reserved.keys().collect());
-        if has.iter().map(|id| id.as_str()).ne(expected.iter().map(|id| id.as_str())) {
+        if has
+            .iter()
+            .map(|id| id.as_str())
+            .ne(expected.iter().map(|id| id.as_str()))
+        {
             return Some(format!("reservations {has:?} instead of {expected:?}"));
         }
         for (id, own) in &mut self.reserved {
@@ -238,7 +247,13 @@ impl Ledger {
                 return Some(format!("{id} ends at {ends} instead of {}", own.ends));
             }
             let settled = budget.settled.get(id).copied();
-            let total = own.settled.map(|total| if own.is_over { total.max(own.weight) } else { total });
+            let total = own.settled.map(|total| {
+                if own.is_over {
+                    total.max(own.weight)
+                } else {
+                    total
+                }
+            });
             if settled != total {
                 return Some(format!("{id} has settled {settled:?} instead of {total:?}"));
             }
@@ -248,7 +263,10 @@ impl Ledger {
             return (!is_empty).then(|| "no state".to_owned());
         };
         if reserved != self.all_reserved() {
-            return Some(format!("{reserved} reserved instead of {}", self.all_reserved()));
+            return Some(format!(
+                "{reserved} reserved instead of {}",
+                self.all_reserved()
+            ));
         }
         if rate != self.rate {
             return Some(format!("a limit of {rate} instead of {}", self.rate));
