@@ -66,11 +66,11 @@ doctests() {
     printf '%s passed\n' "$(count_passed "$log")"
 }
 
-# Each change runs 2,820 schedules, of all workloads together.
+# Each change runs 3,196 schedules, of all workloads together.
 schedules() {
     local workload
     for workload in "" _on_a_cluster _in_outages _in_outages_of_a_cluster _with_fair_queues _with_limits _with_pauses \
-        _with_questions _with_a_mixture; do
+        _with_questions _with_a_mixture _with_budgets; do
         SCHEDULES=17500 cargo test --release -p tower-semaphore-sim --test simulation \
             "the_shipped_core_passes$workload" -- --exact || return
     done
@@ -91,7 +91,7 @@ night() {
     step "behind proxies" cargo test --all-features --test proxies -- --ignored
     step "storm, one minute" env STORM_SECONDS=60 cargo test --all-features --test attacks storm::
     step "interleavings" cargo test --release -p tower-semaphore-interleavings
-    step "simulation, 157,500 schedules" schedules
+    step "simulation, 175,000 schedules" schedules
     step "model, every state" env DEEP=1 cargo test --all-features -p tower-semaphore-model --test walks
     step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
     step "tests, no features" cargo test --no-default-features -p tower-semaphore

@@ -87,11 +87,10 @@ impl Store {
         fields.await.map(BudgetFields)
     }
 
-    /// The name of a key's semaphore, and those of its budgets.
-    pub(super) async fn names_of(&self, name: &str) -> Result<Vec<String>, CallError> {
+    /// The names of a key's budgets.
+    pub(super) async fn budget_names(&self, name: &str) -> Result<Vec<String>, CallError> {
         let windows = self.budgets(name).await?.windows().into_iter();
-        let budgets = windows.map(|window| format!("{name}{window}"));
-        Ok([name.to_owned()].into_iter().chain(budgets).collect())
+        Ok(windows.map(|window| format!("{name}{window}")).collect())
     }
 }
 

@@ -16,9 +16,7 @@ use crate::semaphore::{
     Pause, PauseInfo, PermitInfo, Policy, Process, StoreError, StoredKey, Usage,
 };
 use futures_util::{StreamExt, TryStreamExt, future::join_all, stream};
-use proto::verbs::{
-    Cursors, PauseEntry, Query, RevokeQuery, UnitId, UsageListing, is_done, window_of,
-};
+use proto::verbs::{Cursors, PauseEntry, Query, RevokeQuery, UnitId, UsageListing, is_done};
 use redis::{Value, cmd};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -160,23 +158,27 @@ impl Store {
 
     /// Revokes a permit. Returns false if `id` is malformed, or names no permit and no waiter.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
-        let floor = self.driver.floor();
-        for name in self.names_of(name).await? {
-            let most = window_of(&name).map_or(MAX_WEIGHT, |_| u32::MAX);
-            let Some(revocation) = RevokeQuery::new(&name, id, floor, most) else {
-                continue;
-            };
-            // Runs at most once, because a second run would report that the permit does not exist.
-            let turn = self.operator_turn().await;
-            let revoke = Query::Revoke(revocation);
-            if self
-                .change(revoke, To::KeyOnce(&name), turn.deadline)
-                .await?
-            {
+        if self.revoke_of(name, id, MAX_WEIGHT).await? {
+            return Ok(true);
+        }
+        for name in self.budget_names(name).await? {
+            if self.revoke_of(&name, id, u32::MAX).await? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Revokes a permit of one semaphore or budget.
+    async fn revoke_of(&self, name: &str, id: &str, max_weight: u32) -> Result<bool, CallError> {
+        let floor = self.driver.floor();
+        let Some(revocation) = RevokeQuery::new(name, id, floor, max_weight) else {
+            return Ok(false);
+        };
+        // Runs at most once, because a second run would report that the permit does not exist.
+        let turn = self.operator_turn().await;
+        self.change(Query::Revoke(revocation), To::KeyOnce(name), turn.deadline)
+            .await
     }
 
     /// Runs a query that changes something. Returns true if it was done. Operators may run many of these at once, so the
@@ -237,14 +239,15 @@ impl Store {
 
     /// Sets or ends a pause, of a semaphore and of the budgets of its key.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
-        let (names, mut is_any) = (self.names_of(name).await?, false);
-        for name in &names {
+        let mut is_any = self.set_pause_of(name, pause).await?;
+        let budgets = self.budget_names(name).await?;
+        for name in &budgets {
             is_any |= self.set_pause_of(name, pause).await?;
         }
         let others = format!("{name}{NO_WINDOW}");
         match self.set_pause_of(&others, pause).await {
             // A user who may not use budgets has none.
-            Err(error) if error.is_denied() && names.len() == 1 => Ok(is_any),
+            Err(error) if error.is_denied() && budgets.is_empty() => Ok(is_any),
             paused => Ok(is_any | paused?),
         }
     }

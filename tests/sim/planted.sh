@@ -18,6 +18,7 @@ found() {
     [[ $1 == 'with pauses:'* ]] && test+=_with_pauses
     [[ $1 == 'with questions:'* ]] && test+=_with_questions
     [[ $1 == 'with a mixture:'* ]] && test+=_with_a_mixture
+    [[ $1 == 'with budgets:'* ]] && test+=_with_budgets
     # The files get a new time, so cargo sees the change.
     cp proto/src/core/*.rs "$copy/repo/proto/src/core/"
     cp proto/src/question.rs "$copy/repo/proto/src/"

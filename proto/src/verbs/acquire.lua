@@ -111,7 +111,8 @@ while ARGV[at] do
       if budget then
         -- One claim at a time.
         reserve(budget, ARGV[first], ARGV[terms + (level - 1) / 2], now, expires_at)
-        answer[size + level], answer[size + level + 1] = 1, used_of(budget)
+        used[number] = used_of(budget)
+        answer[size + level], answer[size + level + 1] = 1, used[number]
       else
         local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
         local new_token = call('INCR', token)

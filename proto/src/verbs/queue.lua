@@ -169,9 +169,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local level = levels[at]
       local id = level.id
       local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
-      -- The holder of a permit that comes back may have used what a budget reserves for it. Its own release settles that.
-      local stays = level.is_granted and budgets and budgets[level.held]
-      if not stays and free(level, id) > 0 or waited then
+      -- The holder of a permit that comes back may have used all that a budget has reserved for it.
+      local is_used = level.is_granted and budgets and budgets[level.held]
+      if free(level, is_used and id .. ' ' .. text(level.weight) or id) > 0 or waited then
         leave(level.queue, level.alive, id)
         for unit = 2, level.units do
           free(level, id .. ':' .. unit)
@@ -226,8 +226,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     if budget then
       if is_head then
         -- A reservation that ends may make room too.
-        local first = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
-        local ends = first and math.max(first - now, 0) or math.huge
+        local first = call('ZRANGEBYSCORE', level.held, text(now + 1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+        local ends = first and first - now or math.huge
         local soonest = math.min(due_at(level) or math.huge, ends)
         recheck, budget.answered = soonest < math.huge and soonest or recheck, id
       end

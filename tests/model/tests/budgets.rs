@@ -426,3 +426,18 @@ fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
     let fields = world.server.key(&world.keys[3]).map(|entry| &entry.value);
     assert!(matches!(fields, Some(Value::Hash(fields)) if fields.len() == 1));
 }
+
+/// Claims of one call are decided one after the other.
+#[test]
+fn two_claims_in_one_call_do_not_share_the_same_units() {
+    let mut world = World::new(1);
+    let numbers = [LEASE, world.now() + 500, 1_000, LEASE, 1, 2];
+    let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    let ids = ["p.1.0.0.5.3.7ps.0...", "p.2.0.0.5.3.7ps.0..."];
+    args.extend(["1", "1", ids[0], "1", ids[1]].map(str::to_owned));
+    let answer = world.run(Verb::AcquireBudgets, &args);
+    assert_eq!(answer[1..3], [1, 3].map(Reply::Int));
+    assert!(
+        matches!(&answer[3], Reply::List(refusal) if refusal[..3] == [0, 1, 3].map(Reply::Int))
+    );
+}

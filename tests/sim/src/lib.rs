@@ -48,6 +48,7 @@
 //! | weights | once everything is answered, servers hold what callers know, unit by unit |
 //! | a shutdown | all claims are refused, and all permits reported as lost, at once |
 //! | memory | a core remembers nothing that is over, and its queues name few finished leases |
+//! | budgets | each server's log, by a judge with separate arithmetic: what is spent, reserved and settled after each script, the sum at each grant, the bound on used units over any time; each permit's use counts once; the first waiter is notified once it fits, and is granted soon; in the end nothing is reserved, and everything has come back |
 //! | a question | an operator's question ends by its deadline, is answered while its servers are well, is not given up before its deadline, and runs once if a second run would answer otherwise; `usage` lists all units that are held |
 //!
 //! The judge excuses faults that no core can prevent:
@@ -75,7 +76,7 @@
 //! tests/sim/planted.sh "a return is not told"
 //! ```
 //!
-//! The simulation has nine [workloads](schedule::Workload):
+//! The simulation has ten [workloads](schedule::Workload):
 //!
 //! - `server`: the levels of a claim are on one server.
 //! - `cluster`: they are on several, whose clocks differ by up to 30 s and drift. Slots move. Those of the store's own
@@ -90,6 +91,9 @@
 //! - `questions`: on several servers, operators list, revoke, pause and resume while slots move and answers are lost.
 //! - `mixed`: a mixture, mostly on several servers, of limits, pauses, claims that wait at several levels, servers that
 //!   forget their scripts, and servers that do not report their time.
+//! - `budgets`: any of the first four or `limits`, by the seed. Claims have budgets with windows of 53 ms to 3 s behind
+//!   their permits. Holders settle what they use, and in a third of the schedules more than they have estimated. In a
+//!   third nothing fails. Only the judge of budgets watches, and of the others' promises S1, F3, F4 and L1.
 //!
 //! Not simulated yet: a server that Sentinels have replaced and that goes on taking writes.
 //!

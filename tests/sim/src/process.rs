@@ -9,6 +9,7 @@ use crate::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// An input of a process.
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Debug)]
 pub enum Input {
     /// A caller in a runtime makes a claim.
@@ -19,6 +20,8 @@ pub enum Input {
     Grow(Key),
     /// The process is closed: it makes no more claims, and gives up everything.
     Shutdown,
+    /// The holder of a permit has used this number of units of the budget of a level.
+    Settle(PermitId, usize, u32),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.

@@ -3,8 +3,8 @@
 
 use crate::{
     slots::Slots,
-    subject::{self, CLOCK, Claim, Key, LEVELS, Level, Policy, Settings, SlotNo, Wait},
-    wire::LOCK,
+    subject::{self, CLOCK, Charge, Claim, Key, LEVELS, Level, Policy, Settings, SlotNo, Wait},
+    wire::{BUDGET, BUDGETS, LOCK, window},
 };
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ const QUESTIONS: u64 = 0x6173_6b73;
 
 /// Changes the seed for the draws of the mixed workload.
 const MIXED: u64 = 0x6d69_7865;
+
+/// Changes the seed for the draws of budgets.
+const OF_BUDGETS: u64 = 0x6275_6467;
 
 /// The most processes.
 const PROCESSES: usize = 3;
@@ -52,6 +55,8 @@ pub enum Workload {
     /// As `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report
     /// their time.
     Mixed,
+    /// As one of the first four or `Limits`, depending on the seed. Claims have budgets.
+    Budgets,
 }
 
 /// A question or an order of an operator about a semaphore.
@@ -69,7 +74,7 @@ pub enum OperatorAction {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Server,
         Self::Cluster,
         Self::Outage,
@@ -79,6 +84,7 @@ impl Workload {
         Self::Pauses,
         Self::Questions,
         Self::Mixed,
+        Self::Budgets,
     ];
 
     /// Its name in the environment.
@@ -93,6 +99,7 @@ impl Workload {
             Self::Pauses => "pauses",
             Self::Questions => "questions",
             Self::Mixed => "mixed",
+            Self::Budgets => "budgets",
         }
     }
 
@@ -109,7 +116,18 @@ impl Workload {
             Self::Limits,
             Self::Limits,
         ];
+        let with_budgets = [
+            Self::Server,
+            Self::Cluster,
+            Self::Outage,
+            Self::ClusterOutage,
+            Self::Server,
+            Self::Cluster,
+            Self::Limits,
+            Self::Limits,
+        ];
         match self {
+            Self::Budgets => with_budgets[seed as usize % with_budgets.len()],
             Self::Pauses => all[seed as usize % all.len()],
             Self::Questions => Self::Cluster,
             Self::Mixed if seed.is_multiple_of(4) => Self::Server,
@@ -165,6 +183,7 @@ pub struct Schedule {
 }
 
 /// An event from outside.
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// A caller in a process makes a claim.
@@ -271,7 +290,8 @@ impl Schedule {
             | Workload::Limits
             | Workload::Pauses
             | Workload::Questions
-            | Workload::Mixed => seed % 2 == 1,
+            | Workload::Mixed
+            | Workload::Budgets => seed % 2 == 1,
         };
         let has_outages = matches!(base, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
@@ -355,8 +375,174 @@ impl Schedule {
         if workload == Workload::Questions {
             schedule.add_questions(&mut Random::new(seed.rotate_left(32) ^ QUESTIONS), active);
         }
+        if workload == Workload::Budgets {
+            schedule.add_budgets(&mut Random::new(seed.rotate_left(32) ^ OF_BUDGETS), active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// True if claims have budgets.
+    pub fn has_budgets(&self) -> bool {
+        self.workload == Workload::Budgets
+    }
+
+    /// True if nothing fails, except that messages are late or lost.
+    pub fn is_clean(&self) -> bool {
+        let mut steps = self.steps.iter();
+        self.delay <= 10 && steps.all(|(_, step)| matches!(step, Step::Claim { .. }))
+    }
+
+    /// Gives budgets to claims, and adds claims with budgets. In a third of the schedules nothing fails.
+    fn add_budgets(&mut self, random: &mut Random, active: Duration) {
+        let ms = active.as_millis() as u64;
+        let most = random.pick(&[1, 5, 40, 1_000]);
+        let limits = [(); BUDGETS as usize].map(|()| random.from(most.min(2), most) as u32);
+        // Budgets of one policy and key may have one limit.
+        let limits = if random.one_in(3) {
+            [limits[0]; BUDGETS as usize]
+        } else {
+            limits
+        };
+        let (exceeds, has_flows) = (random.one_in(3), random.one_in(3));
+        let how = (limits, exceeds, has_flows);
+        self.steps.retain(|(_, step)| {
+            !matches!(step, Step::Resize(..) | Step::Grow(..) | Step::Poison(..))
+        });
+        for at in 0..self.steps.len() {
+            let Step::Claim { mut claim, .. } = self.steps[at].1 else {
+                continue;
+            };
+            claim.0[2] = None;
+            claim.0[1] = claim.0[1].filter(|_| random.one_in(2));
+            let claim = self.with_budgets(random, claim, how, ms);
+            if let Step::Claim { claim: own, .. } = &mut self.steps[at].1 {
+                *own = claim;
+            }
+        }
+        let within = random.pick(&[100, ms / 4, ms]);
+        for _ in 0..random.pick(&[0, 10, 30, 60]) {
+            let permits = Level {
+                wait: random.one_in(2).then(|| Wait::new(random.up_to_ms(ms / 2))),
+                ..Level::new(random.below(2) as Key, 3)
+            };
+            let permits = Some(permits).filter(|_| random.one_in(3));
+            let claim = self.with_budgets(random, Claim([permits, None, None]), how, ms);
+            let longest = random.pick(&[5, 100, 1_000, ms]);
+            let step = Step::Claim {
+                process: random.below(self.processes as u64) as usize,
+                runtime: self.runtimes - 1,
+                claim,
+                hold: random.up_to_ms(longest),
+                cancel: random.one_in(5).then(|| random.up_to_ms(longest)),
+                goes_on: random.one_in(2),
+            };
+            self.steps.push((random.up_to_ms(within), step));
+        }
+        if random.one_in(3) {
+            self.steps
+                .retain(|(_, step)| matches!(step, Step::Claim { .. }));
+            self.delay = self.delay.min(10);
+            self.subscribes_late = Duration::ZERO;
+        } else {
+            self.add_faults_of_budgets(random, ms);
+        }
+    }
+
+    /// Moves slots of budgets, sets their limits, pauses them, and revokes their reservations.
+    fn add_faults_of_budgets(&mut self, random: &mut Random, active: u64) {
+        for (_, step) in &mut self.steps {
+            if let Step::Move(slot, ..) = step
+                && *slot < BUDGET.into()
+                && random.one_in(2)
+            {
+                *slot = SlotNo::from(BUDGET) + *slot % SlotNo::from(BUDGETS / 2);
+            }
+        }
+        let mut add = |step| self.steps.push((random.up_to_ms(active), step));
+        let mut draws = Random::new(!self.seed ^ OF_BUDGETS);
+        let key = |draws: &mut Random| BUDGET + draws.below(BUDGETS.into()) as Key;
+        if self.base == Workload::Limits {
+            for _ in 0..draws.below(5) {
+                let limit = draws.pick(&[None, Some(0), Some(1), Some(4), Some(50)]);
+                add(Step::SetLimit(key(&mut draws), draws.one_in(3), limit));
+            }
+        }
+        for _ in 0..draws.pick(&[0, 0, 1, 4]) {
+            let process = draws.below(self.processes as u64) as usize;
+            let key = key(&mut draws);
+            add(Step::PauseKey(process, key, draws.up_to_ms(1_000)));
+            add(Step::ResumeKey(process, key));
+        }
+        for _ in 0..draws.pick(&[0, 0, 1, 4]) {
+            add(Step::Revoke(key(&mut draws), draws.below(100) as usize));
+        }
+    }
+
+    /// Adds budgets to a claim, the shortest window last. All are on the server of its permits unless the servers are a
+    /// cluster.
+    fn with_budgets(
+        &self,
+        random: &mut Random,
+        claim: Claim,
+        (limits, exceeds, has_flows): ([u32; BUDGETS as usize], bool, bool),
+        active: u64,
+    ) -> Claim {
+        let mut levels: Vec<_> = claim.levels().collect();
+        let first = levels
+            .first()
+            .map(|level| usize::from(level.key) % self.servers);
+        let server = first.unwrap_or_else(|| random.below(self.servers as u64) as usize);
+        let is_here = |key: &Key| self.is_cluster || self.settings(0).server_of(*key) == server;
+        let all: Vec<_> = (BUDGET..BUDGET + BUDGETS).filter(is_here).collect();
+        let few = random.pick(&[1, 2, all.len()]);
+        let mut keys = Vec::new();
+        for number in levels.len()..LEVELS {
+            if number == levels.len() || random.one_in(2) {
+                keys.push(all[random.below(few.min(all.len()) as u64) as usize]);
+            }
+        }
+        if keys.len() > 1 && random.one_in(3) {
+            // Two windows of one policy and key.
+            let other = BUDGET + (keys[0] - BUDGET + BUDGETS / 2) % BUDGETS;
+            keys[1] = other;
+        }
+        keys.sort_by_key(|key| (std::cmp::Reverse(window(*key)), *key));
+        keys.dedup();
+        let weight = random.from(1, 1_000) as u32;
+        for key in keys {
+            let limit = limits[usize::from(key - BUDGET)];
+            let part = random.pick(&[1, 2, 8]);
+            let weight = random.pick(&[1, limit, limit.div_ceil(part), weight % limit + 1]);
+            let most = if exceeds { 3 * weight } else { weight };
+            let some = random.from(0, most.into()) as u32;
+            let used = random.pick(&[0, weight / 2, weight, some]);
+            let steps = random.pick(&[0, 1, 3, 12]);
+            let charge = match random.one_in(3) {
+                true => Charge::Grant,
+                false => Charge::Settlement { used, steps },
+            };
+            levels.push(Level {
+                weight,
+                wait: (!random.one_in(3)).then(|| Wait {
+                    time: random.up_to_ms(active / 2),
+                    max_waiting: random.pick(&[1, 3, 100, 100]),
+                    head_start: Duration::ZERO,
+                }),
+                is_strict: random.one_in(12),
+                charge: Some(charge),
+                ..Level::new(key, limit)
+            });
+        }
+        let flow = random.below(3) as u8;
+        for level in levels.iter_mut().filter(|_| has_flows) {
+            level.flow = Some((b'a' + flow, flow + 1));
+        }
+        let mut claim = [None; LEVELS];
+        for (place, level) in claim.iter_mut().zip(levels) {
+            *place = Some(level);
+        }
+        Claim(claim)
     }
 
     /// Adds faults from separate draws, so that a seed keeps the rest of its schedule. Subscriptions come late. Slots
@@ -978,6 +1164,7 @@ impl Schedule {
                 wait: None,
                 flow: None,
                 is_strict: false,
+                charge: None,
             };
             let claim = Claim::from(level);
             let step = Step::Claim {
@@ -1136,6 +1323,7 @@ fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u6
         wait,
         flow: None,
         is_strict: false,
+        charge: None,
     }
 }
 

@@ -67,6 +67,18 @@ pub struct View {
     pub token: u64,
 }
 
+/// The data of a budget on a server, beside its sets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BudgetView {
+    /// The units that are spent, the time in ms, the units that are reserved, the limit, and the parts that have returned.
+    /// `None`: there is no state.
+    pub state: Option<[i64; 5]>,
+    /// What reservations have settled.
+    pub settled: BTreeMap<String, i64>,
+    /// When `held` and the state expire, in ms.
+    pub expires: [Option<i64>; 2],
+}
+
 /// A run of a script, as seen from outside.
 #[derive(Debug)]
 pub struct Run {
@@ -76,6 +88,10 @@ pub struct Run {
     pub clock: i64,
     /// The command that ran.
     pub command: Command,
+    /// The script that ran.
+    pub script: Script,
+    /// The budgets that it names, each before and after the run.
+    pub budgets: Vec<(Key, BudgetView, BudgetView)>,
     /// The reply of the server.
     pub reply: Result<Reply, Refused>,
     /// The same reply, decoded.
@@ -202,7 +218,8 @@ impl Server {
         }
         self.data.now = self.clock(now);
         self.data.gives_away = self.gives_away;
-        let before = self.views(command);
+        let before = self.views(script, command);
+        let budgets = self.budgets(script);
         let (reply, answer) = match self.refuses(now) {
             Some(refused) => (Err(refused), Answer::Error(refused)),
             None => {
@@ -232,6 +249,8 @@ impl Server {
             process,
             clock: self.data.now,
             command: command.clone(),
+            script: script.clone(),
+            budgets: self.after(budgets),
             reply,
             answer,
             semaphores,
@@ -262,8 +281,9 @@ impl Server {
         self.data.now = self.clock(now);
         self.data.gives_away = self.gives_away;
         let before = self.view(key);
-        let Script { keys, args, .. } = wire::revocation(key, id);
-        let reply = runner.run(Verb::Revoke, &mut self.data, &keys, &args);
+        let script = wire::revocation(key, id);
+        let budgets = self.budgets(&script);
+        let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
         let reply = reply.map_err(|error| error.to_string())?;
         let was_there = match &reply {
             Reply::List(items) if items.len() == 2 => items[1] == Reply::Int(1),
@@ -273,6 +293,8 @@ impl Server {
             process: name.process,
             clock: self.data.now,
             command,
+            script,
+            budgets: self.after(budgets),
             reply: Ok(reply),
             answer: match was_there {
                 true => Answer::Released,
@@ -305,6 +327,7 @@ impl Server {
         self.data.now = self.clock(now);
         self.data.gives_away = self.gives_away;
         let before = self.view(key);
+        let budgets = self.budgets(script);
         let reply = runner.run(Verb::Pause, &mut self.data, &script.keys, &script.args);
         let reply = reply.map_err(|error| error.to_string())?;
         let (own, is_paused) = match &reply {
@@ -321,6 +344,8 @@ impl Server {
             process: 0,
             clock: self.data.now,
             command,
+            script: script.clone(),
+            budgets: self.after(budgets),
             reply: Ok(reply),
             answer: Answer::Released,
             semaphores: vec![(key, before, self.view(key))],
@@ -453,9 +478,80 @@ impl Server {
         entry.is_some_and(|entry| entry.expires_at.is_none_or(|end| ms < end))
     }
 
-    fn views(&self, command: &Command) -> BTreeMap<Key, View> {
-        let keys = command.ids().into_iter();
-        keys.map(|(key, _)| (key, self.view(key))).collect()
+    fn views(&self, script: &Script, command: &Command) -> BTreeMap<Key, View> {
+        let mut keys: Vec<_> = command.ids().into_iter().map(|(key, _)| key).collect();
+        if let Command::Budgets { .. } = command {
+            keys = script.named();
+        }
+        keys.into_iter().map(|key| (key, self.view(key))).collect()
+    }
+
+    /// Touches a budget when its clock is `ahead` ms further, by the release of an id that no permit has. Returns the sets
+    /// and the state then.
+    ///
+    /// # Errors
+    ///
+    /// If the script fails.
+    pub fn touch(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        (key, ahead): (Key, i64),
+    ) -> Result<(View, BudgetView), String> {
+        self.data.now = self.clock(now) + ahead * 1_000;
+        self.data.gives_away = false;
+        let args = ["1", "0", "1", "none.0.0.0.1.1.1.0... 0"].map(str::to_owned);
+        let reply = runner.run(
+            Verb::ReleaseBudgets,
+            &mut self.data,
+            &wire::keys(key),
+            &args,
+        );
+        reply.map_err(|error| error.to_string())?;
+        Ok((self.view(key), self.budget(key)))
+    }
+
+    /// The budgets that a script names.
+    fn budgets(&self, script: &Script) -> Vec<(Key, BudgetView)> {
+        let keys = script.named().into_iter();
+        let budgets = keys.filter(|key| wire::window(*key).is_some());
+        budgets.map(|key| (key, self.budget(key))).collect()
+    }
+
+    fn after(&self, before: Vec<(Key, BudgetView)>) -> Vec<(Key, BudgetView, BudgetView)> {
+        let all = before.into_iter();
+        all.map(|(key, view)| (key, view, self.budget(key)))
+            .collect()
+    }
+
+    /// The data of a budget, beside its sets.
+    pub fn budget(&self, key: Key) -> BudgetView {
+        let names = [wire::name(key) + ":held", wire::tag(key) + ":budget"];
+        let is_live = |entry: &&Entry| {
+            entry
+                .expires_at
+                .is_none_or(|end| self.data.now / 1_000 < end)
+        };
+        let [held, hash] = names.map(|name| self.data.key(&name).filter(is_live));
+        let mut view = BudgetView {
+            expires: [held, hash].map(|entry| entry.and_then(|entry| entry.expires_at)),
+            ..BudgetView::default()
+        };
+        let Some(Value::Hash(fields)) = hash.map(|entry| &entry.value) else {
+            return view;
+        };
+        let window = wire::window(key).map_or(String::new(), |window| window.to_string());
+        for (field, value) in fields {
+            if *field == window {
+                let numbers = value.split(' ').filter_map(|number| number.parse().ok());
+                view.state = numbers.collect::<Vec<_>>().try_into().ok();
+            } else if let (Some((own, id)), Ok(settled)) = (field.split_once(':'), value.parse())
+                && own == window
+            {
+                view.settled.insert(id.to_owned(), settled);
+            }
+        }
+        view
     }
 
     /// The data of a semaphore.

@@ -11,8 +11,8 @@ use proto::{
         OutagePolicy, PermitId, Refusal, RuntimeId, Time,
     },
     verbs::{
-        Answer, Command, CommandFault, CommandSink, Flow, LeaseName, Message, Owner, Query, Reply,
-        Sink, Verb,
+        Answer, Charge, Command, CommandFault, CommandSink, Flow, LeaseName, Message, Owner, Query,
+        Reply, Sink, Verb,
     },
 };
 use std::{
@@ -55,6 +55,9 @@ impl Sink for ScriptRecorder {
             Verb::Acquire => scripts::Verb::Acquire,
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
+            Verb::AcquireBudgets => scripts::Verb::AcquireBudgets,
+            Verb::RefreshBudgets => scripts::Verb::RefreshBudgets,
+            Verb::ReleaseBudgets => scripts::Verb::ReleaseBudgets,
             Verb::Presence => scripts::Verb::Presence,
             Verb::Usage => scripts::Verb::Usage,
             Verb::Revoke => scripts::Verb::Revoke,
@@ -209,7 +212,10 @@ impl Shipped {
             slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,
-            charge: None,
+            charge: level.charge.map(|charge| match charge {
+                subject::Charge::Grant => Charge::Grant,
+                subject::Charge::Settlement { .. } => Charge::Settlement,
+            }),
             wait: level.wait.map(|wait| LevelWait {
                 time: wait.time,
                 max_waiting: wait.max_waiting,
@@ -228,6 +234,13 @@ impl Shipped {
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, (id, from));
         subject::PermitId(id.serial)
+    }
+
+    /// Notes how many units of a budget the holder of a permit has used.
+    pub(crate) fn settle(&mut self, permit: subject::PermitId, level: usize, used: u32) {
+        if let Some((id, _)) = self.ids.get(&permit.0) {
+            self.core.settle(*id, level, used);
+        }
     }
 
     /// Gives up a permit or a claim, at any time.
@@ -293,7 +306,7 @@ impl Shipped {
 
     /// Notes that its process pauses a semaphore until `until`, or ends its pause.
     pub(crate) fn note_pause(&mut self, now: Time, key: subject::Key, until: Option<Time>) {
-        self.core.note_pause(now, wire::name(key).into(), until);
+        self.core.note_pause(now, wire::tag(key).into(), until);
     }
 
     /// Makes no more claims, and gives up everything.

@@ -1,7 +1,10 @@
 //! The inputs and outputs of a core, which makes decisions but performs no I/O. Times are arguments, and are those of
 //! the process's own clock.
 
-use crate::{slots::Slots, wire::Script};
+use crate::{
+    slots::Slots,
+    wire::{Script, slot_key},
+};
 use model::stand_in::Reply;
 use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -94,7 +97,7 @@ pub struct Settings {
 impl Settings {
     /// The server that has a semaphore.
     pub fn server_of(&self, key: Key) -> Server {
-        self.home_of(key.into())
+        self.home_of(slot_key(key).into())
     }
 
     /// The server that has the keys of a slot. Each semaphore must have a separate slot.
@@ -105,7 +108,7 @@ impl Settings {
 
     /// The server that has the semaphore at the start.
     fn first_of(&self, key: Key) -> Server {
-        self.home(key.into())
+        self.home(slot_key(key).into())
     }
 
     /// The server that has a slot at the start.
@@ -116,7 +119,7 @@ impl Settings {
     /// The slot of a key. One script may name keys of one slot.
     pub fn slot_of(&self, key: Key) -> u16 {
         match self.has_slots {
-            true => key.into(),
+            true => slot_key(key).into(),
             false => self.first_of(key) as u16,
         }
     }
@@ -205,6 +208,22 @@ pub struct Level {
     pub flow: Option<(u8, u8)>,
     /// True if the claim is never admitted without its server.
     pub is_strict: bool,
+    /// `None`: it is no budget.
+    pub charge: Option<Charge>,
+}
+
+/// When units of a budget count as used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// When the claim is granted.
+    Grant,
+    /// As the holder settles them: this total, in this number of steps. With 0 steps it settles nothing.
+    Settlement {
+        /// The units that it has used in the end.
+        used: u32,
+        /// How often it settles.
+        steps: u32,
+    },
 }
 
 /// How a claim waits.
@@ -228,6 +247,7 @@ impl Level {
             wait: None,
             flow: None,
             is_strict: false,
+            charge: None,
         }
     }
 }
@@ -264,6 +284,7 @@ impl Resize {
             wait: None,
             flow: None,
             is_strict: false,
+            charge: None,
         };
         Claim([Some(level), None, None])
     }
@@ -416,6 +437,13 @@ pub enum Command {
     },
     /// The process does not count as alive any more.
     Leave,
+    /// A script that knows budgets. Only the judge of budgets reads more of it.
+    Budgets {
+        /// The permits that it wants.
+        wanted: Vec<PermitId>,
+        /// Its arguments.
+        args: Vec<String>,
+    },
 }
 
 /// The commands that travel to a server together.
@@ -496,6 +524,8 @@ pub enum Answer {
     /// The server's time in ms, the number of live processes, and the operators' limits if the process does not know
     /// them.
     Clock(u64, Option<u32>, Option<Limits>),
+    /// The reply to a script that knows budgets.
+    Budgets,
     /// This number of replicas have everything that the call wrote.
     Replicas(u32),
     /// The server did not run the script, or the script ended with an error.

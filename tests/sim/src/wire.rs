@@ -23,9 +23,7 @@ pub fn pause(key: Key, process: &str, length: u64) -> Script {
     ];
     Script {
         verb: Verb::Pause,
-        keys: [":held", ":queue", ":alive", ":token"]
-            .map(|end| name(key) + end)
-            .into(),
+        keys: keys(key),
         args: args.into(),
         is_asking: false,
     }
@@ -38,9 +36,7 @@ const REMEMBERED: &str = "3600000";
 pub fn revocation(key: Key, id: &str) -> Script {
     Script {
         verb: Verb::Revoke,
-        keys: [":held", ":queue", ":alive", ":token"]
-            .map(|end| name(key) + end)
-            .into(),
+        keys: keys(key),
         args: ["0", REMEMBERED, "1", id].map(str::to_owned).into(),
         is_asking: false,
     }
@@ -82,16 +78,59 @@ pub fn is_lock(key: Key) -> bool {
     key >= LOCK
 }
 
-/// The prefix of a semaphore's keys.
-pub fn name(key: Key) -> String {
+/// The number of the first budget.
+pub const BUDGET: Key = 20;
+
+/// The number of budgets, and of slots that have budgets: two budgets with different windows share a policy and a key.
+pub const BUDGETS: Key = 8;
+const SHARED: Key = BUDGETS / 2;
+
+/// The windows of the budgets, in ms.
+const WINDOWS: [u32; BUDGETS as usize] = [300, 1_000, 60, 3_000, 2_000, 150, 700, 53];
+
+/// The window of a budget, in ms. `None`: the semaphore is no budget.
+pub fn window(key: Key) -> Option<u32> {
+    WINDOWS.get(usize::from(key.checked_sub(BUDGET)?)).copied()
+}
+
+/// The number of the semaphore that names the slot of a key.
+pub fn slot_key(key: Key) -> Key {
+    match window(key) {
+        Some(_) => BUDGET + (key - BUDGET) % SHARED,
+        None => key,
+    }
+}
+
+/// The prefix of a semaphore's keys, without the window of a budget.
+pub fn tag(key: Key) -> String {
     let [of, _] = limited(key);
     format!("{PREFIX}{{{of}}}")
 }
 
+/// The prefix of a semaphore's keys.
+pub fn name(key: Key) -> String {
+    let window = window(key).map_or(String::new(), |window| window.to_string());
+    tag(key) + &window
+}
+
+/// The keys of a semaphore or a budget, as most scripts take them.
+pub fn keys(key: Key) -> Vec<String> {
+    let last = match window(key) {
+        Some(_) => tag(key) + ":budget",
+        None => name(key) + ":token",
+    };
+    let sets = [":held", ":queue", ":alive"].map(|end| name(key) + end);
+    sets.into_iter().chain([last]).collect()
+}
+
 /// The names under which operators set the limit of a semaphore, and that of its policy.
 pub fn limited(key: Key) -> [String; 2] {
-    let policy = if is_lock(key) { "lock" } else { "concurrency" };
-    [format!("{policy}:k{key}"), policy.to_owned()]
+    let policy = match window(key) {
+        Some(_) => "budget",
+        None if is_lock(key) => "lock",
+        None => "concurrency",
+    };
+    [format!("{policy}:k{}", slot_key(key)), policy.to_owned()]
 }
 
 /// The prefixes of the keys in a slot. Each semaphore must have a separate slot.
@@ -99,11 +138,20 @@ pub fn prefixes(slot: SlotNo) -> Vec<String> {
     match slot {
         CLOCK => vec![format!("{PREFIX}clock")],
         PROCESSES => vec![format!("{PREFIX}processes"), limits_key()],
-        slot => Key::try_from(slot).map(name).into_iter().collect(),
+        slot => Key::try_from(slot).map(tag).into_iter().collect(),
     }
 }
 
 impl Script {
+    /// The semaphores and budgets that its keys belong to, in their order.
+    pub fn named(&self) -> Vec<Key> {
+        let all = (0..=LOCK).chain(BUDGET..BUDGET + BUDGETS);
+        let all: Vec<_> = all.map(|key| (name(key) + ":held", key)).collect();
+        let held = self.keys.iter().filter(|key| key.ends_with(":held"));
+        let number = |held: &String| all.iter().find(|(name, _)| name == held);
+        held.filter_map(|held| Some(number(held)?.1)).collect()
+    }
+
     /// The slot of its keys. Each semaphore must have a separate slot.
     pub fn slot(&self) -> Option<SlotNo> {
         let first = self.keys.first()?.strip_prefix(PREFIX)?;
@@ -134,13 +182,10 @@ impl Script {
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
             Verb::Presence => self.clock(owner, &mut args),
-            Verb::Revoke
-            | Verb::Usage
-            | Verb::Limits
-            | Verb::Pause
-            | Verb::AcquireBudgets
-            | Verb::RefreshBudgets
-            | Verb::ReleaseBudgets => None,
+            Verb::AcquireBudgets | Verb::RefreshBudgets | Verb::ReleaseBudgets => {
+                self.budgets(&mut args)
+            }
+            Verb::Revoke | Verb::Usage | Verb::Limits | Verb::Pause => None,
         };
         let read = read.filter(|_| args.0.is_empty());
         read.ok_or_else(|| format!("a strange call {self:?}"))
@@ -204,6 +249,18 @@ impl Script {
             floor,
             of,
         })
+    }
+
+    /// Reads only the permits that the script wants.
+    fn budgets(&self, args: &mut Args<'_>) -> Option<Command> {
+        let ids = self.args.iter().filter_map(|arg| Parts::read(arg));
+        let wanted = match self.verb {
+            Verb::AcquireBudgets => ids.map(|parts| parts.id.permit()).collect(),
+            _ => Vec::new(),
+        };
+        *args = Args(&[]);
+        let args = self.args.clone();
+        Some(Command::Budgets { wanted, args })
     }
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
@@ -361,7 +418,8 @@ pub struct Parts<'a> {
     pub process: &'a str,
     /// PERMIT, LEASE, GENERATION, LIMIT and WEIGHT.
     pub id: Id,
-    lease_ms: u64,
+    /// LEASE_MS.
+    pub lease_ms: u64,
 }
 
 impl<'a> Parts<'a> {
@@ -463,6 +521,7 @@ impl Command {
                 limits,
             } => told(reply, (highest.is_some(), *counts, limits.is_some())),
             Self::Leave => numbers(reply).map(|_| Answer::Released),
+            Self::Budgets { .. } => Some(Answer::Budgets),
         };
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }
@@ -471,7 +530,9 @@ impl Command {
     pub fn lasts(&self) -> Duration {
         match self {
             Self::Acquire { lasts, .. } | Self::Refresh { lasts, .. } => *lasts,
-            Self::Release { .. } | Self::Clock { .. } | Self::Leave => Duration::ZERO,
+            Self::Release { .. } | Self::Clock { .. } | Self::Leave | Self::Budgets { .. } => {
+                Duration::ZERO
+            }
         }
     }
 
@@ -483,7 +544,7 @@ impl Command {
                 wanted.map(|(key, wanted)| (key, wanted.id)).collect()
             }
             Self::Refresh { of, .. } | Self::Release { of, .. } => each(of, |id| *id),
-            Self::Clock { .. } | Self::Leave => Vec::new(),
+            Self::Clock { .. } | Self::Leave | Self::Budgets { .. } => Vec::new(),
         }
     }
 

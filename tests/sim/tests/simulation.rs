@@ -126,12 +126,13 @@ mod the_shipped_core_passes_further {
         Pauses with_pauses: second = 1;
         Questions with_questions: second = 1;
         Mixed with_a_mixture: second = 1;
+        Budgets with_budgets: second = 1;
     }
 }
 
 /// Schedules that a core, or the judge, has failed. Each is short. Most would come up again only after hundreds of
 /// thousands of others.
-const FAILED: [(Workload, &[u64]); 9] = [
+const FAILED: [(Workload, &[u64]); 10] = [
     (
         Workload::Server,
         &[
@@ -184,6 +185,7 @@ const FAILED: [(Workload, &[u64]); 9] = [
     ),
     (Workload::Questions, &[20_051_673, 20_064_856, 41_001_345]),
     (Workload::Mixed, &[84_000_274, 86_017_670, 88_034_969]),
+    (Workload::Budgets, &[18, 82, 136, 139, 142, 462, 872, 3_369]),
 ];
 
 #[test]
@@ -222,6 +224,11 @@ fn the_shipped_core_passes_with_questions() {
 #[test]
 fn the_shipped_core_passes_with_a_mixture() {
     pass(Workload::Mixed);
+}
+
+#[test]
+fn the_shipped_core_passes_with_budgets() {
+    pass(Workload::Budgets);
 }
 
 #[test]
@@ -274,6 +281,11 @@ fn each_bug_of_a_fair_queue_is_found() {
 #[test]
 fn each_bug_of_a_pause_is_found() {
     assert_each_is_found(Workload::Pauses, bugs("In the scripts, of pauses"));
+}
+
+#[test]
+fn each_bug_of_a_budget_is_found() {
+    assert_each_is_found(Workload::Budgets, bugs("In the scripts, of budgets"));
 }
 
 #[test]

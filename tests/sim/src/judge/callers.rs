@@ -320,7 +320,7 @@ impl Callers {
                     }
                 }
             }
-            Answer::Released | Answer::Clock(..) | Answer::Replicas(_) => {}
+            Answer::Released | Answer::Clock(..) | Answer::Budgets | Answer::Replicas(_) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! The promises that must hold. The judge shares no code with a core: it uses the servers' own logs, the events that
 //! callers received, and the calls themselves.
 
+mod budgets;
 mod callers;
 mod calls;
 mod effect;
@@ -16,13 +17,14 @@ mod weights;
 use crate::{
     process::Process,
     schedule::{Data, Schedule},
-    server::{Run, Server},
+    server::{BudgetView, Run, Server, View},
     shipped::Shipped,
     subject::{
-        Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Key, Message, PermitId,
-        Resize, Time,
+        Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Key, Level, Message,
+        PermitId, Resize, Time,
     },
 };
+use budgets::Budgets;
 use callers::Callers;
 use calls::Calls;
 pub(crate) use effect::Name;
@@ -120,6 +122,8 @@ pub struct Judge {
     busy: BTreeSet<usize>,
     /// Judges claims that are admitted without their server.
     shares: Option<Shares>,
+    /// Judges claims with budgets, instead of all the others.
+    budgets: Option<Budgets>,
 }
 
 impl Judge {
@@ -135,6 +139,7 @@ impl Judge {
             questions: Questions::default(),
             busy: BTreeSet::new(),
             shares: schedule.admits().then(|| Shares::new(schedule)),
+            budgets: schedule.has_budgets().then(|| Budgets::new(schedule)),
         }
     }
 
@@ -151,6 +156,9 @@ impl Judge {
 
     /// A caller makes a claim.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.asked((at, permit), claim, local);
+        }
         self.calls.asked((at, permit), claim);
         self.limits.asked((at, permit), claim);
         if let Some(shares) = &mut self.shares {
@@ -162,11 +170,14 @@ impl Judge {
 
     /// Picks a level of a permit that a process holds. Returns the permit, the size of the level, and its key.
     pub fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
+        // No permit with budgets changes its weight.
+        self.budgets.is_none().then_some(())?;
         self.callers.resizable(at, pick)
     }
 
     /// The permit of a process that holds the most units of a semaphore.
     pub fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
+        self.budgets.is_none().then_some(())?;
         self.callers.heaviest(at, key)
     }
 
@@ -209,6 +220,9 @@ impl Judge {
 
     /// Checks that servers hold what callers know, in processes that have all their answers.
     pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        if self.budgets.is_some() {
+            return;
+        }
         let mut verdict = Ok(());
         for (at, record, units) in self.callers.holders() {
             let mut flights = self.flights.range((at, CallId(0))..(at + 1, CallId(0)));
@@ -235,12 +249,18 @@ impl Judge {
 
     /// A process is closed: it makes no more claims.
     pub fn closed(&mut self, at: usize, local: Time) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.closed(at);
+        }
         self.callers.closed(at, local);
         self.limits.closed(at);
     }
 
     /// A caller has given up a claim or a permit.
-    pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
+    pub fn released(&mut self, at: usize, permit: PermitId, (now, local): (Duration, Time)) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.released((at, permit), now);
+        }
         for who in self.callers.family((at, permit)) {
             self.calls.is_due(who, local, &self.flights);
             self.calls.over(who);
@@ -251,24 +271,44 @@ impl Judge {
 
     /// The claims of a call that callers have not given up.
     pub fn claims(&self, at: usize, call: CallId) -> Vec<PermitId> {
-        let open = self.callers.open();
+        let open = self.open();
         let flight = self.flights.get(&(at, call)).into_iter();
         let wanted =
             flight.flat_map(|flight| flight.call.commands.iter().flat_map(Command::wanted));
         let claims = wanted.map(|(_, wanted)| wanted.id.permit());
+        let flight = self.flights.get(&(at, call)).into_iter();
+        let commands = flight.flat_map(|flight| &flight.call.commands);
+        let with_budgets = commands.flat_map(|command| match command {
+            Command::Budgets { wanted, .. } => wanted.clone(),
+            _ => Vec::new(),
+        });
         claims
+            .chain(with_budgets)
             .filter(|permit| open.contains(&(at, *permit)))
             .collect()
     }
 
     /// The claims that callers have not given up.
     pub fn open(&self) -> Vec<Who> {
+        if let Some(budgets) = &self.budgets {
+            return budgets.open();
+        }
         self.callers.open()
     }
 
     /// A process sends a call.
     pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
         let (now, local) = times;
+        if self.budgets.is_some() {
+            let flight = Flight {
+                call: call.clone(),
+                sent: local,
+                given_up: Vec::new(),
+                not_released: BTreeSet::new(),
+            };
+            self.flights.insert((at, call.id), flight);
+            return;
+        }
         if !self.callers.is_closed(at) {
             let flights = (local, &self.flights);
             self.note(self.calls.check_probe((at, process), call, flights));
@@ -311,7 +351,8 @@ impl Judge {
         reply: &Result<Vec<Answer>, Failure>,
         local: Time,
     ) {
-        if let Some(flight) = self.flights.remove(&(at, id)) {
+        let flight = self.flights.remove(&(at, id));
+        if let Some(flight) = flight.filter(|_| self.budgets.is_none()) {
             self.callers.replied(at, &flight, reply, local, &self.calls);
             self.limits.replied(at, &flight.call, reply, local);
             self.calls.replied(at, &flight, reply, local);
@@ -332,6 +373,10 @@ impl Judge {
         times: (Duration, Time),
     ) {
         let who = (at, event.permit());
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.told(who, event, (process, servers), times);
+            return self.note(verdict);
+        }
         if let Event::Released(_) = event {
             let verdict = self.callers.weights.released(who);
             return self.note(verdict);
@@ -412,6 +457,10 @@ impl Judge {
 
     /// A server has run a script.
     pub fn ran(&mut self, server: usize, call: CallId, run: &Run) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.ran(server, run);
+            return self.note(verdict);
+        }
         let flight = self.flights.get(&(run.process, call));
         if let Some(flight) = flight.filter(|_| !self.storage.brings_back(server)) {
             self.note(storage::check_own(run, &flight.given_up));
@@ -448,6 +497,10 @@ impl Judge {
 
     /// A server has revoked an id for an operator, or did not find it.
     pub fn revoked(&mut self, server: usize, run: &Run, was_there: bool) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.ran(server, run);
+            return self.note(verdict);
+        }
         let verdict = self.storage.ran(server, run);
         self.note(verdict);
         let verdict = self.storage.revoked(run, was_there);
@@ -459,6 +512,10 @@ impl Judge {
 
     /// A server has run a pause for `length` ms, or the end of a pause.
     pub fn paused(&mut self, server: usize, run: &Run, length: i64, is_paused: bool) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.ran(server, run);
+            return self.note(verdict);
+        }
         let verdict = self.storage.paused(run, length, is_paused);
         self.note(verdict);
         let verdict = self.storage.ran(server, run);
@@ -483,12 +540,19 @@ impl Judge {
 
     /// The message of a revocation has arrived at its process, which has already emitted its events.
     pub fn heard(&mut self, at: usize, permit: PermitId) {
+        if self.budgets.is_some() {
+            return;
+        }
         let verdict = self.callers.heard((at, permit));
         self.note(verdict);
     }
 
     /// Time passes.
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.pass(processes, servers, now);
+            return self.note(verdict);
+        }
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_some_and(Shipped::is_idle);
             // Once a process has forgotten its last claim, its servers must hold nothing of it.
@@ -544,6 +608,9 @@ impl Judge {
 
     /// A process was killed.
     pub fn killed(&mut self, at: usize) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.killed(at);
+        }
         self.callers.killed(at);
         self.shares.iter_mut().for_each(|shares| shares.killed(at));
         self.calls.killed(at);
@@ -559,11 +626,17 @@ impl Judge {
 
     /// The clock of a server was set.
     pub fn stepped(&mut self, server: usize, ms: i64) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.stepped(server);
+        }
         self.storage.stepped(server, ms);
     }
 
     /// The location of a slot changes, and processes may not know it yet.
     pub fn moves(&mut self, processes: &[Process], now: Duration) {
+        if self.budgets.is_some() {
+            return;
+        }
         for (at, process) in processes.iter().enumerate() {
             for server in 0..process.settings.servers {
                 self.callers.failed(at, server, process.local(now));
@@ -573,17 +646,29 @@ impl Judge {
 
     /// The keys of a semaphore have moved to a server whose clock is `ahead` ms ahead.
     pub fn migrated(&mut self, key: Key, way: (usize, usize), ahead: i64) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.migrated(key, way);
+        }
         self.storage.migrated(key, way, ahead);
     }
 
     /// The replica of a server has taken its place. It has every grant that counts.
     pub fn failed_over(&mut self, server: usize) {
+        if let Some(budgets) = &mut self.budgets {
+            return budgets.forgets(server);
+        }
         self.callers.forgotten(server);
         self.storage.failed_over(server);
     }
 
     /// A server was stopped, and starts again with `data`.
     pub fn restarted(&mut self, server: usize, data: Data) {
+        if let Some(budgets) = &mut self.budgets {
+            if data != Data::Same {
+                budgets.forgets(server);
+            }
+            return;
+        }
         if data != Data::Same {
             self.callers.forgotten(server);
         }
@@ -592,12 +677,43 @@ impl Judge {
 
     /// Every claim has been over for a while, and nothing is broken.
     pub fn settled(&mut self, servers: &[Server], now: Duration) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.settled(servers, now);
+            return self.note(verdict);
+        }
         let verdict = self.storage.settled(servers, now);
         self.note(verdict);
     }
 
+    /// The holder of a permit has used this number of units of a level's budget.
+    pub fn settled_use(&mut self, at: usize, permit: PermitId, used: (usize, u32), now: Duration) {
+        if let Some(budgets) = &mut self.budgets {
+            budgets.uses((at, permit), used, now);
+        }
+    }
+
+    /// The levels of a claim with budgets.
+    pub fn claim_of(&self, at: usize, permit: PermitId) -> Vec<Level> {
+        let budgets = self.budgets.iter();
+        budgets
+            .flat_map(|budgets| budgets.claim_of((at, permit)))
+            .collect()
+    }
+
+    /// A budget of a server as it is long after the end, at this time of the server's clock in ms.
+    pub fn touched(&mut self, server: usize, key: Key, data: &(View, BudgetView), clock: i64) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.touched((server, key), data, clock);
+            self.note(verdict);
+        }
+    }
+
     /// The simulation is over.
     pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        if let Some(budgets) = &mut self.budgets {
+            let verdict = budgets.end(processes);
+            return self.note(verdict);
+        }
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
             // A process sends nothing to a server that has not reported its time, so it cannot release units whose slot

@@ -7,6 +7,7 @@ mod processes;
 mod questions;
 mod steps;
 
+use crate::wire::{BUDGET, BUDGETS};
 use crate::{
     judge::{Judge, Violation},
     process::{Conduct, Input, Process},
@@ -21,6 +22,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
+
+/// Much longer than any budget needs to be full again, in ms.
+const AGES: i64 = 24 * 60 * 60 * 1_000;
 
 /// The result of a simulation.
 #[derive(Debug)]
@@ -221,6 +225,7 @@ impl<'a> World<'a> {
         let next = wake.map(|(at, _)| at).into_iter().chain(filed).min();
         let Some(next) = next.filter(|next| *next <= self.schedule.end()) else {
             self.now = self.schedule.end();
+            self.touch_budgets();
             self.judge.end(&self.processes, &self.servers, self.now);
             return false;
         };
@@ -238,6 +243,22 @@ impl<'a> World<'a> {
             }
         }
         true
+    }
+
+    /// Looks at all budgets once all leases have ended, and much later.
+    fn touch_budgets(&mut self) {
+        if !self.schedule.has_budgets() {
+            return;
+        }
+        for (key, ahead) in (BUDGET..BUDGET + BUDGETS).flat_map(|key| [(key, 0), (key, AGES)]) {
+            let number = self.home(key);
+            let server = &mut self.servers[number];
+            let clock = server.clock(self.now) / 1_000 + ahead;
+            match server.touch(self.runner, self.now, (key, ahead)) {
+                Ok(data) => self.judge.touched(number, key, &data, clock),
+                Err(error) => self.judge.fail("script", || error),
+            }
+        }
     }
 
     fn happen(&mut self, happening: Happening) {

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
     shipped::Shipped,
-    subject::{Answer, Event, Failure, Key, PermitId, Resize, Servers},
+    subject::{Answer, Charge, Event, Failure, Key, PermitId, Resize, Servers},
 };
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl World<'_> {
         if !process.runs(self.now) {
             return process.inbox.push(input);
         }
-        let local = process.local(self.now);
+        let (now, local) = (self.now, process.local(self.now));
         self.note(|| format!("p{at}: {input:?}"));
         let Some(core) = &mut self.processes[at].core else {
             return;
@@ -76,9 +76,13 @@ impl World<'_> {
                     self.grow(at, (permit, key), size);
                 }
             }
+            Input::Settle(permit, level, used) => {
+                core.settle(permit, level, used);
+                self.judge.settled_use(at, permit, (level, used), now);
+            }
             Input::Release(permit) => {
                 core.release(local, permit);
-                self.judge.released(at, permit, local);
+                self.judge.released(at, permit, (now, local));
             }
             Input::Reply(call, reply) => {
                 let answers = reply
@@ -225,8 +229,30 @@ impl World<'_> {
             (Event::Lost(_), Some(conduct)) if !conduct.goes_on => Some(self.random.up_to_ms(20)),
             _ => None,
         };
+        if let (Event::Granted(permit, _), Some(hold)) = (event, after) {
+            self.use_budgets(at, permit, hold);
+        }
         if let Some(after) = after {
             self.after(after, Happening::Input(at, Input::Release(event.permit())));
+        }
+    }
+
+    /// The holder of a permit uses its budgets, a part at a time. Its last settlement comes with its release.
+    fn use_budgets(&mut self, at: usize, permit: PermitId, hold: Duration) {
+        for (number, level) in self.judge.claim_of(at, permit).into_iter().enumerate() {
+            let Some(Charge::Settlement { used, steps }) = level.charge else {
+                continue;
+            };
+            for step in 1..=steps {
+                let total = u64::from(used) * u64::from(step) / u64::from(steps);
+                let settle = Input::Settle(permit, number, total as u32);
+                self.after(hold * step / steps, Happening::Input(at, settle));
+                if self.random.one_in(8) {
+                    // A smaller total that comes later counts for nothing.
+                    let settle = Input::Settle(permit, number, total as u32 / 2);
+                    self.after(hold * step / steps, Happening::Input(at, settle));
+                }
+            }
         }
     }
 
