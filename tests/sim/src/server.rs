@@ -71,9 +71,9 @@ pub struct View {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BudgetView {
     /// The units that are spent, the time in ms, the units that are reserved, the limit, and the parts that have returned.
-    /// `None`: there is no state.
+    /// `None`: the hash has no state.
     pub state: Option<[i64; 5]>,
-    /// What reservations have settled.
+    /// The settled units of each reservation.
     pub settled: BTreeMap<String, i64>,
     /// When `held` and the state expire, in ms.
     pub expires: [Option<i64>; 2],

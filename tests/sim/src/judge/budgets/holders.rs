@@ -6,7 +6,7 @@ use super::{
 };
 use crate::subject::{LEVELS, Refusal};
 
-/// What a caller knows of its claim.
+/// The knowledge of a caller about its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Claim,

@@ -56,7 +56,7 @@ struct Bound {
     is_off: bool,
 }
 
-/// What a judge last saw of a semaphore or a budget.
+/// The last state of a semaphore or a budget that a judge has seen.
 #[derive(Debug, Default)]
 struct Seen {
     view: View,
@@ -79,7 +79,7 @@ pub(super) struct Budgets {
     bounds: BTreeMap<Key, Bound>,
     /// The local buckets of processes: a bound for each budget.
     buckets: BTreeMap<(usize, Key), Bound>,
-    /// The budgets of which a server has lost or repeated something.
+    /// The budgets with a command that a server has lost or repeated.
     vague: BTreeSet<Key>,
     /// The servers whose clocks were set.
     stepped: BTreeSet<usize>,
@@ -656,7 +656,7 @@ impl Budgets {
         let is_full = i128::from(spent) * window - i128::from(credit) <= passed;
         let text = || format!("key {}: {view:?} {budget:?} at {clock}", place.1);
         let is_empty = view.held.is_empty() && reserved == 0;
-        // What was reserved before a clock was set back may last longer.
+        // A reservation from before a clock was set back may last longer.
         let is_excused = self.stepped.contains(&place.0) || self.moved.contains(&place.1);
         check(is_empty || is_excused, "the end", text)?;
         let Some(ledger) = self.ledgers.get_mut(&place) else {
