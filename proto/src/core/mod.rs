@@ -5,7 +5,7 @@
 //! in seconds. quinn-proto, rustls and str0m are built the same way.
 //!
 //! ```text
-//! reply, end, releases, weight, outage, moving, limiting, build ─> core
+//! reply, end, releases, weight, outage, moving, limiting, budgets, build ─> core
 //! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call, queues
 //!      ─> server ─> health;  connection ─> queues, call
 //!      ─> slots ─> remote
