@@ -120,14 +120,16 @@ impl Store {
 
     /// The permit of claims that were granted.
     fn permit(self: &Arc<Self>, held: RedisPermit, claims: &[Claim]) -> Permit {
-        let levels = claims.iter().map(|claim| RedisLevel {
-            policy: claim.policy().clone(),
-            weight: AtomicU32::new(claim.checked_units().weight),
-            limit: claim.limit().unwrap_or_default(),
-            reserved: claim.checked_units().budget.map(|budget| {
-                let weight = claim.checked_units().weight;
-                ReservedUnits::granted(claim.policy(), weight, budget.charge)
-            }),
+        let levels = claims.iter().map(|claim| {
+            let (policy, units) = (claim.policy(), claim.checked_units());
+            RedisLevel {
+                policy: policy.clone(),
+                weight: AtomicU32::new(units.weight),
+                limit: units.limit,
+                reserved: units
+                    .budget
+                    .map(|budget| ReservedUnits::granted(policy, units.weight, budget.charge)),
+            }
         });
         let grant = RedisGrant {
             levels: levels.collect(),

@@ -3,20 +3,13 @@
 //! A settlement travels with the next refresh or release of its lease. While a server is away, a budget's claims have a
 //! bucket in this process: its share of the limit, which refills with time only. No server ever learns of it.
 
-use super::{Core, id::PermitId, permit::ClaimedLevel, time::Time};
+use super::{Core, id::PermitId, permit::ClaimedLevel, swept::SweptMap, time::Time};
 use crate::verbs::window_of;
-use std::{collections::HashMap, sync::Arc, time::Duration};
-
-/// Full buckets are removed only once the map has this many entries.
-const FEW: usize = 64;
+use std::{sync::Arc, time::Duration};
 
 /// The buckets of budgets, by their names.
 #[derive(Debug, Default)]
-pub(super) struct LocalBudgets {
-    buckets: HashMap<Arc<str>, Bucket>,
-    /// The number of buckets that triggers the next cleanup.
-    cleanup_at: usize,
-}
+pub(super) struct LocalBudgets(SweptMap<Bucket>);
 
 #[derive(Debug, Default)]
 struct Bucket {
@@ -42,7 +35,7 @@ fn unit(name: &str) -> u128 {
 impl LocalBudgets {
     /// The units of a budget's bucket that are left, rounded down.
     fn left(&self, name: &str, rate: u32, now: Time) -> u32 {
-        let bucket = self.buckets.get(name);
+        let bucket = self.0.get(name);
         let spent = bucket.map_or(0, |bucket| bucket.spent_at(now));
         let spent = spent.div_ceil(unit(name));
         u32::try_from(spent).map_or(0, |spent| rate.saturating_sub(spent))
@@ -55,11 +48,8 @@ impl LocalBudgets {
     }
 
     fn spend(&mut self, name: &Arc<str>, weight: u32, rate: u32, now: Time) {
-        if self.buckets.len() >= self.cleanup_at {
-            self.buckets.retain(|_, bucket| bucket.spent_at(now) > 0);
-            self.cleanup_at = FEW.max(2 * self.buckets.len());
-        }
-        let bucket = self.buckets.entry(Arc::clone(name)).or_default();
+        let is_kept = |bucket: &Bucket| bucket.spent_at(now) > 0;
+        let bucket = self.0.entry(Arc::clone(name), is_kept);
         let spent = bucket.spent_at(now) + u128::from(weight) * unit(name);
         *bucket = Bucket {
             spent,
@@ -116,7 +106,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW, LocalBudgets, Time};
+    use super::{super::swept::FEW, LocalBudgets, Time};
     use std::sync::Arc;
 
     fn second(second: u64) -> Time {
@@ -154,7 +144,7 @@ mod tests {
         for number in 0..1_000 {
             let name = Arc::from(format!("{{a:{number}}}1000"));
             budgets.spend(&name, 1, 1, second(number * 2));
-            assert!(budgets.buckets.len() <= FEW + 1);
+            assert!(budgets.0.len() <= FEW + 1);
         }
     }
 }

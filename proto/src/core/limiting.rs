@@ -13,7 +13,7 @@ use super::{
     time::Time,
 };
 use crate::verbs::OperatorLimits;
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 impl Core {
     /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the call. The
@@ -154,11 +154,7 @@ impl Core {
                 own.units.id.limit = limit;
             } else {
                 let units = own.units.under(limit);
-                let mut units = mem::replace(&mut own.units, units);
-                if is_granted {
-                    units.settle_lost();
-                }
-                old.push(ClaimedLevel::new(own.key, units, None));
+                old.push(own.put_under(units, is_granted));
                 // The call that acquires the lease begins with this release too.
                 self.keys[own.key].released_in = CallId(0);
             }

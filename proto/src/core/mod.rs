@@ -9,7 +9,7 @@
 //! core ─> key ─> permit;  debt ─> permit ─> lease ─> remote, call, queues
 //!      ─> server ─> health;  connection ─> queues, call
 //!      ─> slots ─> remote
-//!      ─> timers, limits, pauses ─> id, time ─> table, policy
+//!      ─> timers, limits, pauses ─> id, time, swept ─> table, policy
 //! ```
 //!
 //! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
@@ -131,6 +131,7 @@ mod remote;
 mod reply;
 mod server;
 mod slots;
+mod swept;
 mod table;
 mod time;
 mod timers;

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::verbs::{Charge, Flow, LeaseUnits};
 use std::{
+    mem,
     ops::{Index, IndexMut},
     sync::Arc,
     time::Duration,
@@ -134,6 +135,16 @@ impl ClaimedLevel {
             wait: wait.map(LevelWait::bounded),
             grant: (0, 0),
         }
+    }
+
+    /// Gives its units another id. Returns those under the old one, which count as used if a budget has reserved them for a
+    /// permit.
+    pub(super) fn put_under(&mut self, new: LeaseUnits, is_granted: bool) -> Self {
+        let mut old = mem::replace(&mut self.units, new);
+        if is_granted {
+            old.settle_lost();
+        }
+        Self::new(self.key, old, None)
     }
 
     pub(super) fn is_of_budget(&self) -> bool {

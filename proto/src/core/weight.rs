@@ -17,7 +17,6 @@ use super::{
     time::Time,
 };
 use crate::verbs::{LeaseId, LeaseName, LeaseUnits};
-use std::mem;
 
 /// Once a level has this many growths, its two smallest are merged, because these need the fewest free units.
 const MERGED_FROM: usize = 16;
@@ -177,15 +176,10 @@ impl Core {
             return;
         }
         let levels = lease.levels.clone();
-        let was_granted = permit.is_granted();
+        let is_granted = permit.is_granted();
         let levels = permit.levels[levels].iter_mut().map(|level| {
             let renewed = level.units.renewed();
-            let mut old = mem::replace(&mut level.units, renewed);
-            if was_granted {
-                // The reservations of a lost lease count as used.
-                old.settle_lost();
-            }
-            ClaimedLevel::new(level.key, old, None)
+            level.put_under(renewed, is_granted)
         });
         let levels = levels.collect();
         if may_exist {

@@ -88,8 +88,9 @@ while ARGV[at] do
     for level = 0, levels - 1 do
       local number, limit = ARGV[claim + 2 * level] + 0, ARGV[terms + level]
       local room = (tonumber(limit) or string.match(limit, '^%-?%d+')) - used[number]
-      if budgets and budgets[KEYS[number * 4 - 3]] then
-        room = fits(budgets[KEYS[number * 4 - 3]], ARGV[claim + 2 * level + 1], limit) and 1 or 0
+      local budget = budgets and budgets[KEYS[number * 4 - 3]]
+      if budget then
+        room = fits(budget, ARGV[claim + 2 * level + 1], limit) and 1 or 0
       end
       free = is_contended[number] and 0 or room < free and room or free
     end

@@ -20,7 +20,7 @@
 
 budgets = {}
 
--- How many ended reservations are removed at a time. Each takes the server some 3 us.
+-- How many members one command names. A reservation that has ended takes the server some 3 us.
 local CHUNK = 500
 
 -- Totals are capped here, so that they stay exact.
@@ -77,6 +77,27 @@ local function due(budget, weight, limit, reserved)
   local part = over % rate
   local ms = scale(part, budget.window, rate, rate - 1 - budget.credit)
   return math.min(math.max((over - part) / rate * budget.window + ms, 0), MOST_UNITS)
+end
+
+-- Runs a command on a key with many members or fields.
+local function call_for_all(command, key, all)
+  for at = 1, #all, CHUNK do
+    call(command, key, unpack(all, at, math.min(at + CHUNK - 1, #all)))
+  end
+end
+
+-- Returns the id of the only unit in the arguments from `first` to `last`, or nothing if these are several.
+local function only_id(first, last)
+  return first == last and string.match(ARGV[first], '^%S+') or nil
+end
+
+-- Lets keys last for some ms at least.
+local function extend(keys, ms)
+  for _, key in ipairs(keys) do
+    if call('PTTL', key) < ms then
+      call('PEXPIRE', key, text(ms))
+    end
+  end
 end
 
 -- Returns the field of what a reservation has settled. A permit may have one id in the budgets of several windows.
@@ -148,9 +169,7 @@ local function remove_ended(budget, now)
     offset = offset + #ended / 2
   until #ended < 2 * CHUNK
   save(budget)
-  for at = 1, #fields, CHUNK do
-    call('HDEL', budget.hash, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
-  end
+  call_for_all('HDEL', budget.hash, fields)
   outlive(budget, 0)
   budget.has_ended = true
 end
@@ -201,13 +220,10 @@ local function open(held, tag, window, now, may_wait, id)
   local ends, entry = string.match(fields[2] or '', '^(%d+) (.+)$')
   if entry and tonumber(ends) > now and window ~= '0' and not is_pause(budget.head) then
     -- The window was not in use when the key was paused. Saved, so that the end of the pause finds it.
+    local alive = tag .. window .. ':alive'
     call('ZADD', budget.queue, 0, entry)
-    call('ZADD', tag .. window .. ':alive', ends, entry)
-    for _, key in ipairs({budget.queue, tag .. window .. ':alive'}) do
-      if call('PTTL', key) < ends - now then
-        call('PEXPIRE', key, text(ends - now))
-      end
-    end
+    call('ZADD', alive, ends, entry)
+    extend({budget.queue, alive}, ends - now)
     budget.head = entry
     save(budget)
   end
@@ -301,9 +317,7 @@ local function close(budget)
   for id in pairs(budget.removed) do
     members[#members + 1] = id
   end
-  for at = 1, #members, CHUNK do
-    call('ZREM', budget.held, unpack(members, at, math.min(at + CHUNK - 1, #members)))
-  end
+  call_for_all('ZREM', budget.held, members)
 end
 
 local semaphores = granting

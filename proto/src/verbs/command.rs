@@ -202,11 +202,8 @@ fn encode_groups(
 ) {
     let names: Vec<&str> = groups.iter().map(|group| &*group.name).collect();
     let units: usize = groups.iter().map(Group::units).sum();
-    let mut permits = groups.iter().flat_map(|group| &group.permits);
-    let verb = match permits.any(|permit| permit.reservation.is_some()) {
-        true => verb.with_budgets(),
-        false => verb,
-    };
+    let permits = groups.iter().flat_map(|group| &group.permits);
+    let verb = verb.serving(permits);
     begin(verb, &names, head.len() + names.len() + units, sink);
     for arg in head {
         sink.add(arg);
@@ -234,11 +231,8 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
         });
     }
     let levels: usize = claims.iter().map(Vec::len).sum();
-    let mut all = claims.iter().flatten();
-    let verb = match all.any(|wanted| wanted.units.reservation.is_some()) {
-        true => Verb::Acquire.with_budgets(),
-        false => Verb::Acquire,
-    };
+    let units = claims.iter().flatten().map(|wanted| &wanted.units);
+    let verb = Verb::Acquire.serving(units);
     begin(verb, &names, 5 + 2 * claims.len() + 3 * levels, sink);
     let first = claims.first().map_or(0, Vec::len);
     let is_equal = claims.iter().all(|claim| claim.len() == first);

@@ -157,7 +157,8 @@ local function granting(now, micros, floor, ended, is_provisional)
   local function flow_of(id, queue)
     local weight, share, flow = string.match(id, '^%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%.%w+%.%w+%.(%w*)%.([^.]*)%.')
     local units, turns = weight and tonumber(weight, 36) or 0, tonumber(share or '', 36)
-    return 'flow:' .. (flow or ''), math.ceil((unit_cost and unit_cost(queue, id) or UNIT) * units / (turns or 1)), turns ~= nil
+    local cost = (unit_cost and unit_cost(queue, id) or UNIT) * units / (turns or 1)
+    return 'flow:' .. (flow or ''), math.ceil(cost), turns ~= nil
   end
 
   -- Takes a waiter from the queue without a grant. Returns true if it was there. In a fair queue the later waiters of

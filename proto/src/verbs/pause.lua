@@ -81,11 +81,7 @@ elseif now + length > ends then
       drop(queue, alive, old)
     end
   end
-  for _, key in ipairs({queue, alive, is_budget and token or nil}) do
-    if call('PTTL', key) < length then
-      call('PEXPIRE', key, text(length))
-    end
-  end
+  extend({queue, alive, is_budget and token or nil}, length)
 end
 finish(held, queue, alive)
 return {now, (length > 0 or ends > now) and 1 or 0}

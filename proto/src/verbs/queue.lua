@@ -53,7 +53,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
 
   -- For how many ms a claim does not fit in a budget if `reserved` does not change, or nothing if time alone does not help.
   local function due_at(level, reserved)
-    local budget = budgets and budgets[level.held]
+    local budget = level.budget
     return budget and due(budget, level.weight, level.limit, reserved or budget.reserved)
   end
 
@@ -149,7 +149,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local id, waits = level.id, level.waits
     local head = advance(level)
     level.head = head
-    local budget = budgets and budgets[level.held]
+    local budget = level.budget
     local is_next = not head or head == id and (budget or not waits)
     if level.used + level.weight <= level.limit and is_next
       or budget and is_reserved(budget, id, now)
@@ -170,7 +170,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local id = level.id
       local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
       -- The holder of a permit that comes back may have used all that a budget has reserved for it.
-      local is_used = level.is_granted and budgets and budgets[level.held]
+      local is_used = level.is_granted and level.budget
       if free(level, is_used and id .. ' ' .. text(level.weight) or id) > 0 or waited then
         leave(level.queue, level.alive, id)
         for unit = 2, level.units do
@@ -186,9 +186,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   local function refuse(levels, why, at)
     local pause = why ~= -3 and pause_of(levels[at])
     local answer = pause and {-4, at, levels[at].used, pause} or {why, at, levels[at].used}
-    if budgets and why == 0 and not pause then
-      -- With waiters before it, the time is not known.
-      answer[4] = not levels[at].head and due_at(levels[at]) or nil
+    -- With waiters before it, the time until a budget has room is not known.
+    if why == 0 and not pause and not levels[at].head then
+      answer[4] = due_at(levels[at])
     end
     local is_elsewhere = why == 0 and not levels[at].head
     release(levels, 1, is_elsewhere and at - 1 or at)
@@ -222,7 +222,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     -- Polls at once if this call has reached MAX_ADVANCED, and otherwise at the end of a pause.
     local pause = pause_of(level)
-    local recheck, budget = level.is_stuck and 0 or pause or -1, budgets and budgets[level.held]
+    local recheck, budget = level.is_stuck and 0 or pause or -1, level.budget
     if budget then
       if is_head then
         -- A reservation that ends may make room too.
@@ -247,8 +247,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     for number = 1, last do
       local level, alive_ms = levels[number], wait_of(levels[at].terms)
       hold(level, level.id, level.weight, text(now + alive_ms), ttl)
-      local is_held = not (budgets and budgets[level.held])
-      if is_held and call('PTTL', level.held) < short then
+      if not level.budget and call('PTTL', level.held) < short then
         call('PEXPIRE', level.held, ttl)
       end
     end
@@ -282,7 +281,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     end
     for at, level in ipairs(levels) do
       -- A permit that comes back has lost what it had reserved, and reserves nothing again.
-      if level.is_granted and budgets and budgets[level.held] then
+      if level.is_granted and level.budget then
         level.is_done = true
       elseif not is_admitted(level) then
         return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
@@ -305,16 +304,14 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local number = ARGV[arg] + 0
       local key, id = number * 4, ARGV[arg + 1]
       local limit, weight = string.match(id, '^%w+%.%w+%.%w+%.%w+%.(%w+)%.(%w+)%.')
+      local budget = budgets and budgets[KEYS[key - 3]]
       levels[level] = {
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
         token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
-        weight = tonumber(weight, 36), terms = own, waits = wait_of(own), units = tonumber(weight, 36),
+        weight = tonumber(weight, 36), terms = own, waits = wait_of(own), budget = budget, units = budget and 1 or tonumber(weight, 36),
         is_known = string.find(own, '^%-') ~= nil, is_granted = string.find(own, '^%-2') ~= nil,
         head = false, is_stuck = false
       }
-      if budgets and budgets[KEYS[key - 3]] then
-        levels[level].units = 1
-      end
     end
     local is_granted, refusal = admit(levels)
     answer[size + 1] = refusal

@@ -46,7 +46,7 @@ for key = 1, #KEYS, 4 do
   local held, queue, token, last = KEYS[key], KEYS[key + 1], KEYS[key + 3], at + ARGV[at]
   if string.find(token, ':budget', 1, true) then
     local is_contended = anything_waits and call('EXISTS', queue) == 1
-    count_held(held, now, is_contended, last == at + 1 and string.match(ARGV[last], '^%S+'))
+    count_held(held, now, is_contended, only_id(at + 1, last))
     refresh(budgets[held], at + 1, last)
     if is_contended then
       finish = finish or select(4, granting(now, micros, 0, ended, is_provisional))

@@ -7,8 +7,8 @@
 -- KEYS  for each semaphore held, queue, alive, token; see grant.lua
 -- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
 --       2 floor        microseconds, the least token for a semaphore that has none yet
---       and for each semaphore the number of units, and every unit of every permit to release; of a budget as in
---       `free_any` of budget.lua
+--       and for each semaphore the number of units, and every unit of every permit to release; for a budget as in
+--       `release_reservation` of budget.lua
 -- Returns with an answer the server's time in ms and, for each unit, 1 (it was held) or 0 (it was
 -- not); else 0.
 
@@ -32,7 +32,7 @@ local function release(key, first, last)
     answer[1] = now
   end
   if not is_contended and is_budget then
-    count_held(held, now, false, first == last and string.match(ARGV[first], '^%S+'))
+    count_held(held, now, false, only_id(first, last))
     for arg = first, last do
       answer[#answer + 1] = release_reservation(budgets[held], ARGV[arg], now)
     end

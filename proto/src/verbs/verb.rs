@@ -2,7 +2,7 @@
 
 use super::{
     command::Sink,
-    id::{tag_of, window_of},
+    id::{LeaseUnits, tag_of, window_of},
 };
 
 /// A script. Its header documents KEYS, ARGV and what it returns.
@@ -124,12 +124,13 @@ impl Verb {
         }
     }
 
-    /// The script for levels that include budgets.
-    pub(super) fn with_budgets(self) -> Self {
+    /// The script that serves these units: another one if they include reservations of budgets.
+    pub(super) fn serving<'a>(self, mut units: impl Iterator<Item = &'a LeaseUnits>) -> Self {
+        let with_budgets = units.any(|units| units.reservation.is_some());
         match self {
-            Self::Acquire => Self::AcquireBudgets,
-            Self::Refresh => Self::RefreshBudgets,
-            Self::Release => Self::ReleaseBudgets,
+            Self::Acquire if with_budgets => Self::AcquireBudgets,
+            Self::Refresh if with_budgets => Self::RefreshBudgets,
+            Self::Release if with_budgets => Self::ReleaseBudgets,
             other => other,
         }
     }

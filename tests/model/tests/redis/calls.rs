@@ -198,7 +198,7 @@ async fn the_scripts_leave_the_stand_in_as_they_leave_the_server() {
     let mut raw = Raw::connect(server.port()).await;
     // Keys expire by the real clock in the server, so no key may expire soon.
     let patched = Scripts::shipped().patched("common", "LEASES = 8", "LEASES = 100000");
-    let patched = patched.patched("pause", "key, text(length)", "key, text(length * 100000)");
+    let patched = patched.patched("budget", "key, text(ms)", "key, text(ms * 100000)");
     let scripts: Vec<_> = patched.all().collect();
     let runner = Runner::new(&patched).expect("the scripts are Lua");
     let mut rng = Rng::new(23);
