@@ -2,7 +2,7 @@
 //!
 //! Promises: P25.
 
-use crate::log::{listen, text};
+use crate::log::{contains, listen, text};
 use http::{Method, Request, Response};
 use std::{
     collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
@@ -144,11 +144,11 @@ async fn over_a_connection_that_stalls() {
     eventually("it is kept", BOUND, async || held.is_degraded()).await;
     eventually("it is an outage", BOUND, async || {
         drop(acquire(&rig.store).await);
-        text().contains("the store fails")
+        contains("the store fails")
     })
     .await;
     rig.proxy.forward();
-    let is_over = async || text().contains("the store works again");
+    let is_over = async || contains("the store works again");
     eventually("the outage is over", BOUND, is_over).await;
 }
 
@@ -164,16 +164,16 @@ async fn over_a_server_that_is_restarted() {
     server.kill();
     let refused = async || {
         let _ = store.acquire(claim()).await;
-        text().contains("not connected error=Connection refused")
+        contains("not connected error=Connection refused")
     };
     eventually("no connection is made", BOUND, refused).await;
     server.restart();
     let is_back = async || {
         let _ = store.acquire(claim()).await;
-        text().contains("connected again")
+        contains("connected again")
     };
     eventually("it is connected again", BOUND, is_back).await;
-    let are_lost = async || text().contains("limits that operators had set are lost");
+    let are_lost = async || contains("limits that operators had set are lost");
     eventually("the server has no limits", BOUND, are_lost).await;
     let told = || {
         text()

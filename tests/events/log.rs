@@ -43,3 +43,10 @@ pub(crate) fn listen() {
 pub(crate) fn text() -> String {
     String::from_utf8(lock().clone()).expect("it is text")
 }
+
+/// True if any test of this program has logged this text.
+pub(crate) fn contains(part: &str) -> bool {
+    let log = lock();
+    let text = str::from_utf8(&log).expect("it is text");
+    text.contains(part)
+}

@@ -2,7 +2,7 @@
 //!
 //! Promises: P25.
 
-use crate::log::{listen, text};
+use crate::log::{contains, listen, text};
 use std::time::Duration;
 use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
 use tracing::Instrument;
@@ -39,7 +39,7 @@ async fn a_wait_that_is_dropped_or_granted_says_so() {
     assert!(granted.await.is_ok());
     for outcome in ["cancelled", "admitted"] {
         let closed = format!(r#"INFO wait{{store="memory" policy="ends" outcome="{outcome}"}}"#);
-        assert!(text().contains(&closed), "{outcome}");
+        assert!(contains(&closed), "{outcome}");
     }
 }
 
