@@ -476,9 +476,14 @@ impl Known {
             let position = wanted.position;
             let arrival = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
-                // A waiter that comes back keeps its place, under its own id or another one. The server's number for it
-                // is none of the arrivals counted here.
-                arrival => self.left.get(&name.who()).copied().unwrap_or(arrival),
+                // A waiter that comes back keeps its place, under its own id or another one, which may wait still. The
+                // server's number for it is none of the arrivals counted here.
+                arrival => {
+                    let mut stays = self.arrivals.iter();
+                    let stays = stays.find(|(other, _)| other.who() == name.who());
+                    let known = stays.map(|(_, (_, arrival))| arrival);
+                    *known.or(self.left.get(&name.who())).unwrap_or(&arrival)
+                }
             };
             // A claim that does not wait after the call takes no place in the queue.
             if waits.contains(&name) {
