@@ -23,6 +23,7 @@ use proto::{
 use scopeguard::{ScopeGuard, guard};
 use std::{
     future::ready,
+    iter,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -38,6 +39,7 @@ impl Store {
         }
         let _place = self.place(claims)?;
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
+        check_waits(claims, &levels)?;
         let policies = claims.iter().map(|claim| claim.policy().clone());
         let mut queue = QueueWait::default();
         let queued = |level: usize| queue.join(level, &claims[level], &self);
@@ -248,6 +250,24 @@ impl Store {
             false => AcquireError::Revoked,
         }
     }
+}
+
+/// Fails if a claim may wait behind a budget of another slot for longer than the budget's window.
+fn check_waits(claims: &[Claim], levels: &[LevelClaim]) -> Result<(), ClaimError> {
+    for (at, (claim, level)) in iter::zip(claims, levels).enumerate() {
+        let Some(wait) = claim.wait().map(|wait| wait.time) else {
+            continue;
+        };
+        let mut earlier = iter::zip(&claims[..at], levels);
+        let window = earlier.find_map(|(before, other)| {
+            let window = before.window()?;
+            (other.slot != level.slot && wait > window).then_some(window)
+        });
+        if let Some(window) = window {
+            return Err(ClaimError::LongWait { wait, window });
+        }
+    }
+    Ok(())
 }
 
 /// Measures the waits of a claim in queues.

@@ -476,6 +476,15 @@ pub enum ClaimError {
     EmptyEstimate,
     /// A claim without a window comes after a budget, or a budget after one of a shorter window.
     BudgetOrder,
+    /// On a cluster, the claim may wait behind a budget on another node for longer than the budget's window. The units that it
+    /// reserves there while it waits would be missing for whole windows.
+    #[non_exhaustive]
+    LongWait {
+        /// How long the claim may wait.
+        wait: Duration,
+        /// The window of the budget.
+        window: Duration,
+    },
     /// The store has no budgets, and the claim has a window.
     NoBudgets,
     /// The store cannot change the weight of a permit.
@@ -526,6 +535,10 @@ impl fmt::Display for ClaimError {
             Self::BudgetOrder => {
                 f.write_str("claims: budgets come last, and a longer window before a shorter one")
             }
+            Self::LongWait { wait, window } => write!(
+                f,
+                "wait: {wait:?} behind a budget of another slot is longer than its window of {window:?}"
+            ),
             Self::NoBudgets => f.write_str("window: the store has no budgets"),
             Self::NoLevel => f.write_str("policy: the permit is not held under it"),
             Self::FixedWeight => f.write_str("weight: the store cannot change it"),

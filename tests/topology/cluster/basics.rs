@@ -5,7 +5,10 @@
 use super::{connect, name, patient};
 use std::{collections::HashSet, time::Duration};
 use testing::redis::Cluster;
-use tower_semaphore::{Claim, Operate, Policy, Semaphore, semaphore::StoredKey};
+use tower_semaphore::{
+    AcquireError, Claim, Claims, Operate, Policy, Semaphore,
+    semaphore::{ClaimError, StoredKey},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_go_on_through_all_nodes_whichever_process_asks() {
@@ -38,4 +41,29 @@ async fn pages_go_on_through_all_nodes_whichever_process_asks() {
         }
     }
     assert_eq!(found, held);
+}
+
+/// Otherwise units would be reserved for whole windows while their claim waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_waits_behind_a_budget_of_another_slot_for_at_most_its_window() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let minute = Duration::from_secs(60);
+    let claims = |wait| {
+        let claim = |policy| Claim::new("a").with_policy(policy).with_limit(9);
+        let tokens = claim("tokens").with_window(minute).with_wait(wait);
+        Claims::from([claim("cost").with_window(minute), tokens])
+    };
+    let granted = store.acquire_all(claims(minute)).await;
+    assert!(granted.is_ok(), "{granted:?}");
+    let too_long = minute + Duration::from_millis(1);
+    let refused = store.acquire_all(claims(too_long)).await;
+    let Err(AcquireError::Invalid {
+        source: ClaimError::LongWait { wait, window, .. },
+        ..
+    }) = refused
+    else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((wait, window), (too_long, minute));
 }
