@@ -2,7 +2,7 @@
 //!
 //! A gateway in front of somebody else's quota needs two kinds of limits: how many requests run at a time, and how much
 //! they use in a minute. A permit is returned when its request ends. Units of a *budget* are returned by time. One
-//! claim can be under limits of both kinds; it gets all of them or none, and waits in one queue for them.
+//! request can be under limits of both kinds; it gets all of them or none, and waits in one queue for them.
 //!
 //! # Requests and tokens per minute
 //!
@@ -83,8 +83,8 @@
 //! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if only time is to pass, and no
 //!   claim waits. Otherwise it is from observed permits, as for other limits.
 //! - A claim is refused at once if its units cannot have returned before its wait ends.
-//! - A request has no place in the queue of a budget that has room for it. If it waits for another budget, later requests may
-//!   take that room, and then it waits there, behind them.
+//! - A request joins the queue only of a budget that is full, and keeps that place while it waits for the next budget. It has no
+//!   claim to budgets that had room: later requests may use these up, and then it waits behind them there.
 //! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others. Several such
 //!   waiters lose their places one after the other.
 //!
@@ -92,7 +92,7 @@
 //!
 //! - One script decides permits and budgets together, so all processes share a budget. A settlement takes no separate call:
 //!   it travels with the next refresh, a third of a lease later at most, or with the release.
-//! - The reservation of a process that dies is spent when its lease ends.
+//! - Units that a permit of a dead process has reserved and not settled are spent when its lease ends.
 //! - A claim of a rate that is cancelled while its call is on the way may be spent.
 //! - A reservation that the server has lost counts as used and is not acquired again. The request goes on, and its permits
 //!   come back.
@@ -101,14 +101,16 @@
 //! - A server without an append-only file forgets spent units when it restarts. For windows of an hour or more
 //!   [`check`](crate::RedisSemaphore::check) reports that as a [risk](crate::redis::Risk::NoPersistence).
 //! - On a cluster each policy and key has its own slot, and only one slot is decided in one step. The claims of a request are
-//!   acquired one after the other, and a request that waits for a wider budget has its units of the narrower ones reserved.
+//!   acquired one after the other, and a request that waits for a budget has its units of the earlier budgets reserved. It may
+//!   wait there for at most the window of each earlier budget. A longer wait is a
+//!   [`LongWait`](crate::semaphore::ClaimError::LongWait) error.
 //!
 //! # For operators
 //!
 //! - [`usage`](crate::Operate::usage) lists each budget with its spent and reserved units. A store [with
 //!   holders](crate::memory::Builder::holders) also lists each reservation with its settled units.
 //! - A revoked reservation counts as used, because its holder may have used it.
-//! - The window is part of a semaphore's name: another window begins with nothing spent. A limit or a pause of a policy
+//! - The window is part of a budget's name: another window begins with nothing spent. A limit or a pause of a policy
 //!   holds for all of its windows.
 //! - `tower_semaphore.budget_units` counts the units that are reserved, spent, freed and lost. See
 //!   [metrics](crate::observe#metrics).

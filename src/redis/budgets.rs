@@ -52,8 +52,8 @@ impl BudgetFields {
         windows
     }
 
-    /// The usage of a budget at this time of the server's clock. `held`: the reservations that have not ended. The rest of
-    /// the others is spent, although no call has removed them yet.
+    /// The usage of a budget at this time of the server's clock. `held` lists the reservations that have not ended, each after
+    /// [`complete`](Self::complete). The reserved units beyond theirs belong to ended reservations, so they count as spent.
     pub(super) fn usage(&self, window: u32, now: u64, held: &[PermitInfo]) -> Option<BudgetUsage> {
         let state = BudgetState::read(self.0.get(&window.to_string())?)?;
         let left = held.iter().map(|info| {
@@ -101,7 +101,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     #[test]
-    fn the_usage_of_a_budget_is_that_of_the_scripts() {
+    fn the_usage_of_a_budget_is_calculated_from_its_fields() {
         let fields = [
             ("60000", "100 5000 30 60 59000"),
             ("1", "bad"),

@@ -240,13 +240,15 @@ impl Store {
     /// Sets or ends a pause, of a semaphore and of the budgets of its key.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let mut is_any = self.set_pause_of(name, pause).await?;
+        // First, so that a window that is used from now on finds the pause, or its end.
+        let others = format!("{name}{NO_WINDOW}");
+        let of_others = self.set_pause_of(&others, pause).await;
         let budgets = self.budget_names(name).await?;
         for name in &budgets {
             is_any |= self.set_pause_of(name, pause).await?;
         }
-        let others = format!("{name}{NO_WINDOW}");
-        match self.set_pause_of(&others, pause).await {
-            // A user who may not use budgets has none.
+        match of_others {
+            // A user without the rights for budgets has none to pause.
             Err(error) if error.is_denied() && budgets.is_empty() => Ok(is_any),
             paused => Ok(is_any | paused?),
         }

@@ -1,4 +1,4 @@
-//! Counts the units that a permit has of a budget, for metrics, by their use as far as this process knows.
+//! The metrics of a permit's units of a budget: reserved, spent, freed or lost, as far as this process knows.
 
 use crate::{
     observe::{self, BudgetUse, Store::Redis as REDIS},
@@ -39,7 +39,7 @@ impl ReservedUnits {
 
     /// Counts the growth of the total that the permit has used. Returns false if the permit has ended.
     pub(super) fn settle(&self, used: u32) -> bool {
-        let before = self.take_total(used);
+        let before = self.raise_total(used);
         if let Some(before) = before {
             self.count(BudgetUse::Spent, used.saturating_sub(before));
         }
@@ -47,7 +47,7 @@ impl ReservedUnits {
     }
 
     /// Stores a total, which never shrinks. Returns the total before, or `None` if the permit has ended.
-    fn take_total(&self, used: u32) -> Option<u32> {
+    fn raise_total(&self, used: u32) -> Option<u32> {
         let mut state = self.state.lock();
         let before = match (*state)? {
             Settled::Estimate => 0,

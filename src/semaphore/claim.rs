@@ -146,7 +146,7 @@ impl Claim {
     ///
     /// So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
     /// window)*. A claim that waits takes nothing of any budget, except on a Redis cluster, where it reserves its
-    /// units of the narrower ones. A refused claim takes nothing at all.
+    /// units of the earlier budgets of its request. A refused claim takes nothing at all.
     ///
     /// The window is part of the semaphore's name: another window is another budget, which begins with nothing spent.
     /// Limits and pauses that operators set for a policy hold for all of its windows. In the [claims](super::Claims) of

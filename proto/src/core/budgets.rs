@@ -13,7 +13,7 @@ pub(super) struct LocalBudgets(SweptMap<Bucket>);
 
 #[derive(Debug, Default)]
 struct Bucket {
-    /// The units that have not come back at `at`, each as long as the window in ns.
+    /// The units that have not come back at `at`, times the window in ns, so that nothing is rounded.
     spent: u128,
     at: Time,
     /// How many units come back within a window.
@@ -68,8 +68,8 @@ impl Core {
         }
     }
 
-    /// Charges a claim that is granted for its rates. While its servers are not well, other processes may have admitted claims
-    /// without them, so the claim also spends its units in the buckets of this process.
+    /// Counts the rates of a claim that is granted as spent. While one of its servers is not well, other processes may admit
+    /// claims without that server, so the claim also spends its units in the buckets of this process.
     pub(super) fn charge(&mut self, id: PermitId) {
         if self.needs_share(id) {
             self.spend_locally(id);
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// True unless a claim of a budget does not fit into its bucket.
+    /// True if a level is not of a budget, or fits into its bucket.
     pub(super) fn fits_bucket(&self, level: &ClaimedLevel) -> bool {
         let name = &self.keys[level.key].name;
         let weight = level.units.id.weight;

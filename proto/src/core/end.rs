@@ -120,7 +120,7 @@ impl Core {
     /// Gives a lease of several units a new id when it is lost (rule 6).
     fn assign_new_id_if_several_units(&mut self, at: LeaseRef) {
         let mut levels = self.levels_of(at).iter();
-        if levels.any(|level| level.units.made_with() > 1) {
+        if levels.any(|level| level.units.members() > 1) {
             self.permits[at.0].note_repeat(at.1);
             self.assign_new_id(at);
         }

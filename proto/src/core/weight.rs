@@ -170,7 +170,7 @@ impl Core {
         let lease = &permit.leases[at.1];
         // An acquire of an id claims all units that the id was made with, even if fewer are left.
         let mut levels = permit.levels_of(at.1).iter();
-        let is_whole = levels.all(|level| level.units.count() == level.units.made_with());
+        let is_whole = levels.all(|level| level.units.count() == level.units.members());
         let may_exist = lease.remote.may_exist();
         if !may_exist && is_whole {
             return;

@@ -11,7 +11,7 @@
 -- is sent, and keeps its position in the queue. Each permit gets a token greater than all earlier ones. A call that
 -- arrives after its deadline changes nothing.
 --
--- KEYS  for each semaphore of these claims, once, held, queue, alive, token; see grant.lua
+-- KEYS  for each semaphore of these claims, once, held, queue, alive, token; see grant.lua. For a budget: see budget.lua
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
@@ -21,8 +21,8 @@
 --       claims; for each level its
 --         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. For the claim of a rate
 --                 `LIMIT rate`, and the rest.
---                 LIMIT: the most units that may be held together; 0 for a permit of several units, so that it
---                 never takes the fast path; -1 if it was sent before, so that an operator may have revoked it; -2
+--                 LIMIT: the most units that may be held together; 0 for a permit of several units, except of a budget, so
+--                 that it never takes the fast path; -1 if it was sent before, so that an operator may have revoked it; -2
 --                 if its caller holds the permit, which comes back, so that a pause does not take units that it still has.
 --                 ALIVE: for how many ms the waiter counts as alive. MAX_WAITING: how many claims may wait.
 --                 ARRIVAL: the arrival that an earlier call returned, or 0. HEAD_START: in microseconds
@@ -30,9 +30,10 @@
 --         number  of the semaphore, from 1
 --         id      the permit's id
 -- Returns the server's time in ms, alone if the call is late; and for each claim, if it is granted, two
--- items for each level: token, units held now. Else one item:
+-- items for each level: token, or 1 for a budget; units held now. Else one item:
 --         {0, level, units held now}     that level is full; levels count from 1. For a budget that no claim waits for, a
---                                        fourth item has the time in ms after which the units come back, if they do
+--                                        fourth item has the time in ms after which the claim fits by time alone, if it
+--                                        does
 --         {-1, level, units held now}    the queue of that level is full
 --         {-3, level, units held now}    it was revoked at that level
 --         {-4, level, units held now, pause_ms}
@@ -62,7 +63,7 @@ for key = 1, #KEYS, 4 do
   if anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
     is_contended[number] = true
     used[number], ended[held] = count_held(held, now, true)
-  elseif budgets and string.find(KEYS[key + 3], ':budget', 1, true) then
+  elseif budgets and is_hash(KEYS[key + 3]) then
     used[number] = count_held(held, now)
   else
     local count = call('ZCARD', held)

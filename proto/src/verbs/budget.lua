@@ -13,18 +13,20 @@
 --         window:reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
 --
 -- Spent units return with time, and reserved units do not. A grant reserves, a settlement moves units from reserved to
--- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and nothing
--- is rounded.
+-- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and CREDIT
+-- keeps what a rounding leaves.
 --
--- No script empties `held` before its end (`close`), because a cluster's node may then abort it. See grant.lua.
+-- Members stay until `close`, because a cluster's node may abort a script that names a key that it has emptied. A script can
+-- fail midway. So one command takes the rest of a reservation from RESERVED and sets its field to its whole weight. The member
+-- and the field are removed later.
 
 budgets = {}
 
--- How many members one command names. A reservation that has ended takes the server some 3 us.
+-- How many members or fields one command names, because Lua passes a few thousand values at most.
 local CHUNK = 500
 
--- Totals are capped here, so that they stay exact.
-local MOST_UNITS = 4503599627370496
+-- Numbers are capped here, so that they stay exact.
+local MOST_EXACT = 4503599627370496
 
 -- No waiter fits beside this many units, and a message can carry the number.
 local ALL_UNITS = 4294967295
@@ -40,7 +42,7 @@ local function scale(a, b, divisor, extra)
   return quotient + (product - rest) / divisor, rest
 end
 
--- Returns the units that come back until a time.
+-- Brings the state to a time: subtracts the units that have come back until it.
 local function move_to(budget, time)
   if time <= budget.at or budget.spent == 0 then
     budget.at = math.max(time, budget.at)
@@ -56,7 +58,7 @@ local function move_to(budget, time)
 end
 
 local function spend(budget, units)
-  budget.spent = math.min(budget.spent + units, MOST_UNITS)
+  budget.spent = math.min(budget.spent + units, MOST_EXACT)
 end
 
 -- Returns the units in use.
@@ -76,7 +78,12 @@ local function due(budget, weight, limit, reserved)
   end
   local part = over % rate
   local ms = scale(part, budget.window, rate, rate - 1 - budget.credit)
-  return math.min(math.max((over - part) / rate * budget.window + ms, 0), MOST_UNITS)
+  return math.min(math.max((over - part) / rate * budget.window + ms, 0), MOST_EXACT)
+end
+
+-- True for the hash of budgets, which stands in the place of a semaphore's token.
+local function is_hash(key)
+  return string.sub(key, -8) == '}:budget'
 end
 
 -- Runs a command on a key with many members or fields.
@@ -105,36 +112,41 @@ local function field_of(budget, id)
   return budget.field .. ':' .. id
 end
 
+local function state_of(budget)
+  return string.format(
+    '%d %d %d %d %d', budget.spent, budget.at, budget.reserved, budget.limit, budget.credit)
+end
+
 -- Writes the state, and what a reservation has settled, if its field is named.
 local function save(budget, ...)
-  call('HSET', budget.hash, budget.field, string.format(
-    '%d %d %d %d %d', budget.spent, budget.at, budget.reserved, budget.limit, budget.credit), ...)
+  call('HSET', budget.hash, budget.field, state_of(budget), ...)
 end
 
 -- Extends the TTLs. No key expires before time has returned everything, even if what is reserved is spent at the end of a
--- lease. Both keys get more than they need, so that this is rarely done.
+-- lease. The hash outlives `held`. Both get more than they need, so that this is rarely done.
 local function outlive(budget, lease)
   local windows = (budget.spent + budget.reserved) / math.max(budget.limit, 1) + 1
   local needed = math.max(windows, 2) * budget.window + lease * LEASES
-  local ttl = text(math.min(math.ceil(needed * 1.25), MOST_UNITS))
-  if budget.is_empty or call('PTTL', budget.held) < needed then
+  local ttl = text(math.min(math.ceil(needed * 1.25), MOST_EXACT))
+  local left = call('PTTL', budget.hash)
+  if budget.is_empty or left < needed or call('PTTL', budget.held) < needed then
     call('PEXPIRE', budget.held, ttl)
+    if left < tonumber(ttl) then
+      call('PEXPIRE', budget.hash, ttl)
+    end
     budget.is_empty = false
-  end
-  if call('PTTL', budget.hash) < needed then
-    call('PEXPIRE', budget.hash, ttl)
   end
 end
 
 -- Returns the limit and the weight that an id names.
-local function terms_of(id)
+local function limit_and_weight(id)
   local limit, weight = string.match(id, '^%w+%.%w+%.%w+%.%w+%.(%w+)%.(%w+)%.')
   return tonumber(limit or '0', 36), tonumber(weight or '0', 36)
 end
 
--- Returns the same for the id of a waiter.
+-- Returns `due` for the claim of this id.
 local function due_for(budget, id)
-  local limit, weight = terms_of(id)
+  local limit, weight = limit_and_weight(id)
   return due(budget, weight, limit, budget.reserved)
 end
 
@@ -148,7 +160,8 @@ local function settled_of(budget, id)
 end
 
 -- Removes all reservations that have ended, in the order of their ends. The rest of a granted permit's reservation is spent
--- at its end. None may stay, because later ends would be too late once the state is that of now.
+-- at its end. All are removed at once: once the state is that of now, an earlier end cannot be spent at its time. Each takes
+-- the server some 6 us.
 local function remove_ended(budget, now)
   local fields, offset = {}, 0
   repeat
@@ -156,7 +169,7 @@ local function remove_ended(budget, now)
       'ZRANGEBYSCORE', budget.held, '-inf', text(now), 'WITHSCORES', 'LIMIT', offset, CHUNK)
     for at = 1, #ended, 2 do
       local id = ended[at]
-      local _, weight = terms_of(id)
+      local _, weight = limit_and_weight(id)
       local settled = settled_of(budget, id)
       local left = math.max(weight - (settled or 0), 0)
       if settled then
@@ -164,21 +177,55 @@ local function remove_ended(budget, now)
         spend(budget, left)
       end
       budget.reserved = math.max(budget.reserved - left, 0)
-      budget.removed[id], budget.known[id], fields[#fields + 1] = true, nil, field_of(budget, id)
+      budget.removed[id] = true
+      local last = #fields
+      fields[last + 1], fields[last + 2] = field_of(budget, id), text(math.max(weight, settled or 0))
     end
     offset = offset + #ended / 2
   until #ended < 2 * CHUNK
-  save(budget)
-  call_for_all('HDEL', budget.hash, fields)
+  fields[#fields + 1], fields[#fields + 2] = budget.field, state_of(budget)
+  call_for_all('HSET', budget.hash, fields)
   outlive(budget, 0)
   budget.has_ended = true
 end
 
--- Reads a budget. `may_wait`: claims may wait in its queue. `id`: the reservation that the call names, if it names no other.
+-- Enters the pause of the key, `END ID`, into the budget's queue, unless a longer one is there. The window may not have been in
+-- use when the key was paused.
+local function enter_pause(budget, pause, now)
+  local ends, id, length = string.match(pause, '^(%d+) (%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%..+)$')
+  if not id then
+    return
+  end
+  if tonumber(ends) > now + tonumber(length, 36) then
+    -- The clock was set back.
+    ends = text(now + tonumber(length, 36))
+    call('HSET', budget.hash, 'pause', ends .. ' ' .. id)
+  end
+  local old = is_pause(budget.head) and budget.head
+  local known = old and tonumber(call('ZSCORE', budget.alive, old) or 0) or now
+  if tonumber(ends) <= known then
+    return
+  end
+  call('ZADD', budget.queue, 0, id)
+  call('ZADD', budget.alive, ends, id)
+  extend({budget.queue, budget.alive}, ends - now)
+  if old and old ~= id then
+    call('ZREM', budget.queue, old)
+    call('ZREM', budget.alive, old)
+  end
+  budget.head, budget.is_paused_anew = id, known <= now
+  -- The end of the pause finds the windows that have a state.
+  if budget.window > 0 then
+    save(budget)
+  end
+end
+
+-- Reads a budget. `may_wait`: claims may wait, so the head of its queue is read too. `id`: the only reservation that the call
+-- names, whose field is read in the same command.
 local function open(held, tag, window, now, may_wait, id)
   local budget = {
-    held = held, queue = tag .. window .. ':queue', hash = tag .. ':budget', field = window, window = tonumber(window),
-    known = {}, removed = {}
+    held = held, queue = tag .. window .. ':queue', alive = tag .. window .. ':alive', hash = tag .. ':budget',
+    field = window, window = tonumber(window), known = {}, removed = {}
   }
   if held == KEYS[1] then
     -- The first write is a removal: a server whose memory is full accepts other writes only after one.
@@ -194,9 +241,9 @@ local function open(held, tag, window, now, may_wait, id)
   local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
   budget.is_empty = not first[1]
   if not limit and first[1] then
-    -- The state is lost. All that may have been spent is.
+    -- The hash is lost, so a whole limit counts as spent.
     for _, member in ipairs(call('ZRANGE', held, 0, -1)) do
-      local its_limit, weight = terms_of(member)
+      local its_limit, weight = limit_and_weight(member)
       budget.reserved, budget.limit, budget.spent = budget.reserved + weight, its_limit, its_limit
       call('HSET', budget.hash, field_of(budget, member), 0)
     end
@@ -206,9 +253,19 @@ local function open(held, tag, window, now, may_wait, id)
   end
   if first[1] and tonumber(first[2]) <= now then
     remove_ended(budget, now)
-  elseif budget.is_empty then
+  elseif budget.is_empty and budget.reserved > 0 then
+    -- `held` has expired or is lost, so all that was reserved counts as used.
     spend(budget, budget.reserved)
     budget.reserved = 0
+    save(budget)
+    local all, fields = call('HGETALL', budget.hash), {}
+    for at = 1, #all, 2 do
+      if string.sub(all[at], 1, #window + 1) == window .. ':' then
+        fields[#fields + 1] = all[at]
+      end
+    end
+    call_for_all('HDEL', budget.hash, fields)
+    budget.known = {}
   end
   move_to(budget, now)
   if budget.at > now then
@@ -217,15 +274,8 @@ local function open(held, tag, window, now, may_wait, id)
     save(budget)
   end
   budget.head = may_wait and call('ZRANGE', budget.queue, 0, 0)[1] or nil
-  local ends, entry = string.match(fields[2] or '', '^(%d+) (.+)$')
-  if entry and tonumber(ends) > now and window ~= '0' and not is_pause(budget.head) then
-    -- The window was not in use when the key was paused. Saved, so that the end of the pause finds it.
-    local alive = tag .. window .. ':alive'
-    call('ZADD', budget.queue, 0, entry)
-    call('ZADD', alive, ends, entry)
-    extend({budget.queue, alive}, ends - now)
-    budget.head = entry
-    save(budget)
+  if fields[2] then
+    enter_pause(budget, fields[2], now)
   end
   budget.due = budget.head and due_for(budget, budget.head)
   return budget
@@ -247,8 +297,8 @@ local function is_reserved(budget, id, now)
   return not budget.is_empty and not budget.removed[id] and tonumber(call('ZSCORE', budget.held, id) or 0) > now
 end
 
--- Settles a reservation of `weight` units. Only the growth of a total counts. Returns how many units it has still reserved,
--- and the total. `is_new`: it was not there before.
+-- Settles a reservation of `weight` units. Only the growth of a total counts. Returns the units that are still reserved, and
+-- the new total. `is_new`: no earlier settlement counts.
 local function settle(budget, id, weight, total, is_new)
   local before = tonumber(not is_new and settled_of(budget, id) or 0)
   total = math.max(total, before)
@@ -261,50 +311,51 @@ end
 
 -- Reserves the units of a claim, once, or moves the end of its reservation. See acquire.lua for `terms`.
 local function reserve(budget, id, terms, now, expires_at)
-  local limit, weight = terms_of(id)
+  local limit, weight = limit_and_weight(id)
   local is_new = not is_reserved(budget, id, now)
   call('ZADD', budget.held, 'GT', expires_at, id)
   if is_new then
-    budget.reserved, budget.limit = math.min(budget.reserved + weight, MOST_UNITS), limit
+    budget.reserved, budget.limit = math.min(budget.reserved + weight, MOST_EXACT), limit
     budget.removed[id] = nil
   end
-  -- Else the claim is not granted yet.
-  if ARGV[4] == ARGV[1] then
+  -- With a shorter lease the claim is not granted yet.
+  local is_granted = ARGV[4] == ARGV[1]
+  if is_granted then
     local is_rate = string.find(terms, ' rate', 1, true)
     local _, settled = settle(budget, id, weight, is_rate and weight or 0, is_new)
     save(budget, field_of(budget, id), text(settled))
   else
     save(budget)
-    -- If `held` has expired before the hash, an earlier field may be left.
-    call('HDEL', budget.hash, is_new and field_of(budget, id) or '')
+    if is_new then
+      -- An earlier field may be left.
+      call('HDEL', budget.hash, field_of(budget, id))
+    end
   end
   outlive(budget, ARGV[1] + 0)
 end
 
 -- True if a claim that was not sent before fits. `terms` is as in acquire.lua.
 local function fits(budget, id, terms)
-  local limit, weight = terms_of(id)
+  local limit, weight = limit_and_weight(id)
   return string.find(terms, '^%d') and not budget.head and used_of(budget) + weight <= limit
 end
 
--- Ends a reservation: `ID`, without any use, `ID TOTAL`, or `ID TOTAL keep` if an acquire of it may still run. Then it stays
--- until it is released again, and has no units. Returns 1 if it was there, else 0.
+-- Ends a reservation. Returns 1 if it was there, else 0. `unit` is
+--   ID             nothing was used
+--   ID TOTAL       TOTAL units were used
+--   ID TOTAL keep  the same, and the member stays without units: an acquire of it may still run. A later release removes it
+-- Units of semaphores, as ID:2, are not there.
 local function release_reservation(budget, unit, now)
   local id, total, keep = string.match(unit, '^(%S+) ?(%d*) ?(%a*)$')
   if string.find(id, ':', 1, true) or not is_reserved(budget, id, now) then
     return 0
   end
-  local _, weight = terms_of(id)
+  local _, weight = limit_and_weight(id)
   local left, settled = settle(budget, id, weight, tonumber(total) or 0)
   budget.reserved = math.max(budget.reserved - left, 0)
-  if keep ~= '' then
-    budget.known[id] = text(settled + left)
-    save(budget, field_of(budget, id), budget.known[id])
-  else
-    save(budget)
-    call('HDEL', budget.hash, field_of(budget, id))
-    budget.removed[id], budget.known[id] = true, nil
-  end
+  budget.known[id] = text(settled + left)
+  save(budget, field_of(budget, id), budget.known[id])
+  budget.removed[id] = keep == '' or nil
   if settled > weight then
     outlive(budget, 0)
   end
@@ -313,11 +364,12 @@ end
 
 -- Removes the members that have ended or were released. The script does not use the budget after this.
 local function close(budget)
-  local members = {}
+  local members, fields = {}, {}
   for id in pairs(budget.removed) do
-    members[#members + 1] = id
+    members[#members + 1], fields[#fields + 1] = id, field_of(budget, id)
   end
   call_for_all('ZREM', budget.held, members)
+  call_for_all('HDEL', budget.hash, fields)
 end
 
 local semaphores = granting
@@ -329,7 +381,7 @@ granting = function(now, micros, floor, ended, is_provisional)
   -- of a queue that is never empty stay below those of revocations.
   unit_cost = function(queue, id)
     local window = string.match(queue, '}(%d+):queue$')
-    local limit = terms_of(id)
+    local limit = limit_and_weight(id)
     return window and math.min(UNIT, math.min(1000000 * window, 100000000000) / math.max(limit, 1)) or UNIT
   end
 
@@ -372,10 +424,13 @@ granting = function(now, micros, floor, ended, is_provisional)
     return 1
   end
 
-  -- A claim reserves nothing while it waits.
-  local function hold_any(semaphore, ...)
-    if not budgets[semaphore.held] then
-      hold(semaphore, ...)
+  -- A claim reserves nothing while it waits. If it has a reservation, because the answer to its acquire was lost, it keeps it.
+  local function hold_any(semaphore, id, weight, ends, ...)
+    local budget = budgets[semaphore.held]
+    if not budget then
+      hold(semaphore, id, weight, ends, ...)
+    elseif is_reserved(budget, id, now) then
+      call('ZADD', semaphore.held, 'GT', ends, id)
     end
   end
 
@@ -384,11 +439,14 @@ granting = function(now, micros, floor, ended, is_provisional)
     local budget = budgets[held]
     local may_wait = budget and (budget.head or budget.answered) and waiting_in(queue) > 0
     local head = may_wait and call('ZRANGE', queue, 0, 0)[1]
-    if head and head ~= budget.answered and not is_pause(head) then
-      local ms = due_for(budget, head)
-      if head ~= budget.head or budget.has_ended or ms and ms < (budget.due or math.huge) then
-        tell_to_poll({held = held, queue = queue, used = used_of(budget)}, 0, -math.huge)
+    local semaphore = head and {held = held, queue = queue, used = used_of(budget)}
+    if head and not is_pause(head) then
+      local ms, known = due_for(budget, head), budget.answered or budget.head
+      if head ~= known or budget.has_ended and not budget.answered or ms and ms < (budget.due or math.huge) then
+        tell_to_poll(semaphore, 0, -math.huge)
       end
+    elseif head and budget.is_paused_anew then
+      tell_to_poll(semaphore, 1, 0)
     end
     if budget then
       close(budget)

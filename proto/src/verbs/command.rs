@@ -263,7 +263,7 @@ impl Wanted {
         let limit = match self.standing {
             Standing::Granted => -2,
             Standing::Sent => -1,
-            Standing::New if self.units.made_with() > 1 => 0,
+            Standing::New if self.units.members() > 1 => 0,
             Standing::New => i64::from(self.units.id.limit),
         };
         let own = self.units.reservation;

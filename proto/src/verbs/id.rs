@@ -131,8 +131,8 @@ impl LeaseUnits {
         }
     }
 
-    /// The number of units that the id was made with.
-    pub fn made_with(&self) -> u32 {
+    /// The number of members that a server has of the whole id: one for each unit, or one for a reservation.
+    pub fn members(&self) -> u32 {
         self.reservation.map_or(self.id.weight, |_| 1)
     }
 

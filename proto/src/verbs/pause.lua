@@ -50,7 +50,7 @@ local function expire_again()
   end
 end
 
-local is_budget = string.find(token, ':budget', 1, true)
+local is_budget = is_hash(token)
 if length == 0 then
   if is_budget then
     call('HDEL', token, 'pause')

@@ -150,6 +150,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     local head = advance(level)
     level.head = head
     local budget = level.budget
+    -- In a semaphore that grants to its head, a head that is left and waits does not fit.
     local is_next = not head or head == id and (budget or not waits)
     if level.used + level.weight <= level.limit and is_next
       or budget and is_reserved(budget, id, now)
@@ -170,8 +171,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       local id = level.id
       local waited = waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, id)
       -- The holder of a permit that comes back may have used all that a budget has reserved for it.
-      local is_used = level.is_granted and level.budget
-      if free(level, is_used and id .. ' ' .. text(level.weight) or id) > 0 or waited then
+      local used = level.is_granted and level.budget and ' ' .. text(level.weight) or ''
+      if free(level, id .. used) > 0 or waited then
         leave(level.queue, level.alive, id)
         for unit = 2, level.units do
           free(level, id .. ':' .. unit)
@@ -196,6 +197,17 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
     return answer
   end
 
+  -- Extends the TTLs of a queue in which a claim has a place. Reading a TTL is cheaper than setting it. That of `alive` is
+  -- longer while it contains a revocation, and shorter if another program has overwritten it.
+  local function keep_place(level)
+    local queue, alive = level.queue, level.alive
+    for _, key in ipairs({queue, alive}) do
+      if call('PTTL', key) < short then
+        call('PEXPIRE', key, ttl)
+      end
+    end
+  end
+
   -- Waits in the queue of a level, behind the head if another claim waits. Returns the arrival, the time until the next poll,
   -- the last token, and the rest of a pause; or nothing if the queue is full.
   local function wait_at(level)
@@ -204,18 +216,12 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       return
     end
     local queue, alive, id, head = level.queue, level.alive, level.id, level.head
-    -- Reading a TTL is cheaper than setting it. That of `alive` is longer while it contains a revocation, and shorter if
-    -- another program has overwritten it.
-    for _, key in ipairs({queue, alive}) do
-      if call('PTTL', key) < short then
-        call('PEXPIRE', key, ttl)
-      end
-    end
+    keep_place(level)
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id
     if is_head and head and head ~= id then
       -- Its head start has put it before a head that does not fit.
       level.head = advance(level)
-      if level.used > 0 and call('ZSCORE', level.held, id) then
+      if not level.budget and level.used > 0 and call('ZSCORE', level.held, id) then
         -- `advance` has granted it. The next poll continues from there.
         return arrival, 0, grant(level, id, level.weight, expires_at, lease)
       end
@@ -228,8 +234,9 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         -- A reservation that ends may make room too.
         local first = call('ZRANGEBYSCORE', level.held, text(now + 1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
         local ends = first and first - now or math.huge
-        local soonest = math.min(due_at(level) or math.huge, ends)
-        recheck, budget.answered = soonest < math.huge and soonest or recheck, id
+        budget.answered, budget.due = id, due_at(level)
+        local soonest = math.min(budget.due or math.huge, ends)
+        recheck = soonest < math.huge and soonest or recheck
       end
       return arrival, recheck, 0, pause or -1, due_at(level, 0) or -1
     end
@@ -242,16 +249,23 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
 
   -- Holds the first levels of a claim for as long as the waiter at level `at` counts as alive, and releases the levels
   -- behind `at`. The claim has units there only if its units at `at` have expired or the key was paused. Then it starts
-  -- again from `at`.
+  -- again from `at`. It keeps its places in the queues of earlier budgets, and reservations that were granted before.
   local function hold_up_to(levels, last, at)
-    for number = 1, last do
-      local level, alive_ms = levels[number], wait_of(levels[at].terms)
-      hold(level, level.id, level.weight, text(now + alive_ms), ttl)
-      if not level.budget and call('PTTL', level.held) < short then
-        call('PEXPIRE', level.held, ttl)
+    local alive_ms = wait_of(levels[at].terms)
+    for number = 1, #levels do
+      local level = levels[number]
+      local keeps = number > at and level.budget and is_reserved(level.budget, level.id, now)
+      if number <= last or keeps then
+        hold(level, level.id, level.weight, text(now + alive_ms), ttl)
+        if not level.budget and call('PTTL', level.held) < short then
+          call('PEXPIRE', level.held, ttl)
+        elseif level.budget and waiting_in(level.queue) > 0 and call('ZSCORE', level.queue, level.id) then
+          keep_place(level)
+        end
+      elseif number > at then
+        release(levels, number, number)
       end
     end
-    release(levels, at + 1, #levels)
   end
 
   -- Waits in the queue of a level, and holds the narrower ones. Returns the answer.
@@ -310,7 +324,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
         token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
         weight = tonumber(weight, 36), terms = own, waits = wait_of(own), budget = budget, units = budget and 1 or tonumber(weight, 36),
         is_known = string.find(own, '^%-') ~= nil, is_granted = string.find(own, '^%-2') ~= nil,
-        head = false, is_stuck = false
+        head = false, is_stuck = false, is_done = false
       }
     end
     local is_granted, refusal = admit(levels)

@@ -7,8 +7,8 @@
 -- KEYS  for each semaphore held, queue, alive, token; for each budget held, queue, alive, budget; see grant.lua and budget.lua
 -- ARGV  1 lease  ms
 --       and for each semaphore the number of units, and every unit of every permit to refresh, for each budget as `ID TOTAL`
--- Returns the server's time in ms and, for each unit, 1 (held) or 0 (lost). A reservation of a permit is never lost: it was
--- spent, and its permit goes on.
+-- Returns the server's time in ms and, for each unit, 1 (held) or 0 (lost). A reservation that is gone is lost only if its
+-- claim is not granted yet: that of a permit was spent, and the permit goes on.
 
 local now, micros = clock()
 local lease, ended, finish = tonumber(ARGV[1]), {}, nil
@@ -28,7 +28,7 @@ local function refresh(budget, first, last)
       call('ZADD', budget.held, 'XX', option, expires_at, id)
     end
     if is_held and not is_provisional then
-      local _, weight = terms_of(id)
+      local _, weight = limit_and_weight(id)
       local _, settled = settle(budget, id, weight, tonumber(total))
       fields[#fields + 1], fields[#fields + 2] = field_of(budget, id), text(settled)
     end
@@ -44,7 +44,7 @@ end
 
 for key = 1, #KEYS, 4 do
   local held, queue, token, last = KEYS[key], KEYS[key + 1], KEYS[key + 3], at + ARGV[at]
-  if string.find(token, ':budget', 1, true) then
+  if is_hash(token) then
     local is_contended = anything_waits and call('EXISTS', queue) == 1
     count_held(held, now, is_contended, only_id(at + 1, last))
     refresh(budgets[held], at + 1, last)

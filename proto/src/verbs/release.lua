@@ -4,7 +4,7 @@
 -- are granted to the head of the queue in the same call. It notifies only the waiters that it grants, and the head if
 -- its poll can grant more.
 --
--- KEYS  for each semaphore held, queue, alive, token; see grant.lua
+-- KEYS  for each semaphore held, queue, alive, token; see grant.lua. For a budget: see budget.lua
 -- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
 --       2 floor        microseconds, the least token for a semaphore that has none yet
 --       and for each semaphore the number of units, and every unit of every permit to release; for a budget as in
@@ -22,7 +22,7 @@ local answer, at, ended = {}, 3, {}
 local function release(key, first, last)
   local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local is_contended = anything_waits and (#KEYS == 4 or call('EXISTS', queue) == 1)
-  local is_budget = budgets and string.find(token, ':budget', 1, true)
+  local is_budget = budgets and is_hash(token)
   if not is_contended and not with_answer and not is_budget then
     call('ZREM', held, unpack(ARGV, first, last))
     return
@@ -54,7 +54,8 @@ local function release(key, first, last)
   for arg = first, last do
     answer[#answer + 1] = free(semaphore, ARGV[arg])
   end
-  -- Usually none of them waits, and one call to Redis shows that. The call is skipped if it could empty the set.
+  -- Usually none of them waits, and one call to Redis shows that. The call is skipped if it could empty the set, and
+  -- for budgets, whose arguments are no ids.
   local may_wait = is_budget or call('ZCARD', alive) <= last - first + 1
     or call('ZREM', alive, unpack(ARGV, first, last)) > 0
   -- From the last to the first, because the last waiter of a flow moves no other.

@@ -25,22 +25,25 @@ if not process then
   return {now, 0}
 end
 
--- No permit has more units than this.
-local units, was_there = math.min(tonumber(weight, 36), 1000), call('ZSCORE', queue, id)
+-- No permit has more units than this. A reservation of a budget is one.
+local budget = budgets and budgets[held]
+local units, was_there = budget and 1 or math.min(tonumber(weight, 36), 1000), call('ZSCORE', queue, id)
+-- The holder may have used all that a budget has reserved for it.
 local function name_of(unit)
-  return unit == 1 and id or id .. ':' .. unit
+  return budget and id .. ' ' .. text(tonumber(weight, 36)) or unit == 1 and id or id .. ':' .. unit
 end
-for unit = 1, semaphore.used > 0 and units or 0 do
+if budget then
+  was_there = was_there or is_reserved(budget, id, now)
+end
+for unit = 1, not budget and semaphore.used > 0 and units or 0 do
   was_there = was_there or call('ZSCORE', held, name_of(unit))
 end
 if was_there then
   -- First, because PUBLISH fails if the user may not publish. Then nothing has changed.
   notify(held, process, permit .. ' revoked')
   leave(queue, alive, id)
-  -- The holder may have used all that a budget has reserved for it.
-  local whole = budgets and budgets[held] and id .. ' ' .. text(tonumber(weight, 36))
-  for unit = 1, whole and 1 or units do
-    free(semaphore, whole or name_of(unit))
+  for unit = 1, units do
+    free(semaphore, name_of(unit))
   end
   call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
   -- Removes the revocations whose time is over.

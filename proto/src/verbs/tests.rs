@@ -561,7 +561,7 @@ fn a_reservation_is_one_unit_whatever_it_reserves_and_keeps_its_weight_under_a_n
     let mut units = reservation(1, 40, Charge::Settlement);
     units.settle(7);
     let renewed = units.under(50);
-    assert_eq!((renewed.count(), renewed.made_with()), (1, 1));
+    assert_eq!((renewed.count(), renewed.members()), (1, 1));
     assert_eq!((renewed.id.weight, renewed.id.limit), (40, 50));
     assert_eq!(renewed.reservation, units.reservation);
     assert_eq!(renewed.id.name.generation, 1);

@@ -8,7 +8,7 @@ use testing::rng::Rng;
 use tower_semaphore_model::{
     lua::Runner,
     scripts::{Scripts, Verb},
-    stand_in::{Reply, StandIn, Value},
+    stand_in::{Entry, Reply, StandIn, Value},
 };
 
 const LEASE: i64 = 10_000;
@@ -440,4 +440,81 @@ fn two_claims_in_one_call_do_not_share_the_same_units() {
     assert!(
         matches!(&answer[3], Reply::List(refusal) if refusal[..3] == [0, 1, 3].map(Reply::Int))
     );
+}
+
+impl World {
+    /// Runs an acquire of one claim with these terms.
+    fn acquire_with(&mut self, terms: &str, id: &str, lasts: i64) -> Vec<Reply> {
+        let numbers = [LEASE, self.now() + 500, 1_000, lasts, 1, 1];
+        let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+        args.extend([terms, "1", id].map(str::to_owned));
+        self.run(Verb::AcquireBudgets, &args)
+    }
+
+    /// A world with a budget of 100 units per minute.
+    fn of_a_minute() -> Self {
+        let mut world = Self::new(1);
+        world.window = 60_000;
+        let keys = ["held", "queue", "alive"].map(|key| format!("s:{{t:a}}60000:{key}"));
+        let keys = keys.into_iter().chain(["s:{t:a}:budget".to_owned()]);
+        world.keys = keys.collect();
+        world
+    }
+
+    fn reserved(&self) -> String {
+        let entry = self.server.key(&self.keys[3]).expect("it is in use");
+        let Value::Hash(fields) = &entry.value else {
+            panic!("{entry:?}")
+        };
+        let state = fields["60000"].split(' ').nth(2);
+        state.expect("the third number").to_owned()
+    }
+}
+
+/// Its reservation has ended, and comes off in the call in which it joins the queue before the head.
+#[test]
+fn a_head_start_reserves_nothing_beyond_the_limit() {
+    let mut world = World::of_a_minute();
+    let early = "x.1.0.0.2s.14.7ps.0...";
+    let other = "l.3.0.0.2s.1o.7ps.0...";
+    assert_eq!(
+        world.acquire_with("100", early, PROVISIONAL)[1],
+        Reply::Int(1)
+    );
+    assert_eq!(world.acquire_with("100", other, LEASE)[1], Reply::Int(1));
+    world.server.now += 500_000;
+    let head = world.acquire_with("100 8000 10 0 0", "h.2.0.0.2s.2i.7ps.0...", LEASE);
+    assert!(matches!(&head[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
+    let args = [LEASE.to_string(), "1".to_owned(), format!("{other} 360")];
+    world.run(Verb::RefreshBudgets, &args);
+    world.server.now += 600_000;
+    let again = world.acquire_with("-1 2000 10 0 5000000", early, LEASE);
+    assert!(matches!(&again[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
+    assert_eq!(world.reserved(), "0");
+}
+
+/// Another program has overwritten a key that the script names late.
+#[test]
+fn a_release_that_fails_midway_frees_its_units_once() {
+    let mut world = World::of_a_minute();
+    let (ends, stays) = ("a.1.0.0.2s.1e.go.0...", "b.2.0.0.2s.1e.7ps.0...");
+    for id in [ends, stays] {
+        assert_eq!(world.acquire_with("100", id, LEASE)[1], Reply::Int(1));
+    }
+    world.acquire_with("100 8000 10 0 0", "w.9.0.0.2s.2i.7ps.0...", LEASE);
+    let strange = Value::Text("strange".to_owned());
+    let strange = Entry {
+        value: strange,
+        expires_at: None,
+    };
+    world.server.insert(world.keys[2].clone(), strange);
+    let args = ["1", "5", "1", &format!("{ends} 0")].map(str::to_owned);
+    for _ in 0..3 {
+        let keys = world.keys.clone();
+        let failed = world
+            .runner
+            .run(Verb::ReleaseBudgets, &mut world.server, &keys, &args);
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!(world.reserved(), "50");
+    }
 }

@@ -40,7 +40,8 @@ facts_everywhere! {
     a_rate_is_spent_also_beside_other_limits
     usage_lists_reservations_and_what_is_settled
     a_revoked_permit_has_used_its_estimate
-    a_weight_beyond_that_of_permits_is_no_problem
+    a_budget_reserves_up_to_the_highest_number_of_units
+    keys_that_look_like_budgets_are_none
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -91,12 +92,12 @@ fn spawn(store: &Store, claims: impl Into<Claims>) -> Waiter {
 
 async fn until_queued(store: &Store, claim: &Claim, count: usize) {
     let are_there = async || usage(store, claim).await.waiting.len() == count;
-    eventually("so many wait", BOUND, are_there).await;
+    eventually("the queue has the expected length", BOUND, are_there).await;
 }
 
 async fn until_in_use(store: &Store, claim: &Claim, expected: (u32, u32)) {
     let is_so = async || in_use(store, claim).await == expected;
-    eventually("so many units are in use", BOUND, is_so).await;
+    eventually("the usage is as expected", BOUND, is_so).await;
 }
 
 async fn a_budget_grants_up_to_its_limit_and_reports_when_it_has_room(store: Store) {
@@ -422,7 +423,7 @@ async fn a_revoked_permit_has_used_its_estimate(store: Store) {
     assert_eq!(in_use(&store, &claim).await, (60, 0));
 }
 
-async fn a_weight_beyond_that_of_permits_is_no_problem(store: Store) {
+async fn a_budget_reserves_up_to_the_highest_number_of_units(store: Store) {
     let most = u32::MAX;
     let permit = granted(&store, tokens(most, most - 1)).await;
     assert_eq!(permit.remaining(), 1);
@@ -436,4 +437,23 @@ async fn a_weight_beyond_that_of_permits_is_no_problem(store: Store) {
     eventually("the settled units are spent", BOUND, is_spent).await;
     let rate = rate(most, HOUR).with_weight(1_000_000);
     drop(granted(&store, rate).await);
+}
+
+async fn keys_that_look_like_budgets_are_none(store: Store) {
+    let of_key = |claim: Claim| claim.with_key("budget-1");
+    let claims = [of_key(flight(5)), of_key(tokens(100, 60))];
+    let permit = granted(&store, claims).await;
+    let flight = of_key(flight(5));
+    let paused = store.pause(flight.policy(), flight.key(), HOUR, "");
+    paused.await.expect("the store answers");
+    let refused = store.acquire(flight.clone()).await;
+    assert!(matches!(refused, Err(AcquireError::Paused { .. })));
+    let resumed = store.resume(flight.policy(), flight.key()).await;
+    assert!(resumed.expect("the store answers"));
+    permit.settle("tokens", 10);
+    assert!(permit.release().await);
+    let is_free = async || usage(&store, &flight).await.units == 0;
+    eventually("nothing is held", BOUND, is_free).await;
+    until_in_use(&store, &of_key(tokens(100, 1)), (10, 0)).await;
+    drop(granted(&store, flight).await);
 }
