@@ -89,6 +89,7 @@ night() {
     step "the matrix" tests/matrix.sh --brief installed resp3-tls
     step "soak, one minute" tests/soak.sh 1
     step "behind proxies" cargo test --all-features --test proxies -- --ignored
+    step "four gateways" cargo test --all-features --test clients -- --ignored
     step "storm, one minute" env STORM_SECONDS=60 cargo test --all-features --test attacks storm::
     step "interleavings" cargo test --release -p tower-semaphore-interleavings
     step "simulation, 175,000 schedules" schedules

@@ -33,19 +33,19 @@ const UPSTREAM: Policy = Policy::from_static("upstream");
 /// Tokens per minute of an account.
 pub(crate) const UPSTREAM_TOKENS: Policy = Policy::from_static("upstream-tokens");
 
-/// The quota of an account: tokens per minute.
+/// The limit of [`UPSTREAM_TOKENS`], and the quota of an account at the built-in upstream.
 pub(crate) const QUOTA: u32 = 1_000_000;
 
-/// The pause of an account whose upstream answers 429 without a number of seconds, or with zero.
+/// The pause after a 429 whose `Retry-After` has no number of seconds, or zero. `COOLDOWN_MS` may shorten it.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// All accounts. A request needs one of them, and claims its limits after those of the tenant. So a request that
-/// waits for its tenant's tokens keeps no account from others. While it waits for an account, its tokens stay reserved.
+/// All accounts. A request acquires one account, after the limits of its tenant. So a request that waits for its
+/// tenant's tokens keeps no account from others. While it waits for an account, the tenant's tokens stay reserved.
 pub(crate) struct Accounts {
     store: Store,
     http: Client<HttpConnector, Full<Bytes>>,
     accounts: Vec<Account>,
-    /// The account that is tried first by the next request.
+    /// Counts the calls of `acquire`, which begin with each account in turn.
     next: AtomicUsize,
     limit: u32,
     longest_pause: Duration,
@@ -56,16 +56,18 @@ pub(crate) struct Account {
     url: Uri,
 }
 
-/// The answer of an upstream, and the permit of the account that it came from.
+/// The response of an upstream, with its account and the account's permit.
 pub(crate) struct Answer<'a> {
     pub(crate) account: &'a Account,
     pub(crate) permit: Permit,
     pub(crate) response: Response<Incoming>,
 }
 
-/// Why no upstream has answered.
+/// An error of [`Accounts::send`].
 pub(crate) enum SendError {
+    /// No account was acquired, or the store did not pause an account.
     Acquire(AcquireError),
+    /// The upstream was not reached, or has sent no response.
     Http(legacy::Error),
 }
 
@@ -90,23 +92,24 @@ impl Accounts {
         }
     }
 
-    /// Requests `completion` from the first account that has room. An account that answers 429 is paused in all
-    /// gateways, and the request goes to another account.
+    /// Sends a request to the first account that has room. A 429 pauses the account for all gateways that share the
+    /// store, and then the request acquires an account again.
     pub(crate) async fn send(&self, request: &ApiRequest) -> Result<Answer<'_>, SendError> {
         loop {
             let (account, permit) = self.acquire(request).await.map_err(SendError::Acquire)?;
-            // A permit that is never settled would count as used.
+            // Without a settlement the whole estimate would count as used.
             permit.settle(UPSTREAM_TOKENS, 0);
-            let response = self.http.request(post(account, &request.completion)).await;
+            let post = build_request(account, &request.completion);
+            let response = self.http.request(post).await;
             let response = response.map_err(SendError::Http)?;
-            let Some(pause) = self.pause(&response) else {
+            let Some(pause) = self.pause_after(&response) else {
                 return Ok(Answer {
                     account,
                     permit,
                     response,
                 });
             };
-            // Awaited while the permit is held, so that no waiter is granted before the pause.
+            // The permit is held until the pause is set, so that no waiter is granted before.
             let paused = permit.pause(UPSTREAM, pause, "429 from the upstream").await;
             paused.map_err(SendError::Acquire)?;
         }
@@ -121,6 +124,8 @@ impl Accounts {
             match self.store.acquire_all(claims).await {
                 Ok(permit) => return Ok((account, permit)),
                 Err(error) if error.is_refusal() => {}
+                // An operator has closed this account.
+                Err(AcquireError::KeyClosed { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -130,13 +135,15 @@ impl Accounts {
         };
         let mut waits: FuturesUnordered<_> = self.accounts.iter().map(wait).collect();
         let mut errors = Vec::new();
-        while let Some((account, answer)) = waits.next().await {
-            match answer {
+        while let Some((account, outcome)) = waits.next().await {
+            match outcome {
                 Ok(permit) => return Ok((account, permit)),
                 Err(error) => errors.push(error),
             }
         }
-        let soonest = errors.into_iter().min_by_key(AcquireError::retry_after);
+        let soonest = errors
+            .into_iter()
+            .min_by_key(|error| error.retry_after().unwrap_or(Duration::MAX));
         Err(soonest.expect("`UPSTREAMS` names an account"))
     }
 
@@ -153,8 +160,8 @@ impl Accounts {
         [claim(UPSTREAM, self.limit), tokens.with_estimate(estimate)].into()
     }
 
-    /// Returns the pause for which a response asks.
-    fn pause(&self, response: &Response<Incoming>) -> Option<Duration> {
+    /// Returns the time for which a 429 pauses its account. `None` for other responses.
+    fn pause_after(&self, response: &Response<Incoming>) -> Option<Duration> {
         if response.status() != StatusCode::TOO_MANY_REQUESTS {
             return None;
         }
@@ -165,7 +172,7 @@ impl Accounts {
     }
 }
 
-fn post(account: &Account, completion: &Completion) -> Request<Full<Bytes>> {
+fn build_request(account: &Account, completion: &Completion) -> Request<Full<Bytes>> {
     let Completion {
         model,
         prompt,

@@ -1,4 +1,4 @@
-//! Errors, as the object that clients of such APIs expect.
+//! Error responses, with the JSON object that clients of completion APIs expect.
 
 use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE},
@@ -12,7 +12,6 @@ use tower_semaphore::{
 
 const UNAVAILABLE: &str = "no request can be admitted now";
 
-/// An error response.
 pub(crate) struct ApiError {
     status: StatusCode,
     headers: HeaderMap,
@@ -29,12 +28,13 @@ impl ApiError {
     }
 }
 
-/// A request that a limit has refused, with the status and the fields of the default response.
+/// The response to a request that is not admitted. It has the status and headers of the default response, except the
+/// content type.
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         let message = match rejection.reason() {
             Reason::Key { error, .. } => error.to_string(),
-            Reason::Acquire { error, .. } => refusal(error),
+            Reason::Acquire { error, .. } => refusal_message(error),
             _ => UNAVAILABLE.to_owned(),
         };
         let (head, _) = rejection.into_response().into_parts();
@@ -52,9 +52,10 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// The reason in the words of the client, who knows tokens instead of units. The details of a failure are for operators.
-fn refusal(error: &AcquireError) -> String {
+/// Returns the message for the client. The details of a store's failure are for operators.
+fn refusal_message(error: &AcquireError) -> String {
     match error {
+        // Only an estimate of `max_tokens` can exceed a limit: see `Estimates::tokens_for`.
         AcquireError::Invalid {
             source: ClaimError::TooHeavy { weight, limit, .. },
             ..

@@ -2,36 +2,37 @@
 
 use crate::{
     request::Completion,
-    settings::{Estimate, Settings},
+    settings::{EstimateMode, Settings},
 };
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
-/// The number of answers after which a model's mean is used.
-const ENOUGH: u32 = 10;
+/// A model's mean is used from this number of answers on.
+const MIN_ANSWERS: u32 = 10;
 
-/// The part of the mean that is added to it. Answers differ, and use beyond an estimate delays later requests.
+/// The fraction of a mean that is added to it. Answers differ, and use beyond an estimate delays later requests.
 const MARGIN: f64 = 0.5;
 
-/// The number of answers in a mean. Older answers count less, so the mean follows its model.
-const MEMORY: u32 = 100;
+/// The most answers that a mean counts. From then on older answers count less, so the mean follows its model.
+const MAX_ANSWERS: u32 = 100;
 
-/// The most models with a mean, because clients name the models.
+/// Bounds the memory, because clients choose the names of models. Models beyond this number have no mean.
 const MAX_MODELS: usize = 1_000;
 
-/// Reservations that follow the use of earlier requests. Reserved tokens are of no use to others, so a gateway that
+/// Estimates the tokens of requests from earlier answers. Other requests cannot use reserved tokens, so a gateway that
 /// reserves `max_tokens` leaves much of its budgets unused.
 pub(crate) struct Estimates {
-    by: Estimate,
-    /// The most tokens that a budget has room for.
-    most: u32,
+    mode: EstimateMode,
+    /// The smaller of `KEY_TPM` and `MODEL_TPM`. A claim of more tokens than a budget's limit is refused.
+    smallest_budget: u32,
     means: Mutex<HashMap<String, Mean>>,
 }
 
 #[derive(Default)]
 struct Mean {
+    /// At most [`MAX_ANSWERS`].
     answers: u32,
     tokens: f64,
 }
@@ -39,36 +40,36 @@ struct Mean {
 impl Estimates {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            by: settings.estimate,
-            most: settings.key_tpm.min(settings.model_tpm),
+            mode: settings.estimate_mode,
+            smallest_budget: settings.key_tpm.min(settings.model_tpm),
             means: Mutex::default(),
         }
     }
 
-    /// Returns the tokens to reserve. With [`Estimate::Max`] these may be more than a budget has, and the request is
-    /// refused.
-    pub(crate) fn reserve(&self, completion: &Completion) -> u32 {
+    /// Returns the tokens to reserve. With [`EstimateMode::MaxTokens`] they may exceed the limit of a budget. Then the
+    /// request is refused.
+    pub(crate) fn tokens_for(&self, completion: &Completion) -> u32 {
         let max = completion.max_tokens.get();
-        if self.by == Estimate::Max {
+        if self.mode == EstimateMode::MaxTokens {
             return max;
         }
         let means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
         let mean = means.get(&completion.model);
-        let typical = match mean.filter(|mean| mean.answers >= ENOUGH) {
+        let typical = match mean.filter(|mean| mean.answers >= MIN_ANSWERS) {
             Some(mean) => (mean.tokens * (1.0 + MARGIN)).ceil() as u32,
             None => max,
         };
-        typical.clamp(1, max.min(self.most))
+        typical.clamp(1, max.min(self.smallest_budget))
     }
 
-    /// Records the tokens of an answer.
+    /// Adds an answer that has ended to its model's mean.
     pub(crate) fn record(&self, model: &str, tokens: u32) {
         let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
         if means.len() >= MAX_MODELS && !means.contains_key(model) {
             return;
         }
         let mean = means.entry(model.to_owned()).or_default();
-        mean.answers = (mean.answers + 1).min(MEMORY);
+        mean.answers = (mean.answers + 1).min(MAX_ANSWERS);
         mean.tokens += (f64::from(tokens) - mean.tokens) / f64::from(mean.answers);
     }
 }

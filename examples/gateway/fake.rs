@@ -1,4 +1,4 @@
-//! The upstream that is built in: it answers with words, and its accounts have quotas.
+//! The built-in upstream. It answers with words, and its accounts have quotas.
 
 use crate::{
     App, accounts::QUOTA, error::ApiError, limits::MINUTE, request::Completion, settings::Settings,
@@ -20,12 +20,11 @@ use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Rejection, Semaph
 /// Tokens per minute of an account, by the upstream's own count.
 const QUOTA_TOKENS: Policy = Policy::from_static("quota");
 
-/// An account at the fake upstream.
 #[derive(Clone)]
-struct Account {
+struct FakeAccount {
     name: String,
     quotas: MemorySemaphore,
-    word: Duration,
+    word_time: Duration,
 }
 
 /// The routes of the accounts without a URL.
@@ -33,10 +32,10 @@ pub(crate) fn routes(settings: &Settings) -> Router<App> {
     let quotas = MemorySemaphore::new();
     let names = settings.upstreams.iter().filter(|(_, url)| url.is_none());
     names.fold(Router::new(), |all, (name, _)| {
-        let account = Account {
+        let account = FakeAccount {
             name: name.clone(),
             quotas: quotas.clone(),
-            word: settings.word,
+            word_time: settings.word_time,
         };
         let routes = Router::new()
             .route("/v1/completions", post(complete))
@@ -45,9 +44,9 @@ pub(crate) fn routes(settings: &Settings) -> Router<App> {
     })
 }
 
-/// Answers with some words, unless the account has used its quota.
+/// Streams words. Answers 429 if the account's quota has no room for `max_tokens`, or while it is overloaded.
 async fn complete(
-    State(account): State<Account>,
+    State(account): State<FakeAccount>,
     parts: Parts,
     Json(completion): Json<Completion>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
@@ -64,8 +63,8 @@ async fn complete(
     let chunks = stream::iter((1..).zip(words)).then(move |(count, word)| {
         let permit = permit.clone();
         async move {
-            if !account.word.is_zero() {
-                sleep(account.word).await;
+            if !account.word_time.is_zero() {
+                sleep(account.word_time).await;
             }
             permit.settle(QUOTA_TOKENS, count);
             json!({"choices": [{"text": word}]}).to_string()
@@ -76,7 +75,8 @@ async fn complete(
     Ok(Sse::new(events.map(|data| Ok(Event::default().data(data)))))
 }
 
-/// The number of words that the prompt asks for (`40 words`), or else the words of the prompt, up to `max_tokens`.
+/// Returns 40 words for the prompt `40 words`, and the prompt's own words for any other prompt. Returns at most
+/// `max_tokens` words.
 fn words(completion: &Completion) -> impl ExactSizeIterator<Item = String> + Send + use<> {
     let prompt = &completion.prompt;
     let number = prompt
@@ -97,9 +97,9 @@ struct Overload {
     seconds: u64,
 }
 
-/// Makes an account answer 429 for a time.
+/// Makes an account answer 429 for a time. A further call cannot shorten this time.
 async fn overload(
-    State(account): State<Account>,
+    State(account): State<FakeAccount>,
     Query(Overload { seconds }): Query<Overload>,
 ) -> Result<String, ApiError> {
     let answer = format!("{} answers 429 for {seconds} s\n", account.name);

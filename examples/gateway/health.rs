@@ -1,4 +1,4 @@
-//! `GET /health`: whether the gateway can serve, for an alarm or a load balancer.
+//! `GET /health`: the state of the store, for an alarm or a load balancer.
 
 use crate::{App, error::ApiError};
 use axum::{extract::State, http::StatusCode};

@@ -20,11 +20,11 @@ pub(crate) const MODEL_TOKENS: Policy = Policy::from_static("model-tokens");
 /// The window of the budgets.
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// Decides all limits of a tenant in one step. Permits come before budgets, and the narrow limit before the wide one. So
-/// a crowd of one key waits in the key's own queue, and only its first request waits for the model, where keys take
-/// turns.
+/// One layer for all limits of a tenant. Permits come before budgets, and the narrow limit before the wide one. So
+/// requests beyond `KEY_LIMIT` wait in the key's own queue. At most `KEY_LIMIT` requests of a key wait for models,
+/// where keys take turns.
 ///
-/// The limits of the upstream accounts are not among them: see [`Accounts`](crate::accounts::Accounts).
+/// [`Accounts`](crate::accounts::Accounts) has the limits of the upstream accounts.
 pub(crate) fn layer(app: &App) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
     let settings = app.settings.clone();
     let claims = move |parts: &Parts| {
@@ -62,7 +62,7 @@ pub(crate) struct LimitUsage {
     paused_ms: u128,
 }
 
-/// The limits of the client's API key, and their use.
+/// Lists the limits of the client's API key, and their use.
 pub(crate) async fn show(
     State(app): State<App>,
     ApiKey(key): ApiKey,

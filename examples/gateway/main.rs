@@ -1,27 +1,27 @@
 //! A gateway for completions: tenants in front, upstream accounts with quotas behind.
 //!
-//! - An API key has a number of requests in flight, and tokens per minute.
-//! - A model has tokens per minute, which API keys that wait for them share fairly.
-//! - An account at an upstream has a number of requests in flight, and tokens per minute. If the upstream answers 429
-//!   with `Retry-After`, the account is paused, and requests go to the other accounts.
+//! - An API key is limited in its requests in flight and its tokens per minute.
+//! - A model is limited in its tokens per minute. API keys that wait for the same model take turns.
+//! - An account at an upstream is limited in its requests in flight and its tokens per minute. An answer of 429 pauses
+//!   the account for the `Retry-After`, and requests go to the other accounts.
 //!
 //! ```sh
 //! cargo run --example gateway
 //!
-//! # Streams 40 words. Each of them is a token.
+//! # Streams 40 words. Each word is one token.
 //! curl -N localhost:3000/v1/completions -H 'authorization: Bearer ann' \
 //!   --json '{"model":"small","prompt":"40 words","max_tokens":100}'
-//! # The tokens that ann has used, or has reserved for a stream that runs.
+//! # Lists ann's limits and their use.
 //! curl localhost:3000/v1/limits -H 'authorization: Bearer ann'
-//! # Pauses an account: the next requests go to `fake-2`, as the field `x-upstream` shows.
+//! # Makes the account `fake-1` answer 429. Requests go to `fake-2`, which the header `x-upstream` names.
 //! curl -X POST 'localhost:3000/fake/fake-1/overload?seconds=30'
 //! ```
 //!
 //! With `REDIS_URL` set, all gateways share the limits and pauses. `settings.rs` has the other settings.
 //! `GET /health` reports whether their store works, and `--features metrics` adds `GET /metrics`.
 //!
-//! A request goes through `request.rs`, `limits.rs`, `accounts.rs` and `answer.rs`, in this order. `estimate.rs` has the
-//! number of tokens that it reserves, and `fake.rs` the upstream that is built in.
+//! A request goes through `request.rs`, `limits.rs` and `answer.rs`, in this order. `answer.rs` sends the request to an
+//! account of `accounts.rs`. `estimate.rs` estimates the tokens of a request, and `fake.rs` is the built-in upstream.
 
 mod accounts;
 mod answer;
@@ -86,13 +86,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn routes(app: App) -> Result<Router, Box<dyn Error>> {
-    let completions = Router::new()
-        .route("/v1/completions", post(answer::stream))
-        .layer(limits::layer(&app))
+    // `layer` would also limit requests with another method, which no handler settles.
+    let completions = post(answer::stream)
+        .route_layer(limits::layer(&app))
         // The body is read outside of the limits, because the claims depend on it.
-        .layer(middleware::from_fn_with_state(app.clone(), request::read));
+        .route_layer(middleware::from_fn_with_state(app.clone(), request::read));
     let routes = Router::new()
-        .merge(completions)
+        .route("/v1/completions", completions)
         .route("/v1/limits", get(limits::show))
         .route("/health", get(health::show))
         .merge(fake::routes(&app.settings));

@@ -9,13 +9,13 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use std::time::Duration;
 use tower_semaphore::observe::{CALL_SIZE, SECONDS, SIZES};
 
-/// How often histogram samples are put into their buckets. Until then each sample takes memory.
+/// The period after which histogram samples are put into their buckets. Until then each sample takes memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// The media type of the text format.
+/// The media type of Prometheus' text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Starts counting, and returns the route's handler.
+/// Installs the recorder of all metrics, and returns the route's handler.
 pub(crate) fn route() -> Result<MethodRouter<App>, BuildError> {
     let handle = PrometheusBuilder::new()
         .with_recommended_naming(true)

@@ -1,21 +1,24 @@
-//! A client's request: its API key and the completion that it asks for.
+//! A client's request: its API key and its completion.
 
 use crate::{App, error::ApiError};
 use axum::{
     body::{Body, to_bytes},
     extract::{FromRequestParts, Request, State},
-    http::{StatusCode, header::AUTHORIZATION, request::Parts},
+    http::{
+        StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE},
+        request::Parts,
+    },
     middleware::Next,
     response::Response,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::{num::NonZeroU32, time::Instant};
 
-/// The longest body of a request.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// The body of a request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The JSON body of a request.
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Completion {
     pub(crate) model: String,
     pub(crate) prompt: String,
@@ -27,23 +30,27 @@ pub(crate) struct Completion {
 pub(crate) struct ApiRequest {
     pub(crate) key: String,
     pub(crate) completion: Completion,
-    /// The tokens that it reserves.
+    /// The tokens to reserve.
     pub(crate) estimate: u32,
-    /// The end of its wait.
+    /// The request stops waiting for limits at this time.
     pub(crate) deadline: Instant,
 }
 
-/// The key in `authorization: Bearer KEY`. A real gateway would look it up.
+/// The key in `authorization: Bearer KEY`. A real gateway would check the key.
 pub(crate) struct ApiKey(pub(crate) String);
 
 impl<S: Sync> FromRequestParts<S> for ApiKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let value = parts.headers.get(AUTHORIZATION);
-        let value = value.and_then(|value| value.to_str().ok());
-        let key = value.and_then(|value| value.strip_prefix("Bearer "));
-        match key.filter(|key| !key.is_empty()) {
+        let key = parts
+            .headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, key)| scheme.eq_ignore_ascii_case("Bearer") && !key.is_empty())
+            .map(|(_, key)| key);
+        match key {
             Some(key) => Ok(Self(key.to_owned())),
             None => Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
@@ -60,14 +67,16 @@ pub(crate) async fn read(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let deadline = Instant::now() + app.settings.wait;
     let (mut parts, body) = request.into_parts();
-    let body = to_bytes(body, MAX_BYTES).await;
-    let body =
-        body.map_err(|error| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
+    let body = to_bytes(body, MAX_BODY_BYTES)
+        .await
+        .map_err(|error| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
     let completion: Completion = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-    let estimate = app.estimates.reserve(&completion);
+    let estimate = app.estimates.tokens_for(&completion);
+    let deadline = Instant::now() + app.settings.wait;
+    // The layer would answer a gRPC request in the form of gRPC.
+    parts.headers.remove(CONTENT_TYPE);
     parts.extensions.insert(ApiRequest {
         key,
         completion,

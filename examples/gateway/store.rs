@@ -1,4 +1,4 @@
-//! The store of all limits: in this process, or in Redis for all gateways.
+//! The store of the limits: in the memory of this process, or in a Redis that gateways share.
 
 #[cfg(feature = "redis")]
 use crate::with_causes;
@@ -15,7 +15,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Opens the store in Redis at this URL, or in memory without a URL.
+    /// Connects to the Redis at this URL. Without a URL the store is in memory.
     pub(crate) async fn open(redis_url: Option<&str>) -> Result<Self, String> {
         match redis_url {
             #[cfg(feature = "redis")]
@@ -41,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Returns the units of a key that are in use.
+    /// Returns the units of a key that are in use, its limit in force and its pause.
     pub(crate) async fn usage(&self, policy: &Policy, key: &Key) -> Result<Usage, StoreError> {
         match self {
             Self::Memory(memory) => memory.usage(policy, key).await,

@@ -53,7 +53,7 @@ impl Gateway {
         }
     }
 
-    fn send(
+    pub(crate) fn send(
         &self,
         method: &str,
         path: &str,

@@ -3,13 +3,21 @@
 //! Promises: P1, P9, P16, P17, P18, P26.
 
 use super::{
-    client::{Answer, BOUND, Gateway, REFUSING, SILENT},
+    client::{Answer, BOUND, Gateway, REFUSING, RICH, SILENT, soon},
     tenants::charges_the_words_sent,
     upstream::{End, Upstream},
 };
-use std::time::{Duration, Instant};
-use testing::{redis::RedisServer, wait::eventually};
-use tokio::task::JoinHandle;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use testing::{redis::RedisServer, stores::connected, wait::eventually};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+};
+use tower_semaphore::{Operate, RedisSemaphore};
 
 /// Starts two gateways with the same settings.
 async fn pair(settings: &[(&str, &str)]) -> [Gateway; 2] {
@@ -120,6 +128,64 @@ async fn two_keys_that_wait_for_a_model_take_turns_in_all_gateways() {
     assert_eq!((admitted(&of_ann), admitted(&of_bob)), (3, 3));
 }
 
+/// A model has 1,000 tokens per second. The tokens of its first minute are used at once; then twelve clients of each key
+/// wait all the time.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes 20 s and needs a quiet machine"]
+async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_and_no_more_than_it_has()
+ {
+    const MINUTE: u32 = 60_000;
+    const EACH: u32 = 50;
+    const ANSWERS: u32 = 400;
+    let server = RedisServer::start();
+    let redis = server.url();
+    let own = [
+        ("REDIS_URL", &*redis),
+        ("WORD_MS", "0"),
+        ("ESTIMATE", "max"),
+        ("WAIT_MS", "600000"),
+        ("KEY_LIMIT", "1000"),
+        ("UPSTREAM_LIMIT", "1000"),
+        ("MODEL_TPM", "60000"),
+    ];
+    let settings = [&RICH[..1], &own].concat();
+    let [one, other] = pair(&settings).await;
+    let [third, fourth] = pair(&settings).await;
+    let gateways = [one, other, third, fourth];
+    let begun = Instant::now();
+    gateways[0].stream("zoe", MINUTE).await.text().await;
+    let (answers, mut answered) = mpsc::unbounded_channel();
+    let mut clients = JoinSet::new();
+    for gateway in gateways.map(Arc::new) {
+        for key in ["ann", "bob"].repeat(3) {
+            let (gateway, answers) = (gateway.clone(), answers.clone());
+            clients.spawn(async move {
+                loop {
+                    gateway.stream(key, EACH).await.text().await;
+                    if answers.send(key).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+    let mut tokens = BTreeMap::<_, u32>::new();
+    let mut granted = MINUTE;
+    for _ in 0..ANSWERS {
+        let key = soon("an answer", answered.recv()).await;
+        *tokens.entry(key.expect("clients go on")).or_default() += EACH;
+        granted += EACH;
+        // The model is not used before, so its first window begins with all of its tokens.
+        let bound = f64::from(MINUTE) * (1.0 + begun.elapsed().as_secs_f64() / 60.0);
+        assert!(f64::from(granted) <= bound, "{granted} > {bound}");
+    }
+    let half = ANSWERS * EACH / 2;
+    for tokens in tokens.values() {
+        assert!(tokens.abs_diff(half) <= half / 100, "{tokens:?}");
+    }
+    assert_eq!(tokens.len(), 2);
+}
+
 #[tokio::test]
 async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_account_serves() {
     let server = RedisServer::start();
@@ -140,6 +206,24 @@ async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_ac
     // The second account is back earlier than the first.
     let retry_after = other.complete("ann", 1).await.refused_by("upstream").await;
     assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
+}
+
+#[tokio::test]
+async fn an_account_that_an_operator_has_closed_leaves_its_requests_to_the_other() {
+    let server = RedisServer::start();
+    let redis = server.url();
+    let store = connected(async || RedisSemaphore::connect(&redis).await).await;
+    let (policy, account) = ("upstream".into(), "fake-1".into());
+    let closed = store.set_limit(&policy, Some(&account), Some(0), "").await;
+    closed.expect("the server answers");
+    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
+    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+    let mut accounts = Vec::new();
+    eventually("the gateway knows the limit", BOUND, async || {
+        accounts.push(gateway.stream("ann", 1).await.account());
+        accounts.ends_with(&["fake-2"; 4].map(str::to_owned))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -121,3 +121,26 @@ async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
     }
     assert!((150..=1_150).contains(&request().await));
 }
+
+#[tokio::test]
+async fn answers_that_clients_broke_off_do_not_count_in_the_mean() {
+    let upstream = Upstream::start(1, End::Never).await;
+    let own = [("UPSTREAMS", &*upstream.account)];
+    let gateway = Gateway::start(&[&RICH[..], &own].concat()).await;
+    for _ in 0..10 {
+        gateway.stream("ann", 1_000).await.read_words(1).await;
+        gateway.has_in_flight("ann", 0).await;
+    }
+    let answer = gateway.stream("ann", 1_000).await;
+    let left = answer.header("ratelimit");
+    assert!(left.contains(r#""tokens";r=3999999000"#), "{left}");
+}
+
+#[tokio::test]
+async fn a_request_with_another_method_uses_no_tokens() {
+    let gateway = Gateway::start(&REFUSING).await;
+    let body = json!({"model": "small", "prompt": "", "max_tokens": 1}).to_string();
+    let answer = gateway.send("PUT", "/v1/completions", Some("ann"), body);
+    assert_eq!(answer.await.status(), 405);
+    assert_eq!(gateway.used("ann", "tokens").await, 0);
+}
