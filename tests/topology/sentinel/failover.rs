@@ -6,7 +6,7 @@ use super::{BOUND, claim, patient, scripts, works};
 use std::time::{Duration, Instant};
 use testing::{machine::beside_others, redis::Sentinels, resp::Raw, wait::eventually};
 use tokio::time::sleep;
-use tower_semaphore::{RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Operate, Policy, RedisSemaphore, Semaphore};
 
 async fn store(sentinels: &Sentinels) -> RedisSemaphore {
     let store = patient().lease(Duration::from_secs(60));
@@ -78,10 +78,7 @@ async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_
     assert_eq!(sentinel.cmd(&command).await.text(), "OK");
     sentinels.until_named(1).await;
     eventually("it serves", BOUND, async || {
-        matches!(
-            store.acquire(claim()).await,
-            Err(tower_semaphore::AcquireError::Full { .. })
-        )
+        matches!(store.acquire(claim()).await, Err(AcquireError::Full { .. }))
     })
     .await;
     let waiting = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
@@ -101,4 +98,45 @@ async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_
         "a poll would be later: {took:?}"
     );
     assert!(waiter.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_that_was_asked_for_loses_no_unit_of_a_budget() {
+    let _share = beside_others().await;
+    let sentinels = Sentinels::start().await;
+    let store = store(&sentinels).await;
+    // Next to nothing comes back while the test runs.
+    let month = Duration::from_secs(30 * 24 * 60 * 60);
+    let tokens = |estimate| {
+        claim()
+            .with_limit(100)
+            .with_window(month)
+            .with_estimate(estimate)
+    };
+    let permit = store.acquire(tokens(50)).await.expect("there is room");
+    assert!(permit.settle(Policy::DEFAULT, 20));
+    let used = store.acquire(tokens(30)).await.expect("there is room");
+    assert!(used.release().await, "its 30 are spent");
+    let mut sentinel = Raw::connect(sentinels.sentinel(0).port()).await;
+    let command = ["SENTINEL", "FAILOVER", Sentinels::NAME];
+    assert_eq!(sentinel.cmd(&command).await.text(), "OK");
+    sentinels.until_named(1).await;
+    let in_use = async || {
+        let usage = store.usage(&Policy::DEFAULT, &"ann".into()).await.ok()?;
+        let budget = usage.budgets.first()?;
+        Some((budget.spent, budget.reserved))
+    };
+    let used_and_reserved = async || in_use().await.map(|(spent, reserved)| spent + reserved);
+    eventually("it serves", BOUND, async || {
+        used_and_reserved().await.is_some()
+    })
+    .await;
+    assert_eq!(used_and_reserved().await, Some(80));
+    let refused = store.acquire(tokens(21)).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Full { .. })),
+        "{refused:?}"
+    );
+    assert!(permit.release().await, "it was held all the time");
+    assert_eq!(in_use().await, Some((50, 0)));
 }
