@@ -40,8 +40,9 @@
 //!   [estimate](crate::Claim::with_estimate) it is a *reservation*, and [`settle`](crate::Permit::settle) reports its
 //!   use.
 //! - Budgets come after limits of concurrency, and a longer window before a shorter one. Another order is an error.
-//! - A request that waits for a budget holds its permits of the limits before. It takes nothing of any budget until it
-//!   is granted by all. In the queues of earlier budgets it keeps its place, so other requests wait behind it there.
+//! - A request that waits for a budget holds its permits of the limits before. It takes nothing of any budget until all grant
+//!   it (except [on a cluster](#over-redis)). In the queues of earlier budgets it keeps its place, so other requests wait
+//!   behind it there.
 //! - Requests under the same budgets have to name budgets of equal windows in one order. Otherwise two of them may each be
 //!   first where the other waits, until one wait is over.
 //! - Two windows for one key, as per minute and per day, need two policies.
@@ -104,6 +105,22 @@
 //!   acquired one after the other, and a request that waits for a budget has its units of the earlier budgets reserved. It may
 //!   wait there for at most the window of each earlier budget. A longer wait is a
 //!   [`LongWait`](crate::semaphore::ClaimError::LongWait) error.
+//!
+//! # Beside other limiters
+//!
+//! As read in their sources in November 2026:
+//!
+//! | | several limits | reserve and settle | after a crash | a full budget | in flight too |
+//! |---|---|---|---|---|---|
+//! | this crate | all or none in one step | reserves, settles, frees the rest; each counts once, also if a reply is lost | the rest of a reservation is spent when its lease ends | waits in a fair queue, or refuses | yes |
+//! | [tower_governor](https://docs.rs/tower_governor) | one per layer; an outer layer has counted a request that an inner one refuses | none | nothing is shared | refuses | no |
+//! | [tensorzero](https://github.com/tensorzero/tensorzero) | all or none in one step | takes the estimate and returns the rest | the estimate counts as used | refuses | no |
+//! | [aisix](https://github.com/api7/aisix) | all or none within a bucket; an earlier bucket has counted a request that a later one refuses | tokens are checked before and counted after | permits end after 300 s, also those of longer streams | refuses | yes |
+//! | [limitador](https://github.com/Kuadrant/limitador) | all or none for reservations | holds, then commits the use | a hold ends after at most 60 s and counts nothing | refuses | no |
+//! | [envoy's ratelimit](https://github.com/envoyproxy/ratelimit) | each for itself; all count a request that one refuses | counts, and can subtract later | the count stays until its window ends | refuses | no |
+//!
+//! tower_governor spreads its units over time, as this crate does, and tensorzero returns them in whole intervals. The other
+//! three count in fixed windows, so around the start of a window they grant up to twice the limit within a moment.
 //!
 //! # For operators
 //!
