@@ -32,6 +32,9 @@ use std::{
     time::Duration,
 };
 
+/// The answer to a claim that waits.
+const WAITS: i64 = -2;
+
 /// A budget on a server.
 type Place = (usize, Key);
 
@@ -343,15 +346,22 @@ impl Budgets {
             }
             Decision::Other(why, at, rest) => {
                 self.check_refusal(server, (run, acts), (claim, *at), (*why, rest))?;
-                // It has given up what it had.
                 for level in claim {
                     let after = self.view_of(run, level.key, true);
                     let is_held = after.held.iter().any(|(id, _)| id == level.id);
                     let place = (server, level.key);
                     let ledger = self.ledgers.get_mut(&place);
-                    let Some(ledger) = ledger.filter(|own| own.has(level.id) && !is_held) else {
+                    let Some(ledger) = ledger.filter(|own| own.has(level.id)) else {
                         continue;
                     };
+                    if is_held {
+                        // It keeps that for as long as it counts as a waiter.
+                        if *why == WAITS {
+                            ledger.extend(level.id, now + claim[*at].alive(), false);
+                        }
+                        continue;
+                    }
+                    // It has given up what it had.
                     // The holder of a permit that comes back may have used all of it.
                     let used = if level.is_back() {
                         terms(level.id).1
@@ -403,7 +413,7 @@ impl Budgets {
                     return fails("a refusal", &format!("{} fits in {due:?}", level.id), run);
                 }
             }
-            (-2, [_, recheck, _, pause, earliest]) => {
+            (WAITS, [_, recheck, _, pause, earliest]) => {
                 // Claims that were decided before or after it may have changed the queue.
                 let is_only = matches!(acts, [_]);
                 let is_head = after.queue.first().is_some_and(|(id, _)| id == level.id) && is_only;
@@ -487,7 +497,7 @@ impl Budgets {
             let is_new = first.as_deref() != Some(id) || !did_fit;
             let is_answered = acts.iter().any(|act| match act {
                 // It may wait for another level now.
-                Act::Claim(claim, Decision::Other(-2, at, rest)) => {
+                Act::Claim(claim, Decision::Other(WAITS, at, rest)) => {
                     let is_own = claim.iter().any(|level| level.id == id && level.key == key);
                     is_own && (claim[*at].key != key || rest[1] >= 0)
                 }

@@ -20,6 +20,12 @@ impl Wanted<'_> {
     pub(super) fn is_rate(&self) -> bool {
         self.terms.split(' ').nth(1) == Some("rate")
     }
+
+    /// For how many ms the claim counts as alive while it waits there.
+    pub(super) fn alive(&self) -> i64 {
+        let mut words = self.terms.split(' ').skip(1).filter(|word| *word != "rate");
+        words.next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    }
 }
 
 /// The answer to a claim.
