@@ -432,7 +432,10 @@ impl RedisGrant {
             .levels
             .iter()
             .filter_map(|level| level.reserved.as_ref());
-        reserved.for_each(|reserved| reserved.end(self.held.is_lost()));
+        reserved.for_each(match self.held.is_lost() {
+            true => ReservedUnits::lose,
+            false => ReservedUnits::end,
+        });
     }
 }
 

@@ -57,17 +57,26 @@ impl ReservedUnits {
         Some(before)
     }
 
-    /// Counts the rest of the units, once. `is_lost`: the permit was lost, so the rest counts as used.
-    pub(super) fn end(&self, is_lost: bool) {
-        let settled = self.state.lock().take();
-        let Some(settled) = settled else {
-            return;
-        };
-        let (used, rest) = match settled {
+    /// Counts the rest of the units of a permit that was held to its end, once.
+    pub(super) fn end(&self) {
+        if let Some((used, rest)) = self.take_rest() {
+            self.count(used, rest);
+        }
+    }
+
+    /// Counts the rest of the units of a permit that was lost, once.
+    pub(super) fn lose(&self) {
+        if let Some((_, rest)) = self.take_rest() {
+            self.count(BudgetUse::Lost, rest);
+        }
+    }
+
+    /// Ends the permit. Returns the use of its rest, and the rest; `None` if it has ended before.
+    fn take_rest(&self) -> Option<(BudgetUse, u32)> {
+        Some(match self.state.lock().take()? {
             Settled::Estimate => (BudgetUse::Spent, self.weight),
             Settled::Total(total) => (BudgetUse::Freed, self.weight.saturating_sub(total)),
-        };
-        self.count(if is_lost { BudgetUse::Lost } else { used }, rest);
+        })
     }
 
     // A recorder is user code, so no lock is held.

@@ -400,7 +400,7 @@ impl Core {
             let units = groups.iter_mut().flat_map(|group| &mut group.permits);
             for (units, id) in units.zip(&order) {
                 if let Some(own) = &mut units.reservation {
-                    own.stays = !debt(id).last_release_settles();
+                    own.keeps_member = !debt(id).last_release_settles();
                 }
             }
             let release = Command::Release {

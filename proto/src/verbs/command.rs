@@ -254,9 +254,13 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
     }
 }
 
-/// How many units may be held, as the script takes it, whether the claim is one of a rate, and how it waits.
+/// The terms of a claim at a level: see `acquire.lua`.
 #[derive(PartialEq)]
-struct Terms(i64, bool, Option<Position>);
+struct Terms {
+    limit: i64,
+    is_rate: bool,
+    position: Option<Position>,
+}
 
 impl Wanted {
     fn terms(&self) -> Terms {
@@ -267,19 +271,21 @@ impl Wanted {
             Standing::New => i64::from(self.units.id.limit),
         };
         let own = self.units.reservation;
-        let is_rate = own.is_some_and(|own| own.charge == Charge::Grant);
-        Terms(limit, is_rate, self.position)
+        Terms {
+            limit,
+            is_rate: own.is_some_and(|own| own.charge == Charge::Grant),
+            position: self.position,
+        }
     }
 }
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(limit, is_rate, position) = self;
-        write!(f, "{limit}")?;
-        if *is_rate {
+        write!(f, "{}", self.limit)?;
+        if self.is_rate {
             f.write_str(" rate")?;
         }
-        position
+        self.position
             .iter()
             .try_for_each(|position| write!(f, " {position}"))
     }
@@ -289,7 +295,7 @@ impl fmt::Display for Terms {
 impl fmt::Display for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.settled.unwrap_or(0))?;
-        f.write_str(if self.stays { " keep" } else { "" })
+        f.write_str(if self.keeps_member { " keep" } else { "" })
     }
 }
 

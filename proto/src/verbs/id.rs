@@ -89,8 +89,8 @@ pub struct Reservation {
     pub charge: Charge,
     /// The units that count as used so far. `None`: the holder has settled nothing.
     pub settled: Option<u32>,
-    /// True if a release must leave it, without units, because an acquire of it may still run.
-    pub stays: bool,
+    /// True if a release must leave its member, without units, because an acquire of it may still run.
+    pub keeps_member: bool,
 }
 
 /// Units of a lease.
@@ -121,7 +121,7 @@ impl LeaseUnits {
         let reservation = Reservation {
             charge,
             settled: None,
-            stays: false,
+            keeps_member: false,
         };
         Self {
             id,

@@ -550,7 +550,7 @@ fn a_refresh_and_a_release_report_what_is_settled() {
         ended.settle_rest();
         assert_eq!(released(&ended), format!("{id} {expected}"));
         if let Some(own) = &mut ended.reservation {
-            own.stays = true;
+            own.keeps_member = true;
         }
         assert_eq!(released(&ended), format!("{id} {expected} keep"));
     }
