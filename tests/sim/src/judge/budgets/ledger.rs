@@ -268,7 +268,9 @@ impl Ledger {
                 self.all_reserved()
             ));
         }
-        if rate != self.rate {
+        // A pause writes the state of a window that was not in use, or whose state has expired.
+        let is_new = rate == 0 && self.parts == 0 && self.reserved.is_empty();
+        if rate != self.rate && !is_new {
             return Some(format!("a limit of {rate} instead of {}", self.rate));
         }
         let parts = i128::from(spent) * i128::from(self.window) - i128::from(credit);
