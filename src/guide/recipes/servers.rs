@@ -1,4 +1,4 @@
-//! Servers: axum, a limit that can be switched off, CORS, hyper, tonic.
+//! Servers: axum, a limit that can be switched off, CORS, hyper, tonic, actix-web.
 //!
 //! # axum
 //!
@@ -137,3 +137,4 @@
 //! Clone the layer, not its parts: all services of one layer, and all layers of one store, policy and key, share
 //! their permits.
 #![cfg_attr(not(doctest), doc = include_str!("tonic.md"))]
+#![cfg_attr(not(doctest), doc = include_str!("actix.md"))]

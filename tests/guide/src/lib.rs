@@ -1,6 +1,10 @@
 //! Compiles the examples of the guide that need crates that the library does not need.
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../src/guide/recipes/actix.md")]
+struct Actix;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../src/guide/recipes/tonic.md")]
 struct Tonic;
 
