@@ -1,4 +1,4 @@
-//! Servers: axum, a limit that can be switched off, CORS, hyper, tonic, actix-web.
+//! Servers: axum, a limit that can be switched off, CORS, OpenAI's headers, hyper, tonic, actix-web.
 //!
 //! # axum
 //!
@@ -90,6 +90,76 @@
 //! the header of the account, is refused with 400, and the browser sends no request at all. With a key that
 //! each request has, such as an address, a preflight takes a permit, and a refusal lacks
 //! `access-control-allow-origin`: the page's script gets a network error instead of the 429 and its `Retry-After`.
+//!
+//! # OpenAI's headers
+//!
+//! Responses of OpenAI's API have three headers: the limit of requests per minute, how many are left, and the time
+//! until all are left again. Such a limit is a [budget](super::super::budgets). A middleware inside of the layer reads
+//! the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request, `with_rejection` has
+//! the [`Rejection`](crate::Rejection):
+//!
+//! ```
+//! use axum::{Router, extract::Request, http::{HeaderMap, request::Parts}, middleware::{self, Next}, response::Response, routing::get};
+//! use std::time::Duration;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore, Permit, Reason, Rejection};
+//!
+//! const WINDOW: Duration = Duration::from_secs(60);
+//!
+//! fn claim(parts: &Parts) -> Result<Claim, KeyError> {
+//!     let account = parts.headers.get("x-account-id").ok_or("x-account-id is missing")?;
+//!     Ok(Claim::new(account).with_window(WINDOW))
+//! }
+//!
+//! fn add_fields(headers: &mut HeaderMap, limit: u32, remaining: u32) {
+//!     let reset = WINDOW * limit.saturating_sub(remaining) / limit.max(1);
+//!     let reset = format!("{}s", reset.as_millis().div_ceil(1_000));
+//!     headers.insert("x-ratelimit-limit-requests", limit.into());
+//!     headers.insert("x-ratelimit-remaining-requests", remaining.into());
+//!     headers.insert("x-ratelimit-reset-requests", reset.try_into().expect("digits and a letter"));
+//! }
+//!
+//! async fn admitted(permit: Permit, request: Request, next: Next) -> Response {
+//!     let mut response = next.run(request).await;
+//!     add_fields(response.headers_mut(), permit.limit(), permit.remaining());
+//!     response
+//! }
+//!
+//! fn refused(rejection: Rejection) -> Response<String> {
+//!     let limit = rejection.limit();
+//!     let is_full = matches!(rejection.reason(), Reason::Acquire { error, .. } if error.is_refusal());
+//!     let mut response = rejection.into_response();
+//!     if is_full {
+//!         add_fields(response.headers_mut(), limit, 0);
+//!     }
+//!     response
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(2, claim, MemorySemaphore::new()).with_policy("requests");
+//! let app: Router = Router::new()
+//!     .route("/v1/models", get(|| async { "{}" }))
+//!     .layer(middleware::from_fn(admitted)) // before the limit, so inside of it
+//!     .layer(limit.with_rejection(refused));
+//! # use tower::ServiceExt;
+//! # let send = async || {
+//! #     let request = Request::get("/v1/models").header("x-account-id", "ann");
+//! #     let response = app.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+//! #     let names = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}-requests"));
+//! #     let fields = names.map(|name| response.headers()[&name].to_str().unwrap().to_owned());
+//! #     (response.status().as_u16(), fields.join(" "))
+//! # };
+//! # assert_eq!(send().await, (200, "2 1 30s".to_owned()));
+//! # assert_eq!(send().await, (200, "2 0 60s".to_owned()));
+//! # assert_eq!(send().await, (429, "2 0 60s".to_owned()));
+//! # }
+//! ```
+//!
+//! - OpenAI's own clients try again after `Retry-After`. The layer sends that header too, as the time until one request
+//!   is admitted.
+//! - A limit of requests in flight has no window, so leave the third header out. Time alone frees none of its units.
+//! - For `x-ratelimit-limit-tokens` and its siblings claim a second budget, and read it from
+//!   [`Permit::levels`](crate::Permit::levels). A rejection shows only the limit that refused.
+//! - The numbers are those of the grant. Other requests may have changed them when the client reads them.
 //!
 //! # hyper
 //!
