@@ -39,6 +39,87 @@
 //!   that once. On a cluster all limits are one key on one node.
 //! - An application's user in Redis [need not be allowed](super::super::deploy) to set limits, only to read them.
 //!
+//! # For the whole fleet, by the load
+//!
+//! The right limit of an upstream is often unknown, and changes. So raise it by one while the upstream answers in time,
+//! and multiply it by 0.9 after an overload (AIMD). One process decides, the holder of a
+//! [`Lock`](crate::Lock), and [`set_limit`](crate::Operate::set_limit) applies its decision in all processes:
+//!
+//! ```
+//! use std::{sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}}, time::Duration};
+//! use tokio::time::sleep;
+//! use tower_semaphore::{Key, Lock, MemorySemaphore, Operate, Policy, semaphore::StoreError};
+//!
+//! const UPSTREAM: &str = "upstream-1";
+//!
+//! fn next_limit(limit: u32, in_flight: u32, is_overloaded: bool) -> u32 {
+//!     if is_overloaded {
+//!         (limit * 9 / 10).max(1)
+//!     } else if in_flight * 2 > limit {
+//!         (limit + 1).min(200)
+//!     } else {
+//!         limit // hardly used, so a higher one would be a guess
+//!     }
+//! }
+//!
+//! /// `overloads` is the number of responses that were slow, or had status 429 or 503. The callers count them.
+//! async fn adapt(store: &MemorySemaphore, overloads: &AtomicU32) -> Result<(), StoreError> {
+//!     let (policy, key) = (Policy::DEFAULT, Key::from(UPSTREAM));
+//!     loop {
+//!         sleep(Duration::from_secs(5)).await;
+//!         let usage = store.usage(&policy, &key).await?;
+//!         let limit = usage.limit.unwrap_or(20);
+//!         let next = next_limit(limit, usage.units, overloads.swap(0, Relaxed) > 0);
+//!         if next != limit && limit > 0 { // an operator closes the upstream with 0
+//!             store.set_limit(&policy, Some(&key), Some(next), "AIMD").await?;
+//!         }
+//!     }
+//! }
+//!
+//! async fn lead(store: MemorySemaphore, overloads: Arc<AtomicU32>) {
+//!     let lock = Lock::new(store.clone(), UPSTREAM);
+//!     loop {
+//!         if let Ok(guard) = lock.acquire(Duration::from_secs(600)).await {
+//!             tokio::select! {
+//!                 _ = adapt(&store, &overloads) => {} // the store has failed
+//!                 () = guard.lost() => {}
+//!             }
+//!         }
+//!         sleep(Duration::from_secs(1)).await;
+//!     }
+//! }
+//! #
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! # use tower_semaphore::{Claim, Semaphore};
+//! # let store = MemorySemaphore::builder().holders(true).build();
+//! # let overloads = Arc::new(AtomicU32::new(0));
+//! # for _process in 0..2 {
+//! #     tokio::spawn(lead(store.clone(), Arc::clone(&overloads)));
+//! # }
+//! # let limit = async || store.usage(&Policy::DEFAULT, &UPSTREAM.into()).await.unwrap().limit;
+//! # let busy = store.acquire(Claim::new(UPSTREAM).with_limit(20).with_weight(20)).await.unwrap();
+//! # sleep(Duration::from_millis(5_500)).await;
+//! # assert_eq!(limit().await, Some(21), "one of the two has raised it, once");
+//! # overloads.fetch_add(1, Relaxed);
+//! # sleep(Duration::from_secs(5)).await;
+//! # assert_eq!(limit().await, Some(18));
+//! # let lock = store.usage(&"lock".into(), &UPSTREAM.into()).await.unwrap();
+//! # assert!(store.revoke(&"lock".into(), &UPSTREAM.into(), &lock.held[0].id).await.unwrap());
+//! # sleep(Duration::from_millis(5_500)).await;
+//! # assert_eq!(limit().await, Some(19), "only the other one goes on");
+//! # drop(busy);
+//! # }
+//! ```
+//!
+//! - The keeper renews the lock. A leader whose lock is lost stops at once, and another process goes on from the limit
+//!   in force.
+//! - The leader counts its own overloads. If it sends few of the requests, let all processes report theirs, for example
+//!   to a counter in Redis.
+//! - Only a limit that is at least half used is raised, so a quiet night does not raise it to the maximum.
+//! - Without a leader the last limit stays in force. `set_limit` with `None` removes it.
+//! - The next step begins at a limit that an operator has set. A limit of 0 stays until an operator raises it.
+//! - In Redis the application's user needs the [rights](super::super::deploy) for `usage` and `set_limit`.
+//!
 //! # In one process, by its own configuration
 //!
 //! A limit is also a value of each claim, so an extractor that reads a value for each request can follow its changes.

@@ -9,7 +9,7 @@
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, refusals as errors, a call inside a handler, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
-//! | [`changes`] | limits that change while they are in use |
+//! | [`changes`] | limits that change while they are in use: by an operator, by the load of an upstream, by configuration |
 //! | [`stores`] | custom stores, and wrappers that delay, fail, or choose between stores |
 
 pub mod calls;
