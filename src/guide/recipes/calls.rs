@@ -71,6 +71,87 @@
 //! The example `crawler` has a global limit for each host, obeys the host's `Retry-After`, and lets two processes share
 //! both.
 //!
+//! # One of several upstreams
+//!
+//! Several accounts serve the same requests. [`counts`](crate::Operate::counts) orders them by their free room, and the
+//! request takes the first that admits it. If all are full, it waits at the first of them:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{
+//!     AcquireError, Claim, MemorySemaphore, Operate, Permit, Policy, Semaphore, semaphore::StoredKey,
+//! };
+//!
+//! const UPSTREAM: Policy = Policy::from_static("upstream");
+//!
+//! struct Account {
+//!     name: &'static str,
+//!     limit: u32,
+//! }
+//!
+//! struct Accounts {
+//!     store: MemorySemaphore,
+//!     all: Vec<Account>,
+//! }
+//!
+//! impl Accounts {
+//!     async fn by_room(&self) -> Vec<&Account> {
+//!         let keys: Vec<_> = self.all.iter().map(|account| StoredKey::whole(account.name)).collect();
+//!         let counts = self.store.counts(&UPSTREAM, &keys).await.unwrap_or_default(); // in an outage: as listed
+//!         let claimed = |at: usize| counts.get(at).map_or(0, |key| key.units + key.waiting);
+//!         let mut order: Vec<_> = self.all.iter().enumerate().collect();
+//!         order.sort_by_key(|(at, account)| i64::from(claimed(*at)) - i64::from(account.limit));
+//!         order.into_iter().map(|(_, account)| account).collect()
+//!     }
+//!
+//!     async fn acquire(&self, wait: Duration) -> Result<(&Account, Permit), AcquireError> {
+//!         let claim = |account: &Account| Claim::new(account.name).with_policy(UPSTREAM).with_limit(account.limit);
+//!         let (mut first_full, mut closed) = (None, None);
+//!         for account in self.by_room().await {
+//!             match self.store.acquire(claim(account)).await {
+//!                 Ok(permit) => return Ok((account, permit)),
+//!                 Err(AcquireError::Full { .. }) => first_full = first_full.or(Some(account)),
+//!                 Err(error @ (AcquireError::Paused { .. } | AcquireError::KeyClosed { .. })) => closed = Some(error),
+//!                 Err(error) => return Err(error),
+//!             }
+//!         }
+//!         let Some(account) = first_full else {
+//!             return Err(closed.expect("an account"));
+//!         };
+//!         let permit = self.store.acquire(claim(account).with_wait(wait)).await?;
+//!         Ok((account, permit))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let all = vec![Account { name: "a", limit: 1 }, Account { name: "b", limit: 2 }];
+//! let accounts = Accounts { store: MemorySemaphore::new(), all };
+//! # let wait = Duration::from_secs(5);
+//! # let mut held = Vec::new();
+//! # for expected in ["b", "a", "b"] {
+//! #     let (account, permit) = accounts.acquire(wait).await.unwrap();
+//! #     assert_eq!(account.name, expected);
+//! #     held.push(permit);
+//! # }
+//! # let (waited, ()) = tokio::join!(accounts.acquire(wait), async { drop(held.remove(1)) });
+//! # let (account, permit) = waited.unwrap();
+//! # assert_eq!(account.name, "a");
+//! # permit.pause(UPSTREAM, Duration::from_secs(60), "429").await.unwrap();
+//! # drop((permit, held.pop()));
+//! # assert_eq!(accounts.acquire(wait).await.unwrap().0.name, "b", "the other is paused");
+//! # }
+//! ```
+//!
+//! - The order costs a further call. A store in Redis has at most 32 such calls in flight, and needs the
+//!   [right for `counts`](super::super::deploy).
+//! - Processes that read the order at the same moment may choose the same account. If it is full then, the request goes
+//!   on to the next account.
+//! - The request waits at one account, also if another has room first. The example `gateway` waits at all accounts, and
+//!   takes the first that grants.
+//! - [Pause](crate::Permit::pause) an account that answers 429. Then the next requests go to other accounts. If all are
+//!   paused or closed, the request is refused at once.
+//! - The room is that of the limits in the code. An operator's limit changes who is admitted, and not the order.
+//!
 //! # Refusals as errors
 //!
 //! Both layers above answer a refused request with a *response*. Around a client whose caller handles errors, and around
