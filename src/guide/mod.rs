@@ -15,7 +15,7 @@
 //! | [`proxies`] | What do nginx, HAProxy and platforms that freeze processes do to limits, waits and streams? |
 //! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
-//! | [`recipes`] | axum, CORS, hyper, tonic, actix-web, keys and plans, streams, WebSockets, downloads, uploads, MCP, clients, jobs, locks, custom stores |
+//! | [`recipes`] | axum, CORS, hyper, tonic, actix-web, keys and plans, streams, WebSockets, downloads, uploads, MCP, clients, jobs, locks, other languages, custom stores |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
 //! | [`terminal`] | How do I see and free permits from a terminal, and set limits for the whole fleet? |
 //! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |

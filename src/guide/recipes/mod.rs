@@ -10,12 +10,14 @@
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
 //! | [`changes`] | limits that change while they are in use: by an operator, by the load of an upstream, by configuration |
+//! | [`languages`] | callers in other languages: a permit that an HTTP response holds |
 //! | [`stores`] | custom stores, and wrappers that delay, fail, or choose between stores |
 
 pub mod calls;
 pub mod changes;
 pub mod jobs;
 pub mod keys;
+pub mod languages;
 pub mod locks;
 pub mod mcp;
 pub mod servers;
