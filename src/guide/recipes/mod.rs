@@ -5,7 +5,7 @@
 //! | [`servers`] | axum, a limit that can be switched off, CORS, OpenAI's headers, hyper, tonic, actix-web |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
 //! | [`streams`] | server-sent events, `EventSource`, WebSockets, downloads, uploads, bytes to a client that waits |
-//! | [`mcp`] | servers of the Model Context Protocol |
+//! | [`mcp`] | servers of the Model Context Protocol, limits for each tool |
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, one of several upstreams, refusals as errors, a call inside a handler, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
