@@ -2,7 +2,7 @@
 //!
 //! | recipe | |
 //! |---|---|
-//! | [`servers`] | axum, a limit that can be switched off, CORS, OpenAI's headers, hyper, tonic, actix-web |
+//! | [`servers`] | axum, a limit that can be switched off, CORS, OpenAI's headers, connections of an address, hyper, tonic, actix-web |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
 //! | [`streams`] | server-sent events, `EventSource`, WebSockets, downloads, uploads, bytes to a client that waits |
 //! | [`mcp`] | servers of the Model Context Protocol, limits for each tool |

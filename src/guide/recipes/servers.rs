@@ -1,4 +1,4 @@
-//! Servers: axum, a limit that can be switched off, CORS, OpenAI's headers, hyper, tonic, actix-web.
+//! Servers: axum, a limit that can be switched off, CORS, OpenAI's headers, connections, hyper, tonic, actix-web.
 //!
 //! # axum
 //!
@@ -160,6 +160,106 @@
 //! - For `x-ratelimit-limit-tokens` and its siblings claim a second budget, and read it from
 //!   [`Permit::levels`](crate::Permit::levels). A rejection shows only the limit that refused.
 //! - The numbers are those of the grant. Other requests may have changed them when the client reads them.
+//!
+//! # Connections of an address
+//!
+//! A client that opens connections and sends nothing is under no limit of requests. `axum::serve` takes any `Listener`.
+//! This one acquires a permit before it returns a connection, and the connection owns the permit:
+//!
+//! ```
+//! use axum::{Router, extract::ConnectInfo, routing::get, serve::{Listener, ListenerExt}};
+//! use std::{io, net::SocketAddr, pin::Pin, task::{Context, Poll}};
+//! use tokio::{io::{AsyncRead, AsyncWrite, ReadBuf}, net::{TcpListener, TcpStream}};
+//! use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
+//!
+//! struct LimitedListener {
+//!     listener: TcpListener,
+//!     store: MemorySemaphore,
+//! }
+//!
+//! impl Listener for LimitedListener {
+//!     type Io = Connection;
+//!     type Addr = SocketAddr;
+//!
+//!     async fn accept(&mut self) -> (Connection, SocketAddr) {
+//!         loop {
+//!             let (socket, peer) = Listener::accept(&mut self.listener).await;
+//!             let claim = Claim::new(peer.ip()).with_policy("connections").with_limit(1);
+//!             if let Ok(permit) = self.store.acquire(claim).await {
+//!                 return (Connection { socket, _permit: permit }, peer);
+//!             } // otherwise the socket is dropped, which closes it
+//!         }
+//!     }
+//!
+//!     fn local_addr(&self) -> io::Result<SocketAddr> {
+//!         self.listener.local_addr()
+//!     }
+//! }
+//!
+//! struct Connection {
+//!     socket: TcpStream,
+//!     _permit: Permit,
+//! }
+//!
+//! impl AsyncRead for Connection {
+//!     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+//!         Pin::new(&mut self.socket).poll_read(cx, buffer)
+//!     }
+//! }
+//!
+//! impl AsyncWrite for Connection {
+//!     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+//!         Pin::new(&mut self.socket).poll_write(cx, bytes)
+//!     }
+//!
+//!     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+//!         Pin::new(&mut self.socket).poll_flush(cx)
+//!     }
+//!
+//!     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+//!         Pin::new(&mut self.socket).poll_shutdown(cx)
+//!     }
+//! }
+//!
+//! async fn peer(ConnectInfo(peer): ConnectInfo<SocketAddr>) -> String {
+//!     peer.ip().to_string()
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> io::Result<()> {
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! let store = MemorySemaphore::new();
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! # let address = listener.local_addr()?;
+//! let listener = LimitedListener { listener, store: store.clone() };
+//! let app = Router::new().route("/", get(peer)).into_make_service_with_connect_info::<SocketAddr>();
+//! let server = axum::serve(listener.tap_io(|_| {}), app); // `tap_io`, so that axum knows the peer
+//! # tokio::spawn(async move { server.await });
+//! # let connect = async || {
+//! #     let (mut client, mut answer) = (TcpStream::connect(address).await.unwrap(), [0; 15]);
+//! #     let _ = client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await;
+//! #     let is_served = client.read_exact(&mut answer).await.is_ok() && answer == *b"HTTP/1.1 200 OK";
+//! #     (client, is_served)
+//! # };
+//! # let (first, is_served) = connect().await;
+//! # assert!(is_served);
+//! # assert!(!connect().await.1, "closed without an answer");
+//! # drop(first);
+//! # while store.busy_keys() > 0 {
+//! #     tokio::task::yield_now().await;
+//! # }
+//! # assert!(connect().await.1);
+//! # Ok(()) }
+//! ```
+//!
+//! - A refused client sees a closed connection, and no 429. So set this limit well above the number of connections that
+//!   good clients open, and limit requests by a layer.
+//! - A connection keeps its permit while it is idle, and over HTTP/2 it may carry many requests.
+//! - `accept` is called for one connection after the other. Here it does not wait, because the store is in memory. A
+//!   store in Redis would delay all connections by a round trip each, and by its timeout in an outage.
+//! - Behind a proxy all connections have the proxy's address, so set the limit in the proxy.
+//! - Each IPv6 address counts by itself here, though a client has a network of them.
+//!   [`key::peer_ip`](crate::key::peer_ip) counts such a network.
+//! - Forward `poll_write_vectored` and `is_write_vectored` too, so that hyper does not copy large responses.
 //!
 //! # hyper
 //!
