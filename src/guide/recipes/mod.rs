@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`servers`] | axum, a limit that can be switched off, CORS, OpenAI's headers, connections of an address, hyper, tonic, actix-web |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
-//! | [`streams`] | server-sent events, `EventSource`, WebSockets, downloads, uploads, bytes to a client that waits |
+//! | [`streams`] | server-sent events, `EventSource`, a new stream that ends the oldest, WebSockets, downloads, uploads, bytes to a client that waits |
 //! | [`mcp`] | servers of the Model Context Protocol, limits for each tool |
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, one of several upstreams, refusals as errors, a call inside a handler, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |

@@ -1,4 +1,4 @@
-//! Streams: events, `EventSource`, WebSockets, downloads, uploads, and bytes to a client that waits.
+//! Streams: events, `EventSource`, the newest wins, WebSockets, downloads, uploads, and bytes to a client that waits.
 //!
 //! # Server-sent events
 //!
@@ -69,6 +69,76 @@
 //!
 //! - Give this layer to the routes of events only. It shares the permits of other layers of its store and policy.
 //! - Behind nginx events need [`X-Accel-Buffering: no`](super::super::proxies#responses-that-the-proxy-buffers).
+//!
+//! # The newest wins
+//!
+//! A user who opens a stream on a second device often does not need the first any more. Instead of refusing the new
+//! stream, end the user's oldest: [`usage`](crate::Operate::usage) lists the oldest permit first, and
+//! [`revoke`](crate::Operate::revoke) ends it in whichever process it is held.
+//!
+//! ```
+//! use axum::{Router, extract::{Path, State}, http::request::Parts, response::sse::{Event, KeepAlive, Sse}, routing::get};
+//! use futures_util::{Stream, StreamExt, stream};
+//! use std::{convert::Infallible, time::Duration};
+//! use tokio::time::interval;
+//! use tokio_stream::wrappers::IntervalStream;
+//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Permit, Policy, Rejection, Semaphore};
+//!
+//! const STREAMS: Policy = Policy::from_static("streams");
+//!
+//! /// A permit for a new stream of a user.
+//! async fn acquire_newest(store: &MemorySemaphore, user: &str) -> Result<Permit, AcquireError> {
+//!     let claim = Claim::new(user).with_policy(STREAMS).with_limit(2);
+//!     loop {
+//!         let full = match store.acquire(claim.clone()).await {
+//!             Err(full @ AcquireError::Full { .. }) => full,
+//!             answer => return answer,
+//!         };
+//!         let usage = store.usage(&STREAMS, claim.key()).await?;
+//!         let oldest = usage.held.first().ok_or(full)?;
+//!         store.revoke(&STREAMS, claim.key(), &oldest.id).await?;
+//!     }
+//! }
+//!
+//! async fn events(
+//!     State(store): State<MemorySemaphore>,
+//!     Path(user): Path<String>,
+//!     parts: Parts,
+//! ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Rejection> {
+//!     let permit = acquire_newest(&store, &user).await.map_err(|error| Rejection::of(&error, &parts))?;
+//!     let ticks = IntervalStream::new(interval(Duration::from_secs(1)));
+//!     let events = ticks.map(|_| Event::default().data("tick"));
+//!     let events = events.take_until(async move { permit.lost().await });
+//!     let replaced = stream::once(async { Event::default().event("replaced").data("by a newer stream") });
+//!     Ok(Sse::new(events.chain(replaced).map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # use axum::{body::{Body, to_bytes}, http::Request};
+//! # use tower::ServiceExt;
+//! let store = MemorySemaphore::builder().holders(true).build(); // without it `usage` lists no permits
+//! let app: Router = Router::new().route("/users/{user}/events", get(events)).with_state(store.clone());
+//! # let open = async || {
+//! #     let request = Request::get("/users/ann/events").body(Body::empty()).unwrap();
+//! #     app.clone().oneshot(request).await.unwrap()
+//! # };
+//! # let [first, _second, _third] = [open().await, open().await, open().await];
+//! # let end = to_bytes(first.into_body(), 1_000).await.unwrap();
+//! # assert_eq!(end, "event: replaced\ndata: by a newer stream\n\n");
+//! # assert_eq!(store.usage(&STREAMS, &"ann".into()).await.unwrap().held.len(), 2);
+//! # }
+//! ```
+//!
+//! - A browser's `EventSource` connects again when a stream ends, and would end the newer stream in turn. So the page
+//!   has to close it on the event `replaced`.
+//! - The old stream has to end when its permit is lost, as here. Under a layer, [`OnLost::Abort`](crate::OnLost::Abort)
+//!   ends it, without an event.
+//! - A permit is also lost if Redis is away for longer than its lease. Then the page gets `replaced` too, and does not
+//!   connect again by itself.
+//! - Over Redis a new stream takes three calls more if it ends another. The process of the old stream is notified at
+//!   once, or a third of a lease later if the message is lost.
+//! - In Redis `usage` needs a [further right](super::super::deploy). It reads all permits of the user, so this is for
+//!   limits of a few streams.
 //!
 //! # WebSockets and tunnels
 //!
