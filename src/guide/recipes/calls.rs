@@ -206,4 +206,74 @@
 //! # let app: axum::Router = app.with_state(MemorySemaphore::new());
 //! # drop(app);
 //! ```
+//!
+//! # A service that calls itself
+//!
+//! A request of an account holds a permit, and calls the same service for the same account, directly or through other
+//! services. At the limit each inner request waits for the permit of an outer request, and each outer request waits for
+//! its inner request. All of them stand still until a wait is over. A separate policy for each depth excludes that: a
+//! request waits only for deeper requests, and the deepest requests send none. A header has the depth:
+//!
+//! ```
+//! use axum::{Router, body::Body, http::{HeaderMap, Request, request::Parts}, routing::get};
+//! use std::time::Duration;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore};
+//!
+//! const DEEPEST: u16 = 2;
+//!
+//! fn depth(headers: &HeaderMap) -> Result<u16, KeyError> {
+//!     let Some(depth) = headers.get("x-call-depth") else {
+//!         return Ok(0);
+//!     };
+//!     let depth = depth.to_str().ok().and_then(|depth| depth.parse::<u16>().ok());
+//!     let depth = depth.filter(|depth| *depth <= DEEPEST).ok_or("x-call-depth is not valid")?;
+//!     Ok(depth)
+//! }
+//!
+//! fn claim(parts: &Parts) -> Result<Claim, KeyError> {
+//!     let account = parts.headers.get("x-account-id").ok_or("x-account-id is missing")?;
+//!     let claim = Claim::new(account);
+//!     Ok(match depth(&parts.headers)? {
+//!         0 => claim,
+//!         depth => claim.with_policy(format!("depth-{depth}")),
+//!     })
+//! }
+//!
+//! /// The request that a request with these headers sends.
+//! fn inner_request(outer: &HeaderMap, path: &str) -> Result<Request<Body>, Box<dyn std::error::Error>> {
+//!     let request = Request::get(path).header("x-account-id", &outer["x-account-id"]);
+//!     Ok(request.header("x-call-depth", depth(outer)? + 1).body(Body::empty())?)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # use axum::http::StatusCode;
+//! # use std::sync::OnceLock;
+//! # use tower::ServiceExt;
+//! # static SERVICE: OnceLock<Router> = OnceLock::new();
+//! # async fn report(headers: HeaderMap) -> StatusCode {
+//! #     if depth(&headers) == Ok(DEEPEST) {
+//! #         return StatusCode::OK;
+//! #     }
+//! #     let request = inner_request(&headers, "/report").unwrap();
+//! #     SERVICE.get().unwrap().clone().oneshot(request).await.unwrap().status()
+//! # }
+//! let limit = ConcurrencyLimitLayer::new(1, claim, MemorySemaphore::new()).with_wait(Duration::from_secs(2));
+//! let app: Router = Router::new().route("/report", get(report)).layer(limit);
+//! # SERVICE.set(app.clone()).unwrap();
+//! # let send = |depth: u16| {
+//! #     let request = Request::get("/report").header("x-account-id", "ann").header("x-call-depth", depth);
+//! #     app.clone().oneshot(request.body(Body::empty()).unwrap())
+//! # };
+//! # assert_eq!(send(0).await.unwrap().status(), 200, "three requests of one account, within a limit of 1");
+//! # assert_eq!(send(DEEPEST + 1).await.unwrap().status(), 400);
+//! # }
+//! ```
+//!
+//! - Services in between pass the header on, as they do with the headers of a trace.
+//! - Remove the header from requests of clients, at the proxy. Otherwise a client gets a further limit with each depth.
+//! - An account may have as many requests in flight at each depth as the limit. An inner request that is exempt
+//!   instead, with an extractor that returns `None`, is under no limit at all.
+//! - A request deeper than `DEEPEST` gets 400. Without a bound, a cycle of calls would not end.
+//! - The layer answers [nested limits](crate::ConcurrencyLimitLayer#nested-limits) of one request with 500. It cannot
+//!   see that another request is an inner one.
 #![cfg_attr(not(doctest), doc = include_str!("reqwest.md"))]

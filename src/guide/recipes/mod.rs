@@ -6,7 +6,7 @@
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
 //! | [`streams`] | server-sent events, `EventSource`, a new stream that ends the oldest, WebSockets, downloads, uploads, bytes to a client that waits |
 //! | [`mcp`] | servers of the Model Context Protocol, limits for each tool |
-//! | [`calls`] | limits for the requests that you send: one host, many hosts, one of several upstreams, refusals as errors, a call inside a handler, reqwest |
+//! | [`calls`] | limits for the requests that you send: one host, many hosts, one of several upstreams, refusals as errors, a call inside a handler, a service that calls itself, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
 //! | [`locks`] | locks with fencing tokens |
 //! | [`changes`] | limits that change while they are in use: by an operator, by the load of an upstream, by configuration |
