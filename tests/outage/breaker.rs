@@ -2,10 +2,10 @@
 //!
 //! Promises: P18.
 
-use crate::server::{builder, claim, is_refused, opens};
+use crate::server::{builder, claim, opens};
 use std::time::{Duration, Instant};
-use testing::{machine::alone, rig::Rig};
-use tokio::{runtime::Runtime, task::JoinSet, time::sleep};
+use testing::rig::Rig;
+use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 /// Far more than a decision takes, and less than any call that waits for an answer.
@@ -43,22 +43,6 @@ async fn an_open_breaker_decides_at_once_whatever_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_opens_after_a_few_timeouts_in_a_row() {
-    let rig = rig(WhenUnavailable::Refuse).await;
-    rig.proxy.black_hole();
-    let mut slow = 0;
-    for _ in 0..20 {
-        let start = Instant::now();
-        is_refused(rig.store.acquire(claim(5)).await);
-        slow += usize::from(start.elapsed() >= AT_ONCE);
-    }
-    assert!(
-        (1..=6).contains(&slow),
-        "{slow} claims have waited for a timeout"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections() {
     let rig = rig(WhenUnavailable::Admit).await;
     rig.proxy.black_hole();
@@ -85,64 +69,6 @@ async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections(
 fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     let is_script = args[0].starts_with(b"EVAL");
     !is_script || args.contains(&b"semaphore:2:processes".to_vec())
-}
-
-/// Returns the errors of claims in a crowd that fail before their calls could be answered, as an open breaker makes
-/// them fail. `None` if no claim failed, because the crowd was too small.
-async fn crowd_refused_at_once(size: u64) -> Option<Vec<String>> {
-    // The crowd must not slow down the proxy, because that would look like an outage.
-    let apart = Runtime::new().expect("there are threads");
-    // A busy machine may take longer than the usual timeout for such a crowd.
-    let timeout = Duration::from_secs(1);
-    let builder = builder(WhenUnavailable::Refuse)
-        .lease(timeout * 10)
-        .timeout(timeout);
-    let rig = apart.spawn(Rig::new(builder));
-    let rig = rig.await.expect("it connects");
-    let delay = Duration::from_millis(240);
-    rig.proxy.delay(delay, delay);
-    let mut tasks = JoinSet::new();
-    for at in 0..size {
-        let store = rig.store.clone();
-        tasks.spawn(async move {
-            let start = Instant::now();
-            let answer = store.acquire(Claim::new(at % 500).with_limit(1_000)).await;
-            (answer.err(), start.elapsed())
-        });
-    }
-    let answers = tasks.join_all().await.into_iter();
-    let failed = answers.filter_map(|(error, took)| Some((format!("{:?}", error?), took)));
-    let failed: Vec<_> = failed.collect();
-    apart.shutdown_background();
-    if failed.is_empty() {
-        return None;
-    }
-    let others = failed.into_iter().filter(|(error, took)| {
-        !error.contains("more claims than the connection") && *took < 2 * delay
-    });
-    Some(others.map(|(error, _)| error).collect())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_of_our_own_does_not_open_it() {
-    let _alone = alone().await;
-    // On a busy machine calls may time out, but not in every round.
-    let (start, mut size) = (Instant::now(), 5_000);
-    loop {
-        let Some(refused) = crowd_refused_at_once(size).await else {
-            assert!(size < 100_000, "the crowd is too small");
-            size *= 2;
-            continue;
-        };
-        let Some(first) = refused.first() else {
-            return;
-        };
-        let number = refused.len();
-        assert!(
-            start.elapsed() < Duration::from_secs(90),
-            "{number}, the first: {first}"
-        );
-    }
 }
 
 /// The server accepts connections, and each closes at its first script.

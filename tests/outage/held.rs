@@ -3,8 +3,7 @@
 //! Promises: P4, P19.
 
 use crate::server::{
-    BOUND, HELD, LEASE, TWO_REFRESHES, builder, claim, degraded, granted, is_back, is_refused,
-    store,
+    BOUND, HELD, TWO_REFRESHES, builder, claim, degraded, granted, is_back, is_refused, store,
 };
 use std::time::Duration;
 use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
@@ -25,30 +24,6 @@ async fn until_in_the_books(server: &RedisServer, name: &str, count: usize) {
         raw.zcard(name).await == count
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_held_permit_is_kept_and_finds_its_place_where_the_policy_admits() {
-    for policy in [WhenUnavailable::Admit, WhenUnavailable::Share] {
-        let mut server = RedisServer::start();
-        let store = store(&server, policy).await;
-        let permit = granted(&store, 5).await;
-        let token = permit.token();
-        server.kill();
-        assert!(!permit.is_degraded(), "its lease has not ended");
-        assert!(timeout(LEASE * 5 / 3, permit.lost()).await.is_err());
-        assert!(permit.is_degraded() && !permit.is_lost());
-        let others = [degraded(&store, 5).await, degraded(&store, 5).await];
-        server.restart();
-        until_in_the_books(&server, HELD, 3).await;
-        eventually("each knows it", BOUND, async || {
-            !permit.is_degraded() && !others.iter().any(Permit::is_degraded)
-        })
-        .await;
-        assert!(permit.token() > token, "it was granted anew");
-        assert!(others[0].token() != others[1].token() && !permit.is_lost());
-        assert!(permit.release().await, "it was held");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,20 +127,4 @@ async fn a_permit_is_degraded_until_each_of_its_units_has_its_place_or_is_given_
         assert!(permit.release().await);
         assert_eq!(taken.release().await, gives_up);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_permit_does_not_grow_while_the_breaker_is_open() {
-    let lease = Duration::from_secs(30);
-    let rig = Rig::new(builder(WhenUnavailable::Admit).lease(lease)).await;
-    let permit = granted(&rig.store, 5).await;
-    rig.proxy.black_hole();
-    crate::server::opens(&rig.store).await;
-    assert!(!permit.is_degraded(), "its lease has not ended");
-    let answer = timeout(Duration::from_millis(200), permit.resize(3)).await;
-    let answer = answer.expect("it is decided at once");
-    assert!(
-        matches!(answer, Err(AcquireError::Store { .. })),
-        "{answer:?}"
-    );
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use testing::{
-    proxy::{End, Proxy},
+    proxy::Proxy,
     redis::RedisServer,
     resp::Raw,
     wait::{eventually, one_round_passes},
@@ -27,7 +27,7 @@ use tower_semaphore::{RedisSemaphore, Semaphore};
 struct Claims {
     goes_on: Arc<AtomicBool>,
     granted: Arc<AtomicUsize>,
-    threads: Vec<thread::JoinHandle<Vec<String>>>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Claims {
@@ -38,17 +38,14 @@ impl Claims {
             let granted: Arc<AtomicUsize> = Arc::clone(&granted);
             thread::spawn(move || {
                 let runtime = runtime::Builder::new_current_thread().enable_all().build();
-                let mut failures = Vec::new();
                 runtime.expect("a runtime").block_on(async {
                     while goes_on.load(SeqCst) {
-                        match store.acquire(claim(1_000)).await {
-                            Ok(_) => drop(granted.fetch_add(1, SeqCst)),
-                            Err(error) => failures.push(format!("{error:?}")),
+                        if store.acquire(claim(1_000)).await.is_ok() {
+                            granted.fetch_add(1, SeqCst);
                         }
                         sleep(Duration::from_millis(1)).await;
                     }
                 });
-                failures
             })
         };
         let threads = (0..2).map(start).collect();
@@ -68,39 +65,17 @@ impl Claims {
         .await;
     }
 
-    /// Stops all claims and returns their failures.
-    fn stop(self) -> Vec<String> {
+    fn stop(self) {
         self.goes_on.store(false, SeqCst);
-        let threads = self.threads.into_iter();
-        let failures = threads.flat_map(|thread| thread.join().expect("no panic"));
-        failures.collect()
+        for thread in self.threads {
+            thread.join().expect("no panic");
+        }
     }
 }
 
 async fn connected(proxy: &Proxy) -> RedisSemaphore {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     patient.connect(proxy.url()).await.expect("a server")
-}
-
-/// On a busy machine an answer may take longer than the timeout although its connection works.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_claim_fails_when_all_connections_become_mute_and_a_new_one_works() {
-    let server = RedisServer::start();
-    let none_fails = async || {
-        let proxy = Proxy::start(&server).await;
-        let store = connected(&proxy).await;
-        let claims = Claims::start(&store);
-        claims.go_on(200).await;
-        for _ in 0..2 {
-            proxy.kill(End::Silence);
-            claims.go_on(20).await;
-            // The keeper's own connection is replaced during this sleep.
-            sleep(Duration::from_secs(2)).await;
-        }
-        let failures = claims.stop();
-        failures.is_empty().then_some(()).ok_or(failures)
-    };
-    one_round_passes("no claim fails", 6, none_fails).await;
 }
 
 /// The number of connections that a server has accepted, and the number that are open.
@@ -144,5 +119,5 @@ async fn a_server_that_stands_still_for_a_moment_gets_at_most_one_connection_mor
     one_round_passes("at most one connection is made, and none kept", 8, one_more).await;
     let held = timeout(BOUND, store.acquire(claim(1_000))).await;
     assert!(held.expect("in time").is_ok());
-    drop(claims.stop());
+    claims.stop();
 }

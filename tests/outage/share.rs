@@ -2,9 +2,7 @@
 //!
 //! Promises: P19.
 
-use crate::server::{
-    BOUND, LEASE, PROCESSES, admitted, builder, claim, degraded, know_each_other, store,
-};
+use crate::server::{BOUND, LEASE, PROCESSES, admitted, builder, claim, know_each_other, store};
 use std::time::Duration;
 use testing::{
     clock::SteppedClock,
@@ -16,7 +14,7 @@ use testing::{
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
-use WhenUnavailable::{Admit, Refuse, Share, ShareOf};
+use WhenUnavailable::{Admit, Refuse, Share};
 
 /// Stores that know each other. Returns how many permits of a limit each admits once the server is gone.
 async fn shares(stores: &[RedisSemaphore], mut server: RedisServer, limit: u32) -> Vec<usize> {
@@ -54,23 +52,6 @@ async fn every_process_counts_whatever_its_own_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_has_ended_does_not_count_any_more() {
-    let server = RedisServer::start();
-    let mut stores = Vec::new();
-    for _ in 0..3 {
-        stores.push(store(&server, Share).await);
-    }
-    know_each_other(&server, 3).await;
-    stores.pop();
-    know_each_other(&server, 2).await;
-    stores.remove(0).shutdown(BOUND).await;
-    know_each_other(&server, 1).await;
-    let mut raw = Raw::connect(server.port()).await;
-    let ttl = raw.cmd(&["PTTL", PROCESSES]).await.int();
-    assert!(ttl > 0, "the set does not expire: {ttl}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_set_back() {
     let clock = SteppedClock::compile();
     clock.set(0);
@@ -92,26 +73,6 @@ async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_se
     drop(other);
     clock.set(-3_600);
     counted(1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_share_needs_no_count_and_tells_what_is_left_of_it() {
-    let mut server = RedisServer::start();
-    let store = store(&server, ShareOf { fraction: 0.25 }).await;
-    server.kill();
-    let one = degraded(&store, 10).await;
-    let two = degraded(&store, 10).await;
-    assert_eq!((one.limit(), one.remaining(), two.remaining()), (10, 2, 1));
-    assert_eq!(admitted(&store, 10).await.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fraction_beyond_the_limit_is_a_mistake_in_the_settings() {
-    let error = builder(ShareOf { fraction: 1.5 })
-        .connect("redis://127.0.0.1:1/")
-        .await;
-    let error = error.expect_err("it cannot work").to_string();
-    assert!(error.contains("when_unavailable"), "{error}");
 }
 
 /// For example, the server or a gateway accepts no more connections, or this process has no free descriptors.

@@ -151,6 +151,10 @@ async fn wrong_settings_are_named() {
         (builder().lease(Duration::MAX), "lease"),
         (builder().timeout(Duration::ZERO), "timeout"),
         (builder().timeout(LEASE * 10), "timeout"),
+        (
+            builder().when_unavailable(redis::WhenUnavailable::ShareOf { fraction: 1.5 }),
+            "when_unavailable",
+        ),
     ] {
         match wrong.connect("redis://127.0.0.1:1/").await {
             Err(error) => assert_eq!(error.setting(), Some(setting)),
